@@ -52,7 +52,7 @@ absl::StatusOr<std::string> SerializeKernelModule(const KernelModule& kernel) {
     Launch& launch = function.launches.emplace_back(given);
     launch.args = args;
     launch.num_outputs = static_cast<int64_t>(function.outputs.size());
-    manifest.workspace_bytes = std::max(manifest.workspace_bytes, launch.workspace_bytes);
+    manifest.workspace_bytes = std::max(manifest.workspace_bytes, launch.workspace_bytes.value());
   }
   manifest.functions = {std::move(function)};
   manifest.measurement = kernel.measurement;

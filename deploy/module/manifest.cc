@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "deploy/module/open_sizes_check.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -15,8 +16,7 @@ namespace {
 
 using support::InvalidArgument;
 
-// Bounds that keep sums of sizes far from overflow and absurd manifests from being allocated.
-constexpr int64_t kMaxBytes = int64_t{1} << 46;
+// Bounds that keep absurd manifests from being allocated.
 constexpr size_t kMaxRank = 32;
 constexpr size_t kMaxText = size_t{1} << 20;
 constexpr int64_t kMaxGroups = int64_t{1} << 31;
@@ -25,11 +25,6 @@ constexpr std::string_view kSymbolPrefix = "tw_kernel_";
 
 std::string At(std::string_view what, size_t index) {
   return std::string(what) + "[" + std::to_string(index) + "]";
-}
-
-absl::Status Bad(std::string_view reason, std::string_view where, std::string_view detail) {
-  return InvalidArgument("module.manifest." + std::string(reason),
-                         std::string(where) + ": " + std::string(detail));
 }
 
 bool IsIdentifier(std::string_view text) {
@@ -42,8 +37,9 @@ bool IsIdentifier(std::string_view text) {
 
 absl::Status CheckBytes(int64_t bytes, std::string_view where) {
   if (bytes < 0 || bytes > kMaxBytes) {
-    return Bad("size", where,
-               "expected 0 to " + std::to_string(kMaxBytes) + ", found " + std::to_string(bytes));
+    return BadManifest(
+        "size", where,
+        "expected 0 to " + std::to_string(kMaxBytes) + ", found " + std::to_string(bytes));
   }
   return absl::OkStatus();
 }
@@ -51,7 +47,7 @@ absl::Status CheckBytes(int64_t bytes, std::string_view where) {
 absl::Status CheckFeatures(const std::vector<std::string>& features, const std::string& where) {
   for (size_t i = 0; i < features.size(); ++i) {
     if (features[i].empty() || (i > 0 && features[i - 1] >= features[i])) {
-      return Bad("features", At(where, i), "expected sorted, unique names");
+      return BadManifest("features", At(where, i), "expected sorted, unique names");
     }
   }
   return absl::OkStatus();
@@ -59,7 +55,7 @@ absl::Status CheckFeatures(const std::vector<std::string>& features, const std::
 
 absl::Status CheckCount(double value, std::string_view where) {
   if (!std::isfinite(value) || value < 0) {
-    return Bad("number", where, "expected a finite number >= 0");
+    return BadManifest("number", where, "expected a finite number >= 0");
   }
   return absl::OkStatus();
 }
@@ -75,6 +71,7 @@ class Validator {
     TW_TRY(PreparedApart());
     TW_TRY(Code());
     TW_TRY(Functions());
+    if (m_.open_sizes()) TW_TRY(CheckOpenSizes(m_));
     return m_.measurement.has_value() ? CheckMeasurement(*m_.measurement) : absl::OkStatus();
   }
 
@@ -108,19 +105,21 @@ class Validator {
 };
 
 absl::Status Validator::Header() {
-  if (m_.format_version != kManifestFormatVersion) {
-    return Bad("version", "format_version",
-               "expected " + std::to_string(kManifestFormatVersion) + ", found " +
-                   std::to_string(m_.format_version));
+  const int64_t version = m_.open_sizes() ? kOpenSizesFormatVersion : kManifestFormatVersion;
+  if (m_.format_version != version) {
+    return BadManifest(
+        "version", "format_version",
+        "expected " + std::to_string(version) + ", found " + std::to_string(m_.format_version));
   }
-  if (m_.name.size() > kMaxText) return Bad("text", "name", "too long");
+  if (m_.name.size() > kMaxText) return BadManifest("text", "name", "too long");
   TW_TRY(CheckFeatures(m_.cpu_features, "cpu_features"));
   TW_TRY(CheckBytes(m_.arena_bytes, "arena_bytes"));
   TW_TRY(CheckBytes(m_.workspace_bytes, "workspace_bytes"));
   TW_TRY(CheckBytes(m_.constants_bytes, "constants_bytes"));
   const bool digest_ok = m_.constants_bytes == 0 ? m_.constants_digest.empty()
                                                  : support::IsSha256Hex(m_.constants_digest);
-  if (!digest_ok) return Bad("digest", "constants_digest", "expected SHA-256 iff there are any");
+  if (!digest_ok)
+    return BadManifest("digest", "constants_digest", "expected SHA-256 iff there are any");
   return SizeVars();
 }
 
@@ -129,82 +128,84 @@ absl::Status Validator::SizeVars() {
   for (size_t i = 0; i < m_.size_vars.size(); ++i) {
     const SizeVar& var = m_.size_vars[i];
     if (!IsIdentifier(var.name) || !names.insert(var.name).second) {
-      return Bad("size_var", At("size_vars", i), "expected a new identifier as name");
+      return BadManifest("size_var", At("size_vars", i), "expected a new identifier as name");
     }
     if (var.min < 0 || var.min > var.max) {
-      return Bad("size_var", At("size_vars", i), "expected 0 <= min <= max");
+      return BadManifest("size_var", At("size_vars", i), "expected 0 <= min <= max");
     }
   }
   return absl::OkStatus();
 }
 
 absl::Status Validator::Tensors() {
-  std::set<std::pair<TensorKind, std::string>> names;
   for (size_t i = 0; i < m_.tensors.size(); ++i) {
     const Tensor& tensor = m_.tensors[i];
     const std::string where = At("tensors", i);
     if (tensor.id != static_cast<int64_t>(i)) {
-      return Bad("tensor_id", where,
-                 "expected id " + std::to_string(i) + ", found " + std::to_string(tensor.id));
+      return BadManifest(
+          "tensor_id", where,
+          "expected id " + std::to_string(i) + ", found " + std::to_string(tensor.id));
     }
     TW_TRY(CheckTensor(tensor, where));
     const bool end = tensor.kind == TensorKind::kInput || tensor.kind == TensorKind::kOutput;
-    if (end && (tensor.name.empty() || !names.emplace(tensor.kind, tensor.name).second)) {
-      return Bad("tensor_name", where, "inputs and outputs need a name of their own");
+    if (end && tensor.name.empty()) {
+      return BadManifest("tensor_name", where, "inputs and outputs need a name");
     }
   }
   return absl::OkStatus();
 }
 
 absl::Status Validator::CheckTensor(const Tensor& tensor, const std::string& where) {
-  if (tensor.name.size() > kMaxText) return Bad("text", where, "name too long");
+  if (tensor.name.size() > kMaxText) return BadManifest("text", where, "name too long");
   TW_TRY(CheckBytes(tensor.bytes, where + ".bytes"));
   TW_TRY(CheckShape(tensor, where));
   int64_t end = 0;
   switch (tensor.kind) {
     case TensorKind::kInput:
     case TensorKind::kOutput:
-      if (tensor.offset != 0) return Bad("tensor_offset", where, "expected 0 for this kind");
+      if (tensor.offset != 0)
+        return BadManifest("tensor_offset", where, "expected 0 for this kind");
       return absl::OkStatus();
     case TensorKind::kConstant:
       end = m_.constants_bytes;
       break;
     case TensorKind::kIntermediate:
-    case TensorKind::kPrepared:
       end = m_.arena_bytes;
+      break;
+    case TensorKind::kPrepared:
+      end = m_.open_sizes() ? kMaxBytes : m_.arena_bytes;
       break;
   }
   if (tensor.offset < 0 || tensor.offset % kTensorAlignment != 0 || tensor.offset > end ||
       tensor.bytes > end - tensor.offset) {
-    return Bad("tensor_offset", where,
-               "expected a multiple of " + std::to_string(kTensorAlignment) + " with " +
-                   std::to_string(tensor.bytes) + " bytes inside " + std::to_string(end) +
-                   ", found " + std::to_string(tensor.offset));
+    return BadManifest("tensor_offset", where,
+                       "expected a multiple of " + std::to_string(kTensorAlignment) + " with " +
+                           std::to_string(tensor.bytes) + " bytes inside " + std::to_string(end) +
+                           ", found " + std::to_string(tensor.offset));
   }
   return absl::OkStatus();
 }
 
 absl::Status Validator::CheckShape(const Tensor& tensor, const std::string& where) {
-  if (tensor.shape.size() > kMaxRank) return Bad("shape", where, "rank above 32");
-  bool symbolic = false;
+  if (tensor.shape.size() > kMaxRank) return BadManifest("shape", where, "rank above 32");
   for (const Dim& dim : tensor.shape) {
-    if (dim.symbolic() ? dim.expr.empty() || dim.expr.size() > 1024
-                       : dim.value < 0 || !dim.expr.empty()) {
-      return Bad("shape", where, "expected dimensions >= 0 or expressions");
-    }
-    symbolic = symbolic || dim.symbolic();
+    if (dim.constant().value_or(0) < 0)
+      return BadManifest("shape", where, "expected dimensions >= 0");
   }
-  if (symbolic) {
-    if (m_.size_vars.empty()) return Bad("shape", where, "symbolic without any size_vars");
+  if (!tensor.after.empty() && !m_.open_sizes()) {
+    return BadManifest("after", where, "expected an offset: the module has no size_vars");
+  }
+  if (IsOpen(tensor.shape)) {
+    if (!m_.open_sizes()) return BadManifest("shape", where, "an expression without any size_vars");
     return absl::OkStatus();
   }
   const std::optional<int64_t> count = NumElements(tensor.shape);
   int64_t bytes = 0;
   if (!count.has_value() || __builtin_mul_overflow(*count, DTypeBytes(tensor.dtype), &bytes) ||
       bytes != tensor.bytes) {
-    return Bad("tensor_bytes", where,
-               ShapeText(tensor.shape) + " of " + std::string(DTypeName(tensor.dtype)) +
-                   " does not have " + std::to_string(tensor.bytes) + " bytes");
+    return BadManifest("tensor_bytes", where,
+                       ShapeText(tensor.shape) + " of " + std::string(DTypeName(tensor.dtype)) +
+                           " does not have " + std::to_string(tensor.bytes) + " bytes");
   }
   return absl::OkStatus();
 }
@@ -216,6 +217,7 @@ absl::Status Validator::PreparedApart() {
     bool prepared;
   };
   std::vector<Span> spans;
+  if (m_.open_sizes()) return absl::OkStatus();  // they have a region of their own
   for (const Tensor& t : m_.tensors) {
     const bool prepared = t.kind == TensorKind::kPrepared;
     if (t.bytes > 0 && (prepared || t.kind == TensorKind::kIntermediate)) {
@@ -228,8 +230,8 @@ absl::Status Validator::PreparedApart() {
   int64_t end_of[2] = {0, 0};  // furthest end so far of intermediates and of prepared tensors
   for (const Span& span : spans) {
     if (span.begin < end_of[span.prepared ? 0 : 1]) {
-      return Bad("prepared_overlap", At("tensors", static_cast<size_t>(span.id)),
-                 "a prepared tensor shares its place with an intermediate");
+      return BadManifest("prepared_overlap", At("tensors", static_cast<size_t>(span.id)),
+                         "a prepared tensor shares its place with an intermediate");
     }
     int64_t& end = end_of[span.prepared ? 1 : 0];
     end = std::max(end, span.end);
@@ -241,29 +243,33 @@ absl::Status Validator::Code() {
   for (size_t i = 0; i < m_.code.size(); ++i) {
     const CodeObject& code = m_.code[i];
     const std::string where = At("code", i);
-    if (code.format.empty() || code.format.size() > 64) return Bad("code", where, "bad format");
+    if (code.format.empty() || code.format.size() > 64)
+      return BadManifest("code", where, "bad format");
     if (!code.device.empty() && !IsIdentifier(code.device)) {
-      return Bad("code", where, "expected the kind of a device");
+      return BadManifest("code", where, "expected the kind of a device");
     }
     TW_TRY(CheckFeatures(code.features, where + ".features"));
     if (!code.features.empty() && code.device.empty()) {
-      return Bad("code", where, "expected features of a device's code only");
+      return BadManifest("code", where, "expected features of a device's code only");
     }
-    if (code.abi_version < 1) return Bad("code", where, "expected abi_version >= 1");
+    if (code.abi_version < 1) return BadManifest("code", where, "expected abi_version >= 1");
     TW_TRY(CheckBytes(code.size, where + ".size"));
     if (!support::IsSha256Hex(code.digest))
-      return Bad("digest", where, "expected a SHA-256 in hex");
+      return BadManifest("digest", where, "expected a SHA-256 in hex");
   }
   return absl::OkStatus();
 }
 
 absl::Status Validator::Functions() {
-  if (m_.functions.empty()) return Bad("functions", "functions", "expected at least one");
+  if (m_.functions.empty()) return BadManifest("functions", "functions", "expected at least one");
   std::set<std::string> names;
   for (size_t i = 0; i < m_.functions.size(); ++i) {
     const Function& function = m_.functions[i];
     if (!IsIdentifier(function.name) || !names.insert(function.name).second) {
-      return Bad("functions", At("functions", i), "expected a new identifier as name");
+      return BadManifest("functions", At("functions", i), "expected a new identifier as name");
+    }
+    if (!function.at.empty() && !m_.open_sizes()) {
+      return BadManifest("at", At("functions", i), "the module has no size_vars");
     }
     TW_TRY(CheckFunction(function, At("functions", i)));
   }
@@ -290,7 +296,8 @@ absl::Status Validator::CheckFunction(const Function& function, const std::strin
   }
   for (const int64_t id : written) {
     if (!written_.contains(id) && TensorAt(id)->bytes > 0) {
-      return Bad("unwritten_output", where, "no launch writes tensor " + std::to_string(id));
+      return BadManifest("unwritten_output", where,
+                         "no launch writes tensor " + std::to_string(id));
     }
   }
   return absl::OkStatus();
@@ -301,23 +308,28 @@ absl::Status Validator::CheckSizeCheck(const SizeCheck& check, const std::string
   const std::vector<Dim> shape = {static_cast<int64_t>(check.expected.size())};
   if (tensor == nullptr || tensor->dtype != DType::kInt64 || tensor->shape != shape ||
       check.expected.empty()) {
-    return Bad("check", where,
-               "expected an i64 tensor with an element for each of the numbers expected, found " +
-                   std::to_string(check.tensor));
+    return BadManifest(
+        "check", where,
+        "expected an i64 tensor with an element for each of the numbers expected, found " +
+            std::to_string(check.tensor));
   }
-  if (check.what.size() > kMaxText) return Bad("text", where, "what: too long");
+  if (check.what.size() > kMaxText) return BadManifest("text", where, "what: too long");
   return absl::OkStatus();
 }
 
 absl::Status Validator::CheckEnds(const std::vector<int64_t>& ids, TensorKind kind,
                                   const std::string& where) {
   std::set<int64_t> seen;
+  std::set<std::string_view> names;
   for (const int64_t id : ids) {
     const Tensor* tensor = TensorAt(id);
     if (tensor == nullptr || tensor->kind != kind || !seen.insert(id).second) {
-      return Bad("function_ends", where,
-                 "expected distinct tensors of kind " + std::string(TensorKindName(kind)) +
-                     ", found " + std::to_string(id));
+      return BadManifest("function_ends", where,
+                         "expected distinct tensors of kind " + std::string(TensorKindName(kind)) +
+                             ", found " + std::to_string(id));
+    }
+    if (!names.insert(tensor->name).second) {
+      return BadManifest("tensor_name", where, "two of the name '" + tensor->name + "'");
     }
   }
   return absl::OkStatus();
@@ -325,13 +337,19 @@ absl::Status Validator::CheckEnds(const std::vector<int64_t>& ids, TensorKind ki
 
 absl::Status Validator::CheckLaunch(const Launch& launch, bool prepare, const std::string& where) {
   if (!IsIdentifier(launch.symbol) || launch.symbol.rfind(kSymbolPrefix, 0) != 0) {
-    return Bad("symbol", where, "expected tw_kernel_<name>, found '" + launch.symbol + "'");
+    return BadManifest("symbol", where, "expected tw_kernel_<name>, found '" + launch.symbol + "'");
   }
   if (launch.code < 0 || static_cast<size_t>(launch.code) >= m_.code.size()) {
-    return Bad("code_index", where, "no code object " + std::to_string(launch.code));
+    return BadManifest("code_index", where, "no code object " + std::to_string(launch.code));
   }
-  if (launch.workspace_bytes < 0 || launch.workspace_bytes > m_.workspace_bytes) {
-    return Bad("workspace", where, "workspace_bytes exceeds the module's");
+  const bool fixed =
+      launch.workspace_bytes.constant() && !IsOpen(launch.sizes) && !launch.open_flops;
+  if (!fixed && !m_.open_sizes()) {
+    return BadManifest("expression", where, "an expression without any size_vars");
+  }
+  const int64_t workspace = launch.workspace_bytes.constant().value_or(0);
+  if (workspace < 0 || workspace > m_.workspace_bytes) {
+    return BadManifest("workspace", where, "workspace_bytes exceeds the module's");
   }
   TW_TRY(CheckCount(launch.flops, where + ".flops"));
   TW_TRY(CheckGrid(launch, where));
@@ -346,10 +364,10 @@ absl::Status Validator::CheckGrid(const Launch& launch, const std::string& where
     threads *= std::clamp<int64_t>(launch.group[axis], 0, kMaxGroupThreads + 1);
     if (launch.grid[axis] < 1 || launch.grid[axis] > kMaxGroups || threads < 1 ||
         threads > kMaxGroupThreads) {
-      return Bad("grid", where,
-                 "expected grid and group of three extents each, at least 1, at most " +
-                     std::to_string(kMaxGroups) + " groups along an axis and " +
-                     std::to_string(kMaxGroupThreads) + " threads in a group");
+      return BadManifest("grid", where,
+                         "expected grid and group of three extents each, at least 1, at most " +
+                             std::to_string(kMaxGroups) + " groups along an axis and " +
+                             std::to_string(kMaxGroupThreads) + " threads in a group");
     }
   }
   return absl::OkStatus();
@@ -358,25 +376,26 @@ absl::Status Validator::CheckGrid(const Launch& launch, const std::string& where
 absl::Status Validator::CheckArgs(const Launch& launch, bool prepare, const std::string& where) {
   const auto count = static_cast<int64_t>(launch.args.size());
   if (launch.num_outputs < 1 || launch.num_outputs > count) {
-    return Bad("num_outputs", where, "expected 1 to " + std::to_string(count));
+    return BadManifest("num_outputs", where, "expected 1 to " + std::to_string(count));
   }
   for (int64_t i = 0; i < count; ++i) {
     const int64_t id = launch.args[static_cast<size_t>(i)];
     const Tensor* tensor = TensorAt(id);
     const std::string arg = At(where + ".args", static_cast<size_t>(i));
-    if (tensor == nullptr) return Bad("arg", arg, "no tensor " + std::to_string(id));
+    if (tensor == nullptr) return BadManifest("arg", arg, "no tensor " + std::to_string(id));
     const bool end = tensor->kind == TensorKind::kInput || tensor->kind == TensorKind::kOutput;
     if (end && !ends_.contains(id)) {
-      return Bad("arg", arg, "an input or output of another function");
+      return BadManifest("arg", arg, "an input or output of another function");
     }
     if (i < count - launch.num_outputs) continue;
     const bool writable =
         prepare ? tensor->kind == TensorKind::kPrepared || tensor->kind == TensorKind::kIntermediate
                 : tensor->kind == TensorKind::kOutput || tensor->kind == TensorKind::kIntermediate;
     if (!writable) {
-      return Bad("arg", arg,
-                 "a " + std::string(prepare ? "prepare " : "") + "launch may not write a tensor " +
-                     "of kind " + std::string(TensorKindName(tensor->kind)));
+      return BadManifest("arg", arg,
+                         "a " + std::string(prepare ? "prepare " : "") +
+                             "launch may not write a tensor " + "of kind " +
+                             std::string(TensorKindName(tensor->kind)));
     }
     written_.insert(id);
   }
@@ -398,24 +417,27 @@ absl::Status CheckDistribution(const Distribution& d, const std::string& where) 
            d.a == std::floor(d.a) && d.b == std::floor(d.b);
       break;
   }
-  return finite && ok ? absl::OkStatus() : Bad("distribution", where, "impossible parameters");
+  return finite && ok ? absl::OkStatus()
+                      : BadManifest("distribution", where, "impossible parameters");
 }
 
 absl::Status Validator::CheckMeasurement(const Measurement& measurement) {
   const Function* main = m_.FindFunction("main");
-  if (main == nullptr) return Bad("measurement", "measurement", "there is no function main");
+  if (main == nullptr)
+    return BadManifest("measurement", "measurement", "there is no function main");
   std::set<int64_t> open(main->inputs.begin(), main->inputs.end());
   for (size_t i = 0; i < measurement.inputs.size(); ++i) {
     const InputSpec& input = measurement.inputs[i];
     const std::string where = At("measurement.inputs", i);
     if (open.erase(input.tensor) == 0) {
-      return Bad("measurement", where, "expected each input of main once");
+      return BadManifest("measurement", where, "expected each input of main once");
     }
     TW_TRY(CheckDistribution(input.distribution, where));
   }
-  if (!open.empty()) return Bad("measurement", "measurement.inputs", "an input of main is missing");
+  if (!open.empty())
+    return BadManifest("measurement", "measurement.inputs", "an input of main is missing");
   if (!measurement.expected_digest.empty() && !support::IsSha256Hex(measurement.expected_digest)) {
-    return Bad("digest", "measurement.expected_digest", "expected a SHA-256 in hex");
+    return BadManifest("digest", "measurement.expected_digest", "expected a SHA-256 in hex");
   }
   TW_TRY(CheckCount(measurement.tolerance.abs, "measurement.tolerance.abs"));
   TW_TRY(CheckCount(measurement.tolerance.rel, "measurement.tolerance.rel"));
@@ -423,6 +445,11 @@ absl::Status Validator::CheckMeasurement(const Measurement& measurement) {
 }
 
 }  // namespace
+
+absl::Status BadManifest(std::string_view reason, std::string_view where, std::string_view detail) {
+  return InvalidArgument("module.manifest." + std::string(reason),
+                         std::string(where) + ": " + std::string(detail));
+}
 
 std::string_view TensorKindName(TensorKind kind) {
   switch (kind) {
@@ -454,9 +481,10 @@ std::optional<int64_t> NumElements(const std::vector<Dim>& shape) {
   bool zero = false;
   bool overflow = false;
   for (const Dim& dim : shape) {
-    if (dim.symbolic() || dim.value < 0) return std::nullopt;
-    zero = zero || dim.value == 0;
-    overflow = __builtin_mul_overflow(count, std::max<int64_t>(dim.value, 1), &count) || overflow;
+    const int64_t extent = dim.constant().value_or(-1);
+    if (extent < 0) return std::nullopt;
+    zero = zero || extent == 0;
+    overflow = __builtin_mul_overflow(count, std::max<int64_t>(extent, 1), &count) || overflow;
   }
   if (overflow) return std::nullopt;
   return zero ? 0 : count;
@@ -474,12 +502,25 @@ int TargetThreads(std::string_view target) {
   return 1;
 }
 
+bool IsOpen(const std::vector<Dim>& shape) {
+  return std::any_of(shape.begin(), shape.end(), [](const Dim& dim) { return !dim.constant(); });
+}
+
+std::vector<int64_t> FixedExtents(const std::vector<Dim>& shape) {
+  std::vector<int64_t> extents;
+  for (const Dim& dim : shape) extents.push_back(dim.value());
+  return extents;
+}
+
 std::string ShapeText(const std::vector<Dim>& shape) {
   if (shape.empty()) return "scalar";
   std::string text;
   for (const Dim& dim : shape) {
     if (!text.empty()) text += 'x';
-    text += dim.symbolic() ? dim.expr : std::to_string(dim.value);
+    std::string part = dim.ToText();
+    std::erase(part, ' ');
+    // What an "x" behind it would make ambiguous stands in parentheses.
+    text += dim.constant() || !dim.variable().empty() ? part : "(" + part + ")";
   }
   return text;
 }

@@ -16,28 +16,25 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "deploy/module/dtype.h"
+#include "deploy/support/dim.h"
 
 namespace tilewright::module {
 
-// We raise this when readers of the previous version would misread a manifest.
+// We raise these when readers of the previous version would misread a manifest. A module whose
+// sizes are all fixed has the first, so that older readers still read it; one with size variables
+// has the second.
 inline constexpr int64_t kManifestFormatVersion = 1;
+inline constexpr int64_t kOpenSizesFormatVersion = 2;
+
+// No tensor, arena or section is larger; keeps sums of sizes far from overflow.
+inline constexpr int64_t kMaxBytes = int64_t{1} << 46;
 
 // Offsets of tensors in the arena and of constants in their section are multiples of this.
 inline constexpr int64_t kTensorAlignment = 64;
 
-// One dimension: an integer, or an expression over the size variables ("batch*2"), in which case
-// `value` is kSymbolic. Modules with symbolic dimensions parse; the runtime refuses them.
-struct Dim {
-  static constexpr int64_t kSymbolic = -1;
-  Dim() = default;
-  Dim(int64_t v) : value(v) {}  // NOLINT(google-explicit-constructor): shapes read as {1, 3, 8}
-  explicit Dim(std::string e) : value(kSymbolic), expr(std::move(e)) {}
-  bool symbolic() const { return value == kSymbolic; }
-  bool operator==(const Dim&) const = default;
-
-  int64_t value = 0;
-  std::string expr;  // empty unless symbolic
-};
+// A dimension: a number, or an expression over the module's size variables.
+using support::Dim;
+using support::Sizes;
 
 enum class TensorKind {
   kInput,         // bound by the caller; offset is 0
@@ -57,11 +54,19 @@ struct Tensor {
   std::vector<Dim> shape;  // logical row-major shape; [] is a scalar
   TensorKind kind = TensorKind::kIntermediate;
   int64_t offset = 0;
-  int64_t bytes = 0;  // product of the shape × element size (for symbolic shapes: an upper bound)
+  // Product of the shape × element size. Where the shape is open: at the maxima of the variables,
+  // at most kMaxBytes.
+  int64_t bytes = 0;
+  // Of an intermediate in a module of open sizes: it begins in the arena at the largest end of
+  // these intermediates, each rounded up to kTensorAlignment. Its offset is 0 then. If empty, it
+  // begins at `offset`.
+  std::vector<int64_t> after = {};
   bool operator==(const Tensor&) const = default;
 };
 
-// A size parameter that symbolic dimensions may name, with the range it was compiled for.
+// A size variable that dimensions may name, with the range that the module was compiled for. It
+// is alone a dimension of an input of "main", from which a call binds it. The prepared tensors of a
+// module with size variables have a region of their own: their offsets count from its start.
 struct SizeVar {
   std::string name;
   int64_t min = 1;
@@ -71,17 +76,18 @@ struct SizeVar {
 
 // One call of a kernel entry. Launches of a function run in order.
 struct Launch {
-  std::string symbol;          // exported symbol in the code object: tw_kernel_<name>
-  int64_t code = 0;            // index into Manifest::code
-  std::vector<int64_t> args;   // tensor ids in the kernel's buffer order
-  int64_t num_outputs = 1;     // the last num_outputs args are written, the others only read
-  std::vector<int64_t> sizes;  // values of the kernel's size parameters
-  int64_t workspace_bytes = 0;
+  std::string symbol;         // exported symbol in the code object: tw_kernel_<name>
+  int64_t code = 0;           // index into Manifest::code
+  std::vector<int64_t> args;  // tensor ids in the kernel's buffer order
+  int64_t num_outputs = 1;    // the last num_outputs args are written, the others only read
+  std::vector<Dim> sizes;     // values of the kernel's size parameters
+  Dim workspace_bytes = 0;
   std::string name;          // what to show people ("conv2d+relu"); may be ""
   std::string task;          // task hash; "" if the launch belongs to no tuned task
   std::string steps;         // schedule text, lines separated by '\n'; "" if there is none
   std::string program_hash;  // hash of the final program
   double flops = 0;          // floating-point (or integer) operations of one call; 0 if unknown
+  std::optional<Dim> open_flops = {};  // where they depend on size variables; `flops` is 0 then
   // Groups of the launch and threads of a group, along x y z, for devices whose kernels do not hold
   // all their loops (OpenCL). Both are set or neither; zeros mean one call for everything (CPU).
   std::array<int64_t, 3> grid{};
@@ -106,6 +112,9 @@ struct Function {
   std::vector<Launch> prepare;   // run before the first call, untimed; write prepared tensors
   std::vector<Launch> launches;
   std::vector<SizeCheck> checks = {};
+  // Of a specialisation: the values of all size variables at which it replaces "main". It has
+  // main's inputs and outputs, by name and type, at these sizes; all its sizes are fixed.
+  Sizes at = {};
   bool operator==(const Function&) const = default;
 };
 
@@ -171,8 +180,10 @@ struct Manifest {
   std::vector<std::string> cpu_features;        // needed, LLVM spelling ("avx512f"); sorted, unique
   std::vector<Tensor> tensors;
   std::vector<SizeVar> size_vars;
+  // Of intermediates and prepared tensors; in a module of open sizes of the intermediates of the
+  // function that needs most, at the maxima of the variables, at most kMaxBytes.
   int64_t arena_bytes = 0;
-  int64_t workspace_bytes = 0;  // the largest need of any launch
+  int64_t workspace_bytes = 0;  // the largest need of any launch, in the same way
   int64_t constants_bytes = 0;
   std::string constants_digest;  // SHA-256; "" when there are none
   std::vector<Function> functions;
@@ -183,6 +194,8 @@ struct Manifest {
   bool operator==(const Manifest&) const = default;
 
   const Function* FindFunction(std::string_view function_name) const;
+  // Whether sizes depend on variables.
+  bool open_sizes() const { return !size_vars.empty(); }
 };
 
 // Checks everything that readers rely on. INVALID_ARGUMENT `module.manifest.<reason>` on the first
@@ -198,10 +211,16 @@ absl::StatusOr<std::string> ManifestToJson(const Manifest& manifest);
 // `module.manifest.version` if the manifest has a later format.
 absl::StatusOr<Manifest> ManifestFromJson(std::string_view json);
 
-// Returns how many elements a shape has; nullopt if it is symbolic or the number exceeds int64.
+// Returns how many elements a shape has; nullopt if it is open or the number exceeds int64.
 std::optional<int64_t> NumElements(const std::vector<Dim>& shape);
 
-// Returns the shape as text: "1x3x224x224", "batchx3"; "scalar" for a scalar.
+// Whether a dimension is an expression.
+bool IsOpen(const std::vector<Dim>& shape);
+
+// Returns the shape as numbers. REQUIRES: it is not open.
+std::vector<int64_t> FixedExtents(const std::vector<Dim>& shape);
+
+// Returns the shape as text: "1x3x224x224", "Nx3x((H+1)/2)"; "scalar" for a scalar.
 std::string ShapeText(const std::vector<Dim>& shape);
 
 // The threads=N of a target's text, at most 1024; 1 where it names none.

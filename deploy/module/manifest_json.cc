@@ -17,6 +17,9 @@ using support::DataLoss;
 
 constexpr size_t kMaxJsonBytes = size_t{16} << 20;
 constexpr int kMaxJsonDepth = 16;
+// Of expressions over size variables.
+constexpr size_t kMaxDimText = 1024;
+constexpr size_t kMaxDims = 4096;
 
 constexpr std::pair<TensorKind, const char*> kTensorKinds[] = {
     {TensorKind::kInput, "input"},       {TensorKind::kOutput, "output"},
@@ -40,29 +43,40 @@ const char* NameOf(const std::pair<Enum, const char*> (&table)[N], Enum value) {
 // --- writing
 // ---------------------------------------------------------------------------------------
 
-Json ShapeToJson(const std::vector<Dim>& shape) {
+Json DimToJson(const Dim& dim) {
+  return dim.constant() ? Json(*dim.constant()) : Json(dim.ToText());
+}
+
+Json DimsToJson(const std::vector<Dim>& dims) {
   Json out = Json::array();
-  for (const Dim& dim : shape) out.push_back(dim.symbolic() ? Json(dim.expr) : Json(dim.value));
+  for (const Dim& dim : dims) out.push_back(DimToJson(dim));
   return out;
 }
 
 Json TensorToJson(const Tensor& t) {
-  return Json{{"id", t.id},
-              {"name", t.name},
-              {"dtype", std::string(DTypeName(t.dtype))},
-              {"shape", ShapeToJson(t.shape)},
-              {"kind", NameOf(kTensorKinds, t.kind)},
-              {"offset", t.offset},
-              {"bytes", t.bytes}};
+  Json out{{"id", t.id},
+           {"name", t.name},
+           {"dtype", std::string(DTypeName(t.dtype))},
+           {"shape", DimsToJson(t.shape)},
+           {"kind", NameOf(kTensorKinds, t.kind)},
+           {"offset", t.offset},
+           {"bytes", t.bytes}};
+  if (!t.after.empty()) out["after"] = t.after;
+  return out;
 }
 
 Json LaunchToJson(const Launch& l) {
-  Json out{{"symbol", l.symbol}, {"code", l.code},
-           {"args", l.args},     {"num_outputs", l.num_outputs},
-           {"sizes", l.sizes},   {"workspace_bytes", l.workspace_bytes},
-           {"name", l.name},     {"task", l.task},
-           {"steps", l.steps},   {"program_hash", l.program_hash},
-           {"flops", l.flops}};
+  Json out{{"symbol", l.symbol},
+           {"code", l.code},
+           {"args", l.args},
+           {"num_outputs", l.num_outputs},
+           {"sizes", DimsToJson(l.sizes)},
+           {"workspace_bytes", DimToJson(l.workspace_bytes)},
+           {"name", l.name},
+           {"task", l.task},
+           {"steps", l.steps},
+           {"program_hash", l.program_hash},
+           {"flops", l.open_flops ? DimToJson(*l.open_flops) : Json(l.flops)}};
   if (l.has_grid()) out["grid"] = l.grid;
   if (l.has_grid()) out["group"] = l.group;
   return out;
@@ -86,6 +100,7 @@ Json FunctionToJson(const Function& f) {
            {"prepare", ListToJson(f.prepare, LaunchToJson)},
            {"launches", ListToJson(f.launches, LaunchToJson)}};
   if (!f.checks.empty()) out["checks"] = ListToJson(f.checks, SizeCheckToJson);
+  if (!f.at.empty()) out["at"] = f.at;
   return out;
 }
 
@@ -140,6 +155,13 @@ Json ToJson(const Manifest& m) {
 
 // --- reading
 // ---------------------------------------------------------------------------------------
+
+bool IsInt64(const Json& value) {
+  if (value.is_number_unsigned()) {
+    return value.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX);
+  }
+  return value.is_number_integer();
+}
 
 // Reads the members of one JSON object. The first error sticks; Done() returns it, or names a
 // member that nobody asked for.
@@ -222,6 +244,12 @@ class Fields {
       status_ = read((*value)[i], Path(key) + "[" + std::to_string(i) + "]");
     }
   }
+  // One member through `read(value, where)`.
+  template <typename Fn>
+  void Item(const char* key, Fn read) {
+    const Json* value = Find(key);
+    if (value != nullptr) status_ = read(*value, Path(key));
+  }
   template <typename Fn>
   void OptionalList(const char* key, Fn read) {
     if (status_.ok() && json_.contains(key)) List(key, read);
@@ -242,6 +270,18 @@ class Fields {
     *out = value->get<bool>();
   }
 
+  void OptionalInts(const char* key, std::vector<int64_t>* out) {
+    if (status_.ok() && json_.contains(key)) Get(key, out);
+  }
+  void OptionalSizes(const char* key, Sizes* out) {
+    const Json* value = Optional(key);
+    if (value == nullptr) return;
+    if (!value->is_object()) return Fail(std::string(key) + ": expected an object");
+    for (const auto& [name, item] : value->items()) {
+      if (!IsInt64(item)) return Fail(std::string(key) + ": expected integers as values");
+      (*out)[name] = item.get<int64_t>();
+    }
+  }
   void OptionalTexts(const char* key, std::vector<std::string>* out) {
     if (status_.ok() && json_.contains(key)) Get(key, out);
   }
@@ -273,12 +313,6 @@ class Fields {
   }
 
  private:
-  static bool IsInt64(const Json& value) {
-    if (value.is_number_unsigned()) {
-      return value.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX);
-    }
-    return value.is_number_integer();
-  }
   const Json* Find(const char* key) {
     if (!status_.ok()) return nullptr;
     const Json* value = Optional(key);
@@ -296,30 +330,60 @@ class Fields {
   size_t used_ = 0;
 };
 
-absl::Status ReadDim(const Json& json, const std::string& where, std::vector<Dim>* shape) {
-  if (json.is_string()) {
-    shape->push_back(Dim(json.get_ref<const std::string&>()));
+// Reads numbers and expressions. Each text is parsed once and their number is bounded: hostile
+// texts take long to parse.
+class DimReader {
+ public:
+  absl::Status Read(const Json& json, const std::string& where, Dim* out) {
+    if (IsInt64(json)) {
+      *out = Dim(json.get<int64_t>());
+      return absl::OkStatus();
+    }
+    if (!json.is_string()) {
+      return DataLoss("module.manifest.type", where + ": expected an integer or an expression");
+    }
+    const auto& text = json.get_ref<const std::string&>();
+    const auto known = known_.find(text);
+    if (known != known_.end()) {
+      *out = known->second;
+      return absl::OkStatus();
+    }
+    if (text.size() > kMaxDimText || known_.size() == kMaxDims) {
+      return DataLoss("module.manifest.expression", where + ": expected fewer or shorter ones");
+    }
+    const absl::StatusOr<Dim> dim = Dim::Parse(text);
+    if (!dim.ok()) {
+      return DataLoss("module.manifest.expression",
+                      where + ": " + std::string(dim.status().message()));
+    }
+    if (dim->constant() || dim->ToText() != text) {
+      return DataLoss("module.manifest.expression",
+                      where + ": expected the canonical '" + dim->ToText() + "'");
+    }
+    *out = known_.emplace(text, *dim).first->second;
     return absl::OkStatus();
   }
-  if (json.is_number_unsigned() && json.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX)) {
-    shape->push_back(Dim(json.get<int64_t>()));
-    return absl::OkStatus();
+  auto Into(std::vector<Dim>* out) {
+    return [this, out](const Json& item, const std::string& where) {
+      return Read(item, where, &out->emplace_back());
+    };
   }
-  return DataLoss("module.manifest.type", where + ": expected an integer >= 0 or an expression");
-}
 
-absl::Status ReadTensor(const Json& json, const std::string& where, Tensor* t) {
+ private:
+  std::map<std::string, Dim> known_;
+};
+
+absl::Status ReadTensor(const Json& json, const std::string& where, DimReader* dims, Tensor* t) {
   Fields fields(json, where);
   std::string dtype;
   fields.Get("id", &t->id);
   fields.Get("name", &t->name);
   fields.Get("dtype", &dtype);
-  fields.List("shape", [&](const Json& item, const std::string& at) {
-    return ReadDim(item, at, &t->shape);
-  });
+  fields.List("shape", dims->Into(&t->shape));
   fields.Get("kind", kTensorKinds, &t->kind);
   fields.Get("offset", &t->offset);
   fields.Get("bytes", &t->bytes);
+  fields.OptionalInts("after", &t->after);
   TW_TRY(fields.Done());
   const std::optional<DType> parsed = DTypeFromName(dtype);
   if (!parsed.has_value()) {
@@ -329,19 +393,26 @@ absl::Status ReadTensor(const Json& json, const std::string& where, Tensor* t) {
   return absl::OkStatus();
 }
 
-absl::Status ReadLaunch(const Json& json, const std::string& where, Launch* l) {
+absl::Status ReadLaunch(const Json& json, const std::string& where, DimReader* dims, Launch* l) {
   Fields fields(json, where);
   fields.Get("symbol", &l->symbol);
   fields.Get("code", &l->code);
   fields.Get("args", &l->args);
   fields.Get("num_outputs", &l->num_outputs);
-  fields.Get("sizes", &l->sizes);
-  fields.Get("workspace_bytes", &l->workspace_bytes);
+  fields.List("sizes", dims->Into(&l->sizes));
+  fields.Item("workspace_bytes", [&](const Json& item, const std::string& at) {
+    return dims->Read(item, at, &l->workspace_bytes);
+  });
   fields.Get("name", &l->name);
   fields.Get("task", &l->task);
   fields.Get("steps", &l->steps);
   fields.Get("program_hash", &l->program_hash);
-  fields.Get("flops", &l->flops);
+  fields.Item("flops", [&](const Json& item, const std::string& at) {
+    if (item.is_string()) return dims->Read(item, at, &l->open_flops.emplace());
+    if (!item.is_number()) return DataLoss("module.manifest.type", at + ": expected a number");
+    l->flops = item.get<double>();
+    return absl::OkStatus();
+  });
   fields.OptionalExtents("grid", &l->grid);
   fields.OptionalExtents("group", &l->group);
   return fields.Done();
@@ -366,11 +437,19 @@ absl::Status ReadCode(const Json& json, const std::string& where, CodeObject* c)
   return fields.Done();
 }
 
-// Adapts a `ReadX(json, where, X*)` to a list member.
+// Adapts a `ReadX(json, where, X*)` to a list member; or one that reads dimensions.
 template <typename T>
 auto Into(std::vector<T>* out, absl::Status (*read)(const Json&, const std::string&, T*)) {
   return [out, read](const Json& item, const std::string& where) {
     return read(item, where, &out->emplace_back());
+  };
+}
+
+template <typename T>
+auto Into(std::vector<T>* out, DimReader* dims,
+          absl::Status (*read)(const Json&, const std::string&, DimReader*, T*)) {
+  return [out, dims, read](const Json& item, const std::string& where) {
+    return read(item, where, dims, &out->emplace_back());
   };
 }
 
@@ -382,14 +461,16 @@ absl::Status ReadSizeCheck(const Json& json, const std::string& where, SizeCheck
   return fields.Done();
 }
 
-absl::Status ReadFunction(const Json& json, const std::string& where, Function* f) {
+absl::Status ReadFunction(const Json& json, const std::string& where, DimReader* dims,
+                          Function* f) {
   Fields fields(json, where);
   fields.Get("name", &f->name);
   fields.Get("inputs", &f->inputs);
   fields.Get("outputs", &f->outputs);
-  fields.List("prepare", Into(&f->prepare, ReadLaunch));
-  fields.List("launches", Into(&f->launches, ReadLaunch));
+  fields.List("prepare", Into(&f->prepare, dims, ReadLaunch));
+  fields.List("launches", Into(&f->launches, dims, ReadLaunch));
   fields.OptionalList("checks", Into(&f->checks, ReadSizeCheck));
+  fields.OptionalSizes("at", &f->at);
   return fields.Done();
 }
 
@@ -421,19 +502,20 @@ absl::Status ReadMeasurement(const Json& json, Measurement* m) {
 }
 
 absl::Status ReadManifest(const Json& json, Manifest* m) {
+  DimReader dims;
   Fields fields(json, "");
   fields.Get("format_version", &m->format_version);
   fields.Get("name", &m->name);
   fields.Get("producer", &m->producer);
   fields.Get("target", &m->target);
   fields.Get("cpu_features", &m->cpu_features);
-  fields.List("tensors", Into(&m->tensors, ReadTensor));
+  fields.List("tensors", Into(&m->tensors, &dims, ReadTensor));
   fields.List("size_vars", Into(&m->size_vars, ReadSizeVar));
   fields.Get("arena_bytes", &m->arena_bytes);
   fields.Get("workspace_bytes", &m->workspace_bytes);
   fields.Get("constants_bytes", &m->constants_bytes);
   fields.Get("constants_digest", &m->constants_digest);
-  fields.List("functions", Into(&m->functions, ReadFunction));
+  fields.List("functions", Into(&m->functions, &dims, ReadFunction));
   fields.List("code", Into(&m->code, ReadCode));
   fields.Get("provenance", &m->provenance);
   const Json* measurement = fields.Optional("measurement");
@@ -464,9 +546,9 @@ bool DepthWithin(std::string_view text, int limit) {
 absl::Status CheckVersion(const Json& json) {
   const auto version = json.is_object() ? json.find("format_version") : json.end();
   if (version != json.end() && version->is_number_unsigned() &&
-      version->get<uint64_t>() > static_cast<uint64_t>(kManifestFormatVersion)) {
+      version->get<uint64_t>() > static_cast<uint64_t>(kOpenSizesFormatVersion)) {
     return support::Unimplemented("module.manifest.version",
-                                  "expected at most " + std::to_string(kManifestFormatVersion) +
+                                  "expected at most " + std::to_string(kOpenSizesFormatVersion) +
                                       ", found " + std::to_string(version->get<uint64_t>()) +
                                       ": the module was made by a later version");
   }

@@ -1,11 +1,13 @@
 #include "deploy/module/memory_need.h"
 
+#include "deploy/module/size_plan.h"
+
 namespace tilewright::module {
 
 MemoryNeed NeedOf(const Manifest& manifest) {
   MemoryNeed need;
   need.weights = manifest.constants_bytes;
-  need.arena = manifest.arena_bytes;
+  need.arena = manifest.arena_bytes + PreparedBytes(manifest);
   need.workspace = manifest.workspace_bytes;
   const Function& main = *manifest.FindFunction("main");
   const auto add = [&](int64_t id) {

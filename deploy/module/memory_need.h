@@ -1,5 +1,6 @@
 // The memory that one session of a module holds for its data, known before it runs: all of it is
-// planned at compile time. A pure function on values; thread-safe.
+// planned at compile time. With size variables: at their maxima. A pure function on values;
+// thread-safe.
 #ifndef DEPLOY_MODULE_MEMORY_NEED_H_
 #define DEPLOY_MODULE_MEMORY_NEED_H_
 

@@ -1,5 +1,6 @@
 // The C interface: decode, call the C++ interface, encode. No exception leaves a function: an
 // allocation that fails becomes RESOURCE_EXHAUSTED.
+#include <algorithm>
 #include <memory>
 #include <new>
 #include <span>
@@ -8,10 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "deploy/module/size_plan.h"
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/device_code_cache.h"
 #include "deploy/runtime/dl_tensor.h"
 #include "deploy/runtime/runtime.h"
+#include "deploy/runtime/size_binding.h"
 #include "deploy/runtime/tilewright.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -47,20 +50,31 @@ absl::Status NullArgument(std::string_view name) {
   return support::InvalidArgument("runtime.c_api.null", std::string(name) + " is NULL");
 }
 
+constexpr int64_t kOpenDim = -1;
+
 // What the C structures point to for one tensor; one per input and output, made with the module.
 struct TensorFacts {
   std::string name;
   std::string dtype_name;
   mod::DType dtype = mod::DType::kFloat32;
   std::vector<int64_t> shape;
+  std::vector<std::string> dims;  // as text
+  // At the variables' minima and maxima.
+  std::vector<int64_t> min;
+  std::vector<int64_t> max;
   size_t bytes = 0;
 
-  explicit TensorFacts(const mod::Tensor& tensor)
+  TensorFacts(const mod::Tensor& tensor, const mod::SizePlan& least, const mod::SizePlan& most)
       : name(tensor.name),
         dtype_name(mod::DTypeName(tensor.dtype)),
         dtype(tensor.dtype),
+        min(least.tensors[static_cast<size_t>(tensor.id)].shape),
+        max(most.tensors[static_cast<size_t>(tensor.id)].shape),
         bytes(static_cast<size_t>(tensor.bytes)) {
-    for (const mod::Dim& dim : tensor.shape) shape.push_back(dim.value);
+    for (const mod::Dim& dim : tensor.shape) {
+      shape.push_back(dim.constant().value_or(kOpenDim));
+      dims.push_back(dim.ToText());
+    }
   }
 };
 
@@ -71,6 +85,10 @@ struct TwModule {
   std::string manifest_json;
   std::vector<TensorFacts> inputs;
   std::vector<TensorFacts> outputs;
+  // Of "main".
+  const mod::Function* main = nullptr;
+  std::unique_ptr<const mod::SizePlanner> planner;
+  std::unique_ptr<const rt::SizeBinding> binding;
 };
 
 struct TwSession {
@@ -88,9 +106,17 @@ absl::Status FinishOpen(absl::StatusOr<mod::ModuleFile> file, TwModule** out) {
   if (main == nullptr) {
     return support::InvalidArgument("runtime.c_api.no_main", "the module has no function main");
   }
+  module->main = main;
+  module->planner = std::make_unique<mod::SizePlanner>(manifest, *main);
+  module->binding = std::make_unique<rt::SizeBinding>(manifest, *main);
+  mod::SizePlan least, most;
+  TW_TRY(module->planner->Plan(mod::MinimaOf(manifest), &least));
+  TW_TRY(module->planner->Plan(mod::MaximaOf(manifest), &most));
   module->manifest_json = std::string(module->loaded->file().manifest_json());
   const auto facts = [&](const std::vector<int64_t>& ids, std::vector<TensorFacts>* list) {
-    for (const int64_t id : ids) list->emplace_back(manifest.tensors[static_cast<size_t>(id)]);
+    for (const int64_t id : ids) {
+      list->emplace_back(manifest.tensors[static_cast<size_t>(id)], least, most);
+    }
   };
   facts(main->inputs, &module->inputs);
   facts(main->outputs, &module->outputs);
@@ -98,14 +124,51 @@ absl::Status FinishOpen(absl::StatusOr<mod::ModuleFile> file, TwModule** out) {
   return absl::OkStatus();
 }
 
+absl::Status CheckIndex(size_t index, size_t count) {
+  if (index < count) return absl::OkStatus();
+  return support::InvalidArgument(
+      "runtime.c_api.index",
+      "expected less than " + std::to_string(count) + ", found " + std::to_string(index));
+}
+
+TwStatus DimInfo(const std::vector<TensorFacts>& list, size_t index, int32_t dim, TwDimInfo* out) {
+  return Guarded([&]() -> absl::Status {
+    if (out == nullptr) return NullArgument("out");
+    TW_TRY(CheckIndex(index, list.size()));
+    const TensorFacts& facts = list[index];
+    const auto d = static_cast<size_t>(dim);  // a negative one is too large
+    TW_TRY(CheckIndex(d, facts.shape.size()));
+    *out = {facts.dims[d].c_str(), facts.shape[d] == kOpenDim ? 1 : 0, facts.min[d], facts.max[d]};
+    return absl::OkStatus();
+  });
+}
+
+// The shape of an output of "main" for the shapes of its inputs.
+absl::StatusOr<std::vector<int64_t>> OutputShape(const TwModule& module,
+                                                 std::span<const DLTensor* const> inputs,
+                                                 size_t index) {
+  TW_TRY(CheckIndex(index, module.outputs.size()));
+  if (inputs.size() != module.inputs.size()) {
+    return support::InvalidArgument("runtime.session.call_tensors",
+                                    "expected " + std::to_string(module.inputs.size()) +
+                                        " inputs, found " + std::to_string(inputs.size()));
+  }
+  std::vector<rt::Shape> shapes;
+  for (const DLTensor* input : inputs) {
+    if (input == nullptr) return NullArgument("an input");
+    const std::span<const int64_t> shape = rt::ShapeOf(*input);
+    shapes.emplace_back(shape.begin(), shape.end());
+  }
+  TW_ASSIGN(const std::vector<int64_t> sizes, module.binding->Bind(shapes));
+  mod::SizePlan plan;
+  TW_TRY(module.planner->Plan(sizes, &plan));
+  return plan.tensors[static_cast<size_t>(module.main->outputs[index])].shape;
+}
+
 TwStatus Info(const std::vector<TensorFacts>& list, size_t index, TwTensorInfo* out) {
   return Guarded([&]() -> absl::Status {
     if (out == nullptr) return NullArgument("out");
-    if (index >= list.size()) {
-      return support::InvalidArgument(
-          "runtime.c_api.index",
-          "expected less than " + std::to_string(list.size()) + ", found " + std::to_string(index));
-    }
+    TW_TRY(CheckIndex(index, list.size()));
     const TensorFacts& facts = list[index];
     *out = {facts.name.c_str(),       rt::ToDlType(facts.dtype),
             facts.dtype_name.c_str(), static_cast<int32_t>(facts.shape.size()),
@@ -176,6 +239,40 @@ TwStatus tw_module_find_output(const TwModule* module, const char* name, size_t*
   return Find(module->outputs, name, index);
 }
 
+size_t tw_module_num_size_vars(const TwModule* module) {
+  return module->loaded->manifest().size_vars.size();
+}
+TwStatus tw_module_size_var(const TwModule* module, size_t index, TwSizeVar* out) {
+  return Guarded([&]() -> absl::Status {
+    if (out == nullptr) return NullArgument("out");
+    const std::vector<mod::SizeVar>& vars = module->loaded->manifest().size_vars;
+    TW_TRY(CheckIndex(index, vars.size()));
+    *out = {vars[index].name.c_str(), vars[index].min, vars[index].max};
+    return absl::OkStatus();
+  });
+}
+TwStatus tw_module_input_dim(const TwModule* module, size_t index, int32_t dim, TwDimInfo* out) {
+  return DimInfo(module->inputs, index, dim, out);
+}
+TwStatus tw_module_output_dim(const TwModule* module, size_t index, int32_t dim, TwDimInfo* out) {
+  return DimInfo(module->outputs, index, dim, out);
+}
+TwStatus tw_module_output_shape(const TwModule* module, const DLTensor* const* inputs,
+                                size_t num_inputs, size_t index, int64_t* shape, int32_t ndim) {
+  return Guarded([&]() -> absl::Status {
+    if (inputs == nullptr && num_inputs > 0) return NullArgument("inputs");
+    TW_ASSIGN(const std::vector<int64_t> found, OutputShape(*module, {inputs, num_inputs}, index));
+    if (ndim != static_cast<int32_t>(found.size())) {
+      return support::InvalidArgument(
+          "runtime.c_api.rank",
+          "expected ndim " + std::to_string(found.size()) + ", found " + std::to_string(ndim));
+    }
+    if (shape == nullptr && ndim > 0) return NullArgument("shape");
+    std::copy(found.begin(), found.end(), shape);
+    return absl::OkStatus();
+  });
+}
+
 TwStatus tw_session_create(TwModule* module, int num_threads, TwSession** out) {
   return Guarded([&]() -> absl::Status {
     if (module == nullptr || out == nullptr) return NullArgument("module or out");
@@ -219,6 +316,15 @@ TwStatus tw_session_set_input_bytes(TwSession* session, size_t index, const void
   return Guarded([&]() -> absl::Status {
     if (session == nullptr) return NullArgument("session");
     return session->session->SetInput(index, data, bytes);
+  });
+}
+
+TwStatus tw_session_set_input_shape(TwSession* session, size_t index, const int64_t* shape,
+                                    int32_t ndim) {
+  return Guarded([&]() -> absl::Status {
+    if (session == nullptr) return NullArgument("session");
+    if (shape == nullptr && ndim > 0) return NullArgument("shape");
+    return session->session->SetInputShape(index, {shape, static_cast<size_t>(std::max(ndim, 0))});
   });
 }
 

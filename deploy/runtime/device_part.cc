@@ -60,6 +60,11 @@ absl::StatusOr<std::unique_ptr<DevicePart>> DevicePart::Create(const module::Mod
                                                                const TwDevicePlugin& plugin,
                                                                TwDevice* device,
                                                                const DevicePartOptions& options) {
+  if (file.manifest().open_sizes()) {
+    return support::Unimplemented("runtime.load.open_sizes",
+                                  StrCat("expected fixed sizes for a device of kind ", plugin.kind,
+                                         ", found size variables"));
+  }
   std::unique_ptr<DevicePart> part(new DevicePart(file, function, plugin, device, options));
   part->info_.struct_bytes = sizeof(part->info_);
   TW_TRY(part->Check(plugin.describe(device, &part->info_)));
@@ -118,12 +123,6 @@ absl::StatusOr<TwDeviceMemory*> DevicePart::NewMemory(int64_t bytes) {
 
 absl::Status DevicePart::PlaceTensor(const Tensor& tensor) {
   if (Has(tensor.id)) return absl::OkStatus();
-  if (!module::NumElements(tensor.shape).has_value()) {
-    return support::Unimplemented(
-        "runtime.load.symbolic_shape",
-        StrCat("expected static shapes, found ", module::ShapeText(tensor.shape), " for tensor '",
-               tensor.name, "'"));
-  }
   TwDeviceSlice& slice = slices_[tensor.id];
   if (tensor.kind == TensorKind::kInput || tensor.kind == TensorKind::kOutput) {
     TW_ASSIGN(slice.memory, NewMemory(tensor.bytes + options_.guard_bytes));
@@ -181,9 +180,10 @@ absl::Status DevicePart::Bind(const module::Launch& launch) {
   for (const int64_t id : launch.args) bound.buffers.push_back(slices_.at(id));
   call.buffers = bound.buffers.data();
   call.num_buffers = static_cast<int64_t>(bound.buffers.size());
-  call.sizes = launch.sizes.data();
-  call.num_sizes = static_cast<int64_t>(launch.sizes.size());
-  if (launch.workspace_bytes > 0) call.workspace = &workspace_;
+  for (const module::Dim& size : launch.sizes) bound.sizes.push_back(size.value());
+  call.sizes = bound.sizes.data();
+  call.num_sizes = static_cast<int64_t>(bound.sizes.size());
+  if (launch.workspace_bytes.value() > 0) call.workspace = &workspace_;
   return absl::OkStatus();
 }
 

@@ -31,7 +31,8 @@ class DevicePart {
   // FAILED_PRECONDITION `runtime.load.format` if the device does not run a format of code, and
   // `runtime.load.alignment` if the arena is laid out for other devices. FAILED_PRECONDITION
   // `runtime.load.device_features` if the device lacks what the code needs. UNIMPLEMENTED
-  // `runtime.load.symbolic_shape`; errors of DeviceStatus (DATA_LOSS if the code does not build).
+  // `runtime.load.open_sizes` for a module with size variables; errors of DeviceStatus (DATA_LOSS
+  // if the code does not build).
   static absl::StatusOr<std::unique_ptr<DevicePart>> Create(const module::ModuleFile& file,
                                                             const module::Function& function,
                                                             const TwDevicePlugin& plugin,
@@ -60,6 +61,7 @@ class DevicePart {
   struct BoundLaunch {
     TwDeviceLaunch call{};
     std::vector<TwDeviceSlice> buffers;
+    std::vector<int64_t> sizes;
   };
 
   DevicePart(const module::ModuleFile& file, const module::Function& function,

@@ -63,15 +63,14 @@ absl::Status DeviceSession::AddEnds(const std::vector<int64_t>& ids,
   return absl::OkStatus();
 }
 
-TensorView DeviceSession::input(size_t index) const {
-  const HostTensor& end = inputs_[index];
-  return {end.tensor, const_cast<char*>(end.bytes.data()), end.bytes.size()};
+TensorView DeviceSession::ViewOf(const HostTensor& end) {
+  return {end.tensor, const_cast<char*>(end.bytes.data()), end.bytes.size(),
+          module::FixedExtents(end.tensor->shape)};
 }
 
-TensorView DeviceSession::output(size_t index) const {
-  const HostTensor& end = outputs_[index];
-  return {end.tensor, const_cast<char*>(end.bytes.data()), end.bytes.size()};
-}
+TensorView DeviceSession::input(size_t index) const { return ViewOf(inputs_[index]); }
+
+TensorView DeviceSession::output(size_t index) const { return ViewOf(outputs_[index]); }
 
 void* DeviceSession::MutableInput(size_t index) { return inputs_[index].bytes.data(); }
 

@@ -59,6 +59,7 @@ class DeviceSession final : public BoundTensors {
     const module::Tensor* tensor = nullptr;
     std::vector<char> bytes;
   };
+  static TensorView ViewOf(const HostTensor& end);
 
   DeviceSession(module::ModuleFile file, const TwDevicePlugin& plugin, TwDevice* device);
   absl::Status Check(TwDeviceResult result) const;

@@ -70,16 +70,29 @@ absl::Status CheckDlTensor(const DLTensor& given, const module::Tensor& wanted,
     return InvalidArgument("runtime.c_api.dtype",
                            name() + "expected " + std::string(module::DTypeName(wanted.dtype)));
   }
-  const std::span<const int64_t> found(given.shape, static_cast<size_t>(std::max(given.ndim, 0)));
-  if (!std::ranges::equal(found, wanted.shape, {}, {}, &module::Dim::value)) {
-    return InvalidArgument("runtime.c_api.shape",
-                           name() + "expected " + module::ShapeText(wanted.shape) + ", found " +
-                               (found.empty() ? "scalar" : support::Join(found, "x")));
-  }
-  if (given.data == nullptr && wanted.bytes > 0) {
+  const std::span<const int64_t> shape = ShapeOf(given);
+  const bool empty = std::ranges::find(shape, 0) != shape.end();
+  if (given.data == nullptr && !empty) {
     return InvalidArgument("runtime.c_api.null", name() + "data is NULL");
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckDlShape(const DLTensor& given, std::span<const int64_t> shape,
+                          std::string_view what) {
+  const std::span<const int64_t> found = ShapeOf(given);
+  if (std::ranges::equal(found, shape)) return absl::OkStatus();
+  return InvalidArgument(
+      "runtime.c_api.shape",
+      std::string(what) + ": expected " + ExtentsText(shape) + ", found " + ExtentsText(found));
+}
+
+std::span<const int64_t> ShapeOf(const DLTensor& tensor) {
+  return {tensor.shape, static_cast<size_t>(std::max(tensor.ndim, 0))};
+}
+
+std::string ExtentsText(std::span<const int64_t> shape) {
+  return shape.empty() ? "scalar" : support::Join(shape, "x");
 }
 
 void CopyFromDlTensor(const DLTensor& from, void* to) {

@@ -1,22 +1,24 @@
-// Session: the executor of a memory-planned function, on the processor and on a device. Every
-// pointer that a launch needs, and every copy between the two, is worked out when the session is
-// made; a run is a loop over steps.
+// Session: the executor of memory-planned functions, on the processor and on a device. Every
+// pointer that a launch needs, and every copy between the two, is worked out when sizes are bound
+// (once, if they are fixed); a run is a loop over steps.
 #include <algorithm>
 #include <cstring>
 #include <optional>
 #include <set>
 #include <utility>
 
-#include "deploy/runtime/buffer.h"
+#include "deploy/module/size_plan.h"
 #include "deploy/runtime/cache_evict.h"
 #include "deploy/runtime/cpu_info.h"
-#include "deploy/runtime/device_loader.h"
 #include "deploy/runtime/device_part.h"
 #include "deploy/runtime/dl_tensor.h"
+#include "deploy/runtime/open_device.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/runtime/session_gate.h"
+#include "deploy/runtime/session_memory.h"
+#include "deploy/runtime/session_program.h"
+#include "deploy/runtime/size_binding.h"
 #include "deploy/runtime/thread_pool.h"
-#include "deploy/runtime/transfer_plan.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -32,71 +34,9 @@ using module::Manifest;
 using module::Tensor;
 using module::TensorKind;
 
-// A launch on the processor; for one on the device, only `launch`.
-struct BoundLaunch {
-  const Launch* launch = nullptr;
-  TwKernelFn kernel = nullptr;
-  std::vector<void*> buffers;
-  const int64_t* sizes = nullptr;
-  void* workspace = nullptr;
-};
-
 std::string IndexText(size_t index, size_t count) {
   return "expected less than " + std::to_string(count) + ", found " + std::to_string(index);
 }
-
-bool InArena(const Tensor& tensor) {
-  return tensor.kind == TensorKind::kIntermediate || tensor.kind == TensorKind::kPrepared;
-}
-
-// A handle of a plug-in's device; closes it.
-class OpenDevice {
- public:
-  OpenDevice() = default;
-  OpenDevice(const OpenDevice&) = delete;
-  OpenDevice& operator=(const OpenDevice&) = delete;
-  ~OpenDevice() {
-    if (device_ != nullptr) plugin_->close(device_);
-  }
-  // `device`: SessionOptions::device.
-  absl::Status Open(const TwDevicePlugin* plugin, const std::string& device) {
-    plugin_ = plugin;
-    const std::optional<int64_t> index = support::ParseInt64(device.empty() ? "0" : device);
-    if (!index.has_value()) return OpenNamed(device);
-    return OpenIndex(static_cast<int32_t>(std::clamp<int64_t>(*index, -1, INT32_MAX)));
-  }
-  TwDevice* get() const { return device_; }
-
- private:
-  absl::Status OpenIndex(int32_t index) {
-    char error[512] = {};
-    const TwDeviceResult result = plugin_->open(index, &device_, error, sizeof(error));
-    if (result == TW_DEVICE_OK) return absl::OkStatus();
-    device_ = nullptr;
-    return support::Unavailable("runtime.device.open", error);
-  }
-  absl::Status OpenNamed(const std::string& name) {
-    std::vector<std::string> found;
-    int32_t devices = 0;
-    if (plugin_->count(&devices) != TW_DEVICE_OK) devices = 0;
-    for (int32_t index = 0; index < devices; ++index) {
-      TW_TRY(OpenIndex(index));
-      TwDeviceInfo info{};
-      info.struct_bytes = sizeof(info);
-      TW_TRY(DeviceStatus(*plugin_, device_, plugin_->describe(device_, &info)));
-      if (info.name == name) return absl::OkStatus();
-      found.emplace_back(info.name);
-      plugin_->close(std::exchange(device_, nullptr));
-    }
-    return support::NotFound(
-        "runtime.device.name",
-        support::StrCat("expected an index or one of ", support::Join(found, ", "), ", found ",
-                        support::Quote(name, 60)));
-  }
-
-  const TwDevicePlugin* plugin_ = nullptr;
-  TwDevice* device_ = nullptr;
-};
 
 int32_t ContextParallelFor(TwContext* ctx, TwTaskBody body, void* closure, int64_t num_tasks) {
   return static_cast<ThreadPool*>(ctx->opaque)->ParallelFor(body, closure, num_tasks);
@@ -105,153 +45,162 @@ int32_t ContextParallelFor(TwContext* ctx, TwTaskBody body, void* closure, int64
 }  // namespace
 
 struct Session::Impl {
-  Impl(std::shared_ptr<const LoadedModule> m, const Function* f, int threads, bool pinned)
+  Impl(std::shared_ptr<const LoadedModule> m, const Function& f, const SessionOptions& options)
       : module(std::move(m)),
-        function(f),
-        pool(threads, pinned ? Placement::kPinned : Placement::kSpread) {
+        pool(std::clamp(options.num_threads, 1, UsableCores()),
+             options.pin_threads ? Placement::kPinned : Placement::kSpread),
+        binding(module->manifest(), f),
+        memory(options.memory_limit_bytes, options.guard_pages) {
     context.abi_version = TW_ABI_VERSION;
     context.num_threads = pool.num_threads();
     context.opaque = &pool;
     context.parallel_for = ContextParallelFor;
   }
 
-  absl::Status AllocateBuffers(bool guard);
-  absl::StatusOr<std::vector<Buffer>> AllocateEnds(const std::vector<int64_t>& ids, bool guard);
-  bool UsesHostArena() const;
-  void PlaceTensors();
-  std::vector<BoundLaunch> Bind(const std::vector<Launch>& list) const;
-  void BindLaunches();
+  absl::Status OpenDevicePart(const Function& function, const SessionOptions& options);
+  absl::Status AddPrograms(const Function& function, bool guard);
+  absl::Status BindFirst();
   void FindFar();
+
+  SessionProgram* ProgramFor(const std::vector<int64_t>& values) const;
+  absl::Status Activate(const std::vector<int64_t>& values);
+  absl::Status BindSizes();
+  absl::Status ReshapeInput(size_t index, std::span<const int64_t> shape);
   absl::Status SealInputs();
   absl::Status PoisonDevice(uint8_t byte);
   void* WritableInput(size_t index);
-  absl::Status OpenDevicePart(const SessionOptions& options);
-  void PlanSteps();
   absl::Status CallKernel(const BoundLaunch& bound);
   absl::Status Execute(const ExecutionStep& step, const std::vector<BoundLaunch>& list);
+  absl::Status PrepareLaunches();
   absl::Status Prepare();
   absl::Status Run();
-  absl::Status CheckSizes() const;
-  absl::Status CheckTensors(std::span<const DLTensor* const> given, const std::vector<int64_t>& ids,
-                            std::string_view role) const;
-
+  absl::Status CheckInputs(std::span<const DLTensor* const> given);
+  absl::Status CheckOutputs(std::span<const DLTensor* const> inputs,
+                            std::span<const DLTensor* const> given);
+  TensorView ViewOf(const SessionEnd& end) const {
+    return {end.tensor, end.buffer.data(), end.bytes, end.shape};
+  }
   const Tensor& TensorOf(int64_t id) const {
     return module->manifest().tensors[static_cast<size_t>(id)];
   }
 
   std::shared_ptr<const LoadedModule> module;
-  const Function* function;
   ThreadPool pool;
   TwContext context{};
-
-  Buffer arena;
-  Buffer workspace;
-  std::vector<Buffer> inputs;
-  std::vector<Buffer> outputs;
-  std::vector<Buffer> checks;                       // what Function::checks look at
-  std::vector<std::vector<int64_t>> output_shapes;  // what views of the outputs point to
-  // By tensor id; nullptr for ends of other functions, and for an arena that only a device uses.
-  std::vector<void*> addresses;
-  std::set<int64_t> prepare_reads;  // tensors that prepare launches touch
-  std::vector<BoundLaunch> prepare;
-  std::vector<BoundLaunch> launches;
+  const SizeBinding binding;
+  SessionMemory memory;
   OpenDevice device;
   std::unique_ptr<DevicePart> part;  // null: everything runs on the processor
-  ExecutionPlan plan;
+  // The function that was asked for, then its specialisations.
+  std::vector<std::unique_ptr<SessionProgram>> programs;
+  SessionProgram* active = nullptr;                 // the one of the last sizes that were bound
+  bool reshaped = false;                            // inputs have had other shapes since
+  std::vector<int64_t> values;                      // of the active program
+  std::set<int64_t> made;                           // prepared tensors
+  bool prepared = false;                            // all that the active program needs
   absl::Status poisoned = absl::OkStatus();         // what Poison could not do
   std::vector<std::pair<const char*, size_t>> far;  // pieces of what leaves the caches
   std::vector<TwLaunchTime> times;                  // by launch, of the last profiled run
-  bool prepared = false;
-  bool sealed = false;  // guarded inputs are read-only
-  SessionGate gate;     // who may use all of this
+  bool sealed = false;                              // guarded inputs are read-only
+  SessionGate gate;                                 // who may use all of this
 };
 
-absl::StatusOr<std::vector<Buffer>> Session::Impl::AllocateEnds(const std::vector<int64_t>& ids,
-                                                                bool guard) {
-  std::vector<Buffer> buffers;
-  for (const int64_t id : ids) {
-    const auto bytes = static_cast<size_t>(TensorOf(id).bytes);
-    TW_ASSIGN(Buffer buffer, guard ? Buffer::AllocateGuarded(bytes) : Buffer::Allocate(bytes));
-    buffers.push_back(std::move(buffer));
-  }
-  return buffers;
+absl::Status Session::Impl::OpenDevicePart(const Function& function,
+                                           const SessionOptions& options) {
+  const TwDevicePlugin* plugin = module->device_plugin();
+  if (plugin == nullptr) return absl::OkStatus();
+  TW_TRY(device.Open(plugin, options.device));
+  TW_ASSIGN(part, DevicePart::Create(
+                      module->file(), function, *plugin, device.get(),
+                      {.kind = plugin->kind, .guard_bytes = 0, .code_cache = options.code_cache}));
+  return absl::OkStatus();
 }
 
-// Whether a launch on the processor touches the arena or its workspace: a device has its own.
-bool Session::Impl::UsesHostArena() const {
-  const auto uses = [this](const Launch& launch) {
-    if (part != nullptr && part->Runs(launch)) return false;
-    return launch.workspace_bytes > 0 ||
-           std::any_of(launch.args.begin(), launch.args.end(),
-                       [this](int64_t id) { return InArena(TensorOf(id)); });
+absl::Status Session::Impl::AddPrograms(const Function& function, bool guard) {
+  const auto add = [&](const Function& f) -> absl::Status {
+    TW_ASSIGN(std::unique_ptr<SessionProgram> program,
+              SessionProgram::Create(*module, f, part.get(), guard));
+    programs.push_back(std::move(program));
+    return absl::OkStatus();
   };
-  return std::any_of(function->prepare.begin(), function->prepare.end(), uses) ||
-         std::any_of(function->launches.begin(), function->launches.end(), uses);
-}
-
-absl::Status Session::Impl::AllocateBuffers(bool guard) {
-  const Manifest& manifest = module->manifest();
-  if (UsesHostArena()) {
-    TW_ASSIGN(arena, Buffer::Allocate(static_cast<size_t>(manifest.arena_bytes)));
-    TW_ASSIGN(workspace, Buffer::Allocate(static_cast<size_t>(manifest.workspace_bytes)));
-  }
-  TW_ASSIGN(inputs, AllocateEnds(function->inputs, guard));
-  TW_ASSIGN(outputs, AllocateEnds(function->outputs, guard));
-  std::vector<int64_t> checked;
-  for (const module::SizeCheck& check : function->checks) checked.push_back(check.tensor);
-  TW_ASSIGN(checks, AllocateEnds(checked, guard));
-  for (const int64_t id : function->outputs) {
-    std::vector<int64_t>& shape = output_shapes.emplace_back();
-    for (const module::Dim& dim : TensorOf(id).shape) shape.push_back(dim.value);
+  TW_TRY(add(function));
+  if (function.name != "main") return absl::OkStatus();
+  for (const Function& f : module->manifest().functions) {
+    if (!f.at.empty()) TW_TRY(add(f));
   }
   return absl::OkStatus();
 }
 
-void Session::Impl::PlaceTensors() {
+// The smallest sizes, so that inputs and outputs have memory from the start.
+absl::Status Session::Impl::BindFirst() {
   const Manifest& manifest = module->manifest();
-  addresses.assign(manifest.tensors.size(), nullptr);
-  const auto place = [this](int64_t id, void* address) {
-    addresses[static_cast<size_t>(id)] = address;
-  };
-  for (size_t i = 0; i < inputs.size(); ++i) place(function->inputs[i], inputs[i].data());
-  for (size_t i = 0; i < outputs.size(); ++i) place(function->outputs[i], outputs[i].data());
-  for (size_t i = 0; i < checks.size(); ++i) place(function->checks[i].tensor, checks[i].data());
-  // Kernels get one pointer type; the manifest's checks and the read-only mapping keep constants
-  // constant.
-  char* constants = const_cast<char*>(module->file().constants().data());
-  for (const Tensor& tensor : manifest.tensors) {
-    if (InArena(tensor) && arena.data() != nullptr) {
-      place(tensor.id, static_cast<char*>(arena.data()) + tensor.offset);
-    }
-    if (tensor.kind == TensorKind::kConstant) place(tensor.id, constants + tensor.offset);
+  SessionProgram& first = *programs.front();
+  const Function& function = first.function();
+  TW_TRY(first.Plan(function.at.empty() ? module::MinimaOf(manifest)
+                                        : module::ValuesOf(manifest, function.at)));
+  for (const int64_t id : function.inputs) {
+    SessionEnd& input = memory.inputs.emplace_back();
+    input.tensor = &TensorOf(id);
+    TW_TRY(memory.Reshape(&input, first.PlaceOf(id).shape, first.PlaceOf(id).bytes));
   }
+  for (const int64_t id : function.outputs) memory.outputs.emplace_back().tensor = &TensorOf(id);
+  if (manifest.open_sizes()) TW_TRY(memory.AllocatePrepared(module::PreparedBytes(manifest)));
+  return Activate(first.values());
 }
 
-std::vector<BoundLaunch> Session::Impl::Bind(const std::vector<Launch>& list) const {
-  std::vector<BoundLaunch> bound;
-  for (const Launch& launch : list) {
-    BoundLaunch& entry = bound.emplace_back();
-    entry.launch = &launch;
-    if (part != nullptr && part->Runs(launch)) continue;
-    entry.kernel = module->Kernel(launch);
-    entry.sizes = launch.sizes.empty() ? nullptr : launch.sizes.data();
-    entry.workspace = launch.workspace_bytes > 0 ? workspace.data() : nullptr;
-    for (const int64_t id : launch.args) {
-      entry.buffers.push_back(addresses[static_cast<size_t>(id)]);
-    }
+SessionProgram* Session::Impl::ProgramFor(const std::vector<int64_t>& sizes) const {
+  for (const auto& program : programs) {
+    const module::Sizes& at = program->function().at;
+    if (!at.empty() && module::ValuesOf(module->manifest(), at) == sizes) return program.get();
   }
-  return bound;
+  return programs.front().get();
 }
 
-void Session::Impl::BindLaunches() {
-  prepare = Bind(function->prepare);
-  launches = Bind(function->launches);
-  for (const Launch& launch : function->prepare) {
-    prepare_reads.insert(launch.args.begin(), launch.args.end());
+absl::Status Session::Impl::Activate(const std::vector<int64_t>& sizes) {
+  SessionProgram* program = ProgramFor(sizes);
+  if (program->BoundTo(sizes, memory)) {
+    // Another program may have left the outputs with other shapes in the same memory.
+    TW_TRY(program->ShapeOutputs(&memory));
+  } else {
+    TW_TRY(program->Plan(sizes));
+    TW_TRY(program->Bind(&memory));
   }
-  for (const Launch& launch : function->launches) {
-    times.push_back({launch.symbol.c_str(), launch.name.c_str(), 0});
+  if (program != active) {
+    prepared = false;
+    times.clear();
+    for (const Launch& launch : program->function().launches) {
+      times.push_back({launch.symbol.c_str(), launch.name.c_str(), 0});
+    }
   }
+  active = program;
+  values = sizes;
+  reshaped = false;
+  return absl::OkStatus();
+}
+
+absl::Status Session::Impl::BindSizes() {
+  if (!reshaped && active->BoundTo(values, memory)) return absl::OkStatus();
+  std::vector<Shape> shapes;
+  for (const SessionEnd& input : memory.inputs) shapes.push_back(input.shape);
+  TW_ASSIGN(const std::vector<int64_t> sizes, binding.Bind(shapes));
+  return Activate(sizes);
+}
+
+// REQUIRES: the binding accepts the shape.
+absl::Status Session::Impl::ReshapeInput(size_t index, std::span<const int64_t> shape) {
+  SessionEnd& input = memory.inputs[index];
+  if (std::ranges::equal(input.shape, shape)) return absl::OkStatus();
+  int64_t bytes = module::DTypeBytes(input.tensor->dtype);
+  for (const int64_t extent : shape) {
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) {
+      return support::ResourceExhausted("runtime.session.too_large",
+                                        "input '" + input.tensor->name + "'");
+    }
+  }
+  (void)WritableInput(index);
+  TW_TRY(memory.Reshape(&input, shape, bytes));
+  reshaped = true;
+  return absl::OkStatus();
 }
 
 // What launches read of far inputs, and of what prepare launches made (of weights, hence far too),
@@ -265,12 +214,12 @@ void Session::Impl::FindFar() {
   }
   if (inputs_far.empty()) return;
   std::set<int64_t> read;
-  for (const Launch& launch : function->launches) {
+  for (const Launch& launch : active->function().launches) {
     read.insert(launch.args.begin(), launch.args.end());
   }
   for (const int64_t id : read) {
     if (TensorOf(id).kind != TensorKind::kPrepared && !inputs_far.contains(id)) continue;
-    const auto* begin = static_cast<const char*>(addresses[static_cast<size_t>(id)]);
+    const auto* begin = static_cast<const char*>(active->AddressOf(static_cast<size_t>(id)));
     const auto bytes = static_cast<size_t>(TensorOf(id).bytes);
     for (size_t at = 0; begin != nullptr && at < bytes; at += kFarPieceBytes) {
       far.emplace_back(begin + at, std::min(kFarPieceBytes, bytes - at));
@@ -288,25 +237,9 @@ absl::Status Session::Impl::PoisonDevice(uint8_t byte) {
 
 absl::Status Session::Impl::SealInputs() {
   if (sealed) return absl::OkStatus();
-  for (Buffer& buffer : inputs) TW_TRY(buffer.SetReadOnly(true));
+  for (SessionEnd& input : memory.inputs) TW_TRY(input.buffer.SetReadOnly(true));
   sealed = true;
   return absl::OkStatus();
-}
-
-absl::Status Session::Impl::OpenDevicePart(const SessionOptions& options) {
-  const TwDevicePlugin* plugin = module->device_plugin();
-  if (plugin == nullptr) return absl::OkStatus();
-  TW_TRY(device.Open(plugin, options.device));
-  TW_ASSIGN(part, DevicePart::Create(
-                      module->file(), *function, *plugin, device.get(),
-                      {.kind = plugin->kind, .guard_bytes = 0, .code_cache = options.code_cache}));
-  return absl::OkStatus();
-}
-
-void Session::Impl::PlanSteps() {
-  plan = PlanExecution(module->manifest(), *function, [this](const Launch& launch) {
-    return part != nullptr && part->Runs(launch);
-  });
 }
 
 absl::Status Session::Impl::Execute(const ExecutionStep& step,
@@ -318,9 +251,9 @@ absl::Status Session::Impl::Execute(const ExecutionStep& step,
     case ExecutionStep::Kind::kDeviceLaunch:
       return part->Launch(*list[step.index].launch);
     case ExecutionStep::Kind::kUpload:
-      return part->Upload(tensor, addresses[step.index]);
+      return part->Upload(tensor, active->AddressOf(step.index));
     case ExecutionStep::Kind::kDownload:
-      return part->Download(tensor, addresses[step.index]);
+      return part->Download(tensor, active->AddressOf(step.index));
   }
   return absl::OkStatus();
 }
@@ -339,62 +272,111 @@ absl::Status Session::Impl::Prepare() {
         "the session was made before fork(), so its threads are in the parent process; make a "
         "session in this process");
   }
+  TW_TRY(BindSizes());
   TW_TRY(SealInputs());
   if (prepared) return absl::OkStatus();
-  for (const ExecutionStep& step : plan.prepare) TW_TRY(Execute(step, prepare));
+  TW_TRY(PrepareLaunches());
   if (part != nullptr) TW_TRY(part->Synchronize());
   prepared = true;
+  return absl::OkStatus();
+}
+
+// Where functions share prepared tensors, those that another one has made are left as they are.
+absl::Status Session::Impl::PrepareLaunches() {
+  const bool shared = programs.size() > 1;
+  std::set<size_t> needed;
+  if (shared) needed = active->PrepareLaunchesFor(made);
+  for (const ExecutionStep& step : active->steps().prepare) {
+    if (shared && !needed.contains(step.index)) continue;
+    TW_TRY(Execute(step, active->prepare()));
+  }
+  for (const Launch& launch : active->function().prepare) {
+    for (const int64_t id : launch.args) {
+      if (TensorOf(id).kind == TensorKind::kPrepared) made.insert(id);
+    }
+  }
   return absl::OkStatus();
 }
 
 absl::Status Session::Impl::Run() {
   TW_TRY(poisoned);
   TW_TRY(Prepare());
-  for (const ExecutionStep& step : plan.run) TW_TRY(Execute(step, launches));
-  return CheckSizes();
-}
-
-absl::Status Session::Impl::CheckSizes() const {
-  for (size_t i = 0; i < checks.size(); ++i) {
-    const module::SizeCheck& check = function->checks[i];
-    std::vector<int64_t> found(check.expected.size());
-    std::memcpy(found.data(), checks[i].data(), found.size() * sizeof(int64_t));
-    if (found == check.expected) continue;
-    return support::InvalidArgument(
-        "runtime.session.stated_shape",
-        support::StrCat(check.what, ": the model states the sizes [",
-                        support::Join(check.expected, ","), "], the inputs make [",
-                        support::Join(found, ","), "]; there is no result for these inputs"));
-  }
-  return absl::OkStatus();
+  for (const ExecutionStep& step : active->steps().run) TW_TRY(Execute(step, active->launches()));
+  return active->CheckStatedSizes();
 }
 
 void* Session::Impl::WritableInput(size_t index) {
-  if (prepare_reads.contains(function->inputs[index])) prepared = false;
+  if (active->PrepareUses(active->function().inputs[index])) prepared = false;
   if (sealed) {
     sealed = false;
-    for (Buffer& buffer : inputs) {
-      const absl::Status writable = buffer.SetReadOnly(false);
+    for (SessionEnd& input : memory.inputs) {
+      const absl::Status writable = input.buffer.SetReadOnly(false);
       TW_CHECK(writable.ok()) << support::StatusText(writable);
     }
   }
-  return inputs[index].data();
+  return memory.inputs[index].buffer.data();
 }
 
-// The tensors of a call against the function's inputs or outputs.
-absl::Status Session::Impl::CheckTensors(std::span<const DLTensor* const> given,
-                                         const std::vector<int64_t>& ids,
-                                         std::string_view role) const {
-  if (given.size() != ids.size()) {
-    return support::InvalidArgument("runtime.session.call_tensors",
-                                    "expected " + std::to_string(ids.size()) + " " +
-                                        std::string(role) + "s, found " +
-                                        std::to_string(given.size()));
-  }
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (given[i] != nullptr) TW_TRY(CheckDlTensor(*given[i], TensorOf(ids[i]), role));
+namespace {
+
+absl::Status CheckCount(size_t given, size_t expected, std::string_view role) {
+  if (given == expected) return absl::OkStatus();
+  return support::InvalidArgument("runtime.session.call_tensors",
+                                  "expected " + std::to_string(expected) + " " + std::string(role) +
+                                      "s, found " + std::to_string(given));
+}
+
+}  // namespace
+
+// The inputs of a call, each on its own.
+absl::Status Session::Impl::CheckInputs(std::span<const DLTensor* const> given) {
+  TW_TRY(CheckCount(given.size(), memory.inputs.size(), "input"));
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (given[i] == nullptr) continue;
+    TW_TRY(CheckDlTensor(*given[i], *memory.inputs[i].tensor, "input"));
+    TW_TRY(binding.CheckInput(i, ShapeOf(*given[i])));
   }
   return absl::OkStatus();
+}
+
+// The outputs of a call against the shapes that its inputs make.
+absl::Status Session::Impl::CheckOutputs(std::span<const DLTensor* const> inputs,
+                                         std::span<const DLTensor* const> given) {
+  TW_TRY(CheckCount(given.size(), memory.outputs.size(), "output"));
+  bool changed = reshaped;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i] == nullptr) continue;
+    changed = changed || !std::ranges::equal(memory.inputs[i].shape, ShapeOf(*inputs[i]));
+  }
+  const SessionProgram* program = active;
+  if (changed) {
+    std::vector<Shape> shapes;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const auto own = std::span<const int64_t>(memory.inputs[i].shape);
+      const std::span<const int64_t> shape = inputs[i] == nullptr ? own : ShapeOf(*inputs[i]);
+      shapes.emplace_back(shape.begin(), shape.end());
+    }
+    TW_ASSIGN(const std::vector<int64_t> sizes, binding.Bind(shapes));
+    SessionProgram* next = ProgramFor(sizes);
+    TW_TRY(next->Plan(sizes));
+    program = next;
+  }
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (given[i] == nullptr) continue;
+    const Tensor& tensor = *memory.outputs[i].tensor;
+    TW_TRY(CheckDlTensor(*given[i], tensor, "output"));
+    TW_TRY(CheckDlShape(*given[i], program->PlaceOf(program->function().outputs[i]).shape,
+                        "output '" + tensor.name + "'"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BoundTensors::SetInputShape(size_t index, std::span<const int64_t> shape) {
+  const TensorView view = input(index);
+  if (std::ranges::equal(view.shape, shape)) return absl::OkStatus();
+  return support::InvalidArgument("runtime.c_api.shape",
+                                  "input '" + view.tensor->name + "': expected " +
+                                      ExtentsText(view.shape) + ", found " + ExtentsText(shape));
 }
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -407,33 +389,51 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::shared_ptr<const L
     return support::InvalidArgument("runtime.session.function",
                                     "the module has no function '" + options.function + "'");
   }
-  const int threads = std::clamp(options.num_threads, 1, UsableCores());
-  auto impl = std::make_unique<Impl>(std::move(module), function, threads, options.pin_threads);
-  TW_TRY(impl->OpenDevicePart(options));
-  TW_TRY(impl->AllocateBuffers(options.guard_pages));
-  impl->PlaceTensors();
-  impl->BindLaunches();
-  impl->PlanSteps();
+  auto impl = std::make_unique<Impl>(std::move(module), *function, options);
+  TW_TRY(impl->OpenDevicePart(*function, options));
+  TW_TRY(impl->AddPrograms(*function, options.guard_pages));
+  TW_TRY(impl->BindFirst());
   impl->FindFar();
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }
 
 const LoadedModule& Session::module() const { return *impl_->module; }
-const Function& Session::function() const { return *impl_->function; }
+const Function& Session::function() const { return impl_->active->function(); }
 int Session::num_threads() const { return impl_->context.num_threads; }
-size_t Session::num_inputs() const { return impl_->inputs.size(); }
-size_t Session::num_outputs() const { return impl_->outputs.size(); }
+size_t Session::num_inputs() const { return impl_->memory.inputs.size(); }
+size_t Session::num_outputs() const { return impl_->memory.outputs.size(); }
+
+module::Sizes Session::sizes() const {
+  module::Sizes sizes;
+  const std::vector<module::SizeVar>& vars = module().manifest().size_vars;
+  for (size_t v = 0; v < vars.size(); ++v) sizes[vars[v].name] = impl_->values[v];
+  return sizes;
+}
 
 TensorView Session::input(size_t index) const {
   TW_CHECK(index < num_inputs()) << "input " << index;
-  const Buffer& buffer = impl_->inputs[index];
-  return {&impl_->TensorOf(impl_->function->inputs[index]), buffer.data(), buffer.bytes()};
+  return impl_->ViewOf(impl_->memory.inputs[index]);
 }
 
 TensorView Session::output(size_t index) const {
   TW_CHECK(index < num_outputs()) << "output " << index;
-  const Buffer& buffer = impl_->outputs[index];
-  return {&impl_->TensorOf(impl_->function->outputs[index]), buffer.data(), buffer.bytes()};
+  return impl_->ViewOf(impl_->memory.outputs[index]);
+}
+
+absl::Status Session::SetInputShape(size_t index, std::span<const int64_t> shape) {
+  const SessionTurn turn(impl_->gate, Overlap::kRefuse);
+  TW_TRY(turn.status());
+  if (index >= num_inputs()) {
+    return support::InvalidArgument("runtime.session.input_index", IndexText(index, num_inputs()));
+  }
+  TW_TRY(impl_->binding.CheckInput(index, shape));
+  return impl_->ReshapeInput(index, shape);
+}
+
+absl::Status Session::BindSizes() {
+  const SessionTurn turn(impl_->gate, Overlap::kRefuse);
+  TW_TRY(turn.status());
+  return impl_->BindSizes();
 }
 
 void* Session::MutableInput(size_t index) {
@@ -465,7 +465,9 @@ absl::Status Session::SetInput(size_t index, const DLTensor& tensor) {
   if (index >= num_inputs()) {
     return support::InvalidArgument("runtime.session.input_index", IndexText(index, num_inputs()));
   }
-  TW_TRY(CheckDlTensor(tensor, *input(index).tensor, "input"));
+  TW_TRY(CheckDlTensor(tensor, *impl_->memory.inputs[index].tensor, "input"));
+  TW_TRY(impl_->binding.CheckInput(index, ShapeOf(tensor)));
+  TW_TRY(impl_->ReshapeInput(index, ShapeOf(tensor)));
   CopyFromDlTensor(tensor, impl_->WritableInput(index));
   return absl::OkStatus();
 }
@@ -487,15 +489,15 @@ absl::Status Session::RunProfiled(std::span<const TwLaunchTime>* times) {
   TW_TRY(turn.status());
   TW_TRY(impl_->Prepare());
   support::SystemClock clock;
-  for (const ExecutionStep& step : impl_->plan.run) {
+  for (const ExecutionStep& step : impl_->active->steps().run) {
     const bool on_device = step.kind == ExecutionStep::Kind::kDeviceLaunch;
     const int64_t start = clock.NowNs();
-    TW_TRY(impl_->Execute(step, impl_->launches));
+    TW_TRY(impl_->Execute(step, impl_->active->launches()));
     if (on_device) TW_TRY(impl_->part->Synchronize());
     if (on_device || step.kind == ExecutionStep::Kind::kHostLaunch)
       impl_->times[step.index].ns = clock.NowNs() - start;
   }
-  TW_TRY(impl_->CheckSizes());
+  TW_TRY(impl_->active->CheckStatedSizes());
   *times = impl_->times;
   return absl::OkStatus();
 }
@@ -507,13 +509,13 @@ absl::Status Session::GetOutput(size_t index, DLTensor* out) {
     return support::InvalidArgument("runtime.session.output_index",
                                     IndexText(index, num_outputs()));
   }
-  std::vector<int64_t>& shape = impl_->output_shapes[index];
+  SessionEnd& output = impl_->memory.outputs[index];
   *out = {};
-  out->data = impl_->outputs[index].data();
+  out->data = output.buffer.data();
   out->device = {kDLCPU, 0};
-  out->ndim = static_cast<int32_t>(shape.size());
-  out->dtype = ToDlType(output(index).tensor->dtype);
-  out->shape = shape.data();
+  out->ndim = static_cast<int32_t>(output.shape.size());
+  out->dtype = ToDlType(output.tensor->dtype);
+  out->shape = output.shape.data();
   return absl::OkStatus();
 }
 
@@ -521,14 +523,16 @@ absl::Status Session::Call(std::span<const DLTensor* const> inputs,
                            std::span<const DLTensor* const> outputs) {
   const SessionTurn turn(impl_->gate, Overlap::kWait);
   TW_TRY(turn.status());
-  TW_TRY(impl_->CheckTensors(inputs, impl_->function->inputs, "input"));
-  TW_TRY(impl_->CheckTensors(outputs, impl_->function->outputs, "output"));
+  TW_TRY(impl_->CheckInputs(inputs));
+  TW_TRY(impl_->CheckOutputs(inputs, outputs));
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i] != nullptr) CopyFromDlTensor(*inputs[i], impl_->WritableInput(i));
+    if (inputs[i] == nullptr) continue;
+    TW_TRY(impl_->ReshapeInput(i, ShapeOf(*inputs[i])));
+    CopyFromDlTensor(*inputs[i], impl_->WritableInput(i));
   }
   TW_TRY(impl_->Run());
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i] != nullptr) CopyToDlTensor(impl_->outputs[i].data(), *outputs[i]);
+    if (outputs[i] != nullptr) CopyToDlTensor(impl_->memory.outputs[i].buffer.data(), *outputs[i]);
   }
   return absl::OkStatus();
 }
@@ -546,31 +550,30 @@ void Session::EvictFar() {
 }
 
 void Session::Poison(uint8_t byte) {
-  for (const Buffer& buffer : impl_->outputs) std::memset(buffer.data(), byte, buffer.bytes());
-  for (const Tensor& tensor : module().manifest().tensors) {
-    void* const address = impl_->addresses[static_cast<size_t>(tensor.id)];
-    if (tensor.kind != TensorKind::kIntermediate || address == nullptr) continue;
-    std::memset(address, byte, static_cast<size_t>(tensor.bytes));
+  SessionMemory& memory = impl_->memory;
+  for (const SessionEnd& output : memory.outputs) {
+    std::memset(output.buffer.data(), byte, output.bytes);
   }
-  if (impl_->workspace.bytes() > 0) {
-    std::memset(impl_->workspace.data(), byte, impl_->workspace.bytes());
+  for (const Tensor& tensor : module().manifest().tensors) {
+    void* const address = impl_->active->AddressOf(static_cast<size_t>(tensor.id));
+    if (tensor.kind != TensorKind::kIntermediate || address == nullptr) continue;
+    std::memset(address, byte, static_cast<size_t>(impl_->active->PlaceOf(tensor.id).bytes));
+  }
+  if (memory.workspace_bytes() > 0) {
+    std::memset(memory.workspace(), byte, memory.workspace_bytes());
   }
   if (impl_->part != nullptr) impl_->poisoned = impl_->PoisonDevice(byte);
 }
 
 absl::Status Session::CheckGuards() const {
-  const auto check = [this](const std::vector<Buffer>& buffers, const std::vector<int64_t>& ids) {
-    for (size_t i = 0; i < buffers.size(); ++i) {
-      if (!buffers[i].PaddingIntact()) {
-        return support::DataLoss(
-            "runtime.guard.overwritten",
-            "bytes around '" + impl_->TensorOf(ids[i]).name + "' were written");
-      }
+  for (const auto* ends : {&impl_->memory.inputs, &impl_->memory.outputs}) {
+    for (const SessionEnd& end : *ends) {
+      if (end.buffer.PaddingIntact()) continue;
+      return support::DataLoss("runtime.guard.overwritten",
+                               "bytes around '" + end.tensor->name + "' were written");
     }
-    return absl::OkStatus();
-  };
-  TW_TRY(check(impl_->inputs, impl_->function->inputs));
-  return check(impl_->outputs, impl_->function->outputs);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace tilewright::runtime

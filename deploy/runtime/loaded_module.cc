@@ -19,7 +19,6 @@ struct LoadedModule::Impl {
   explicit Impl(module::ModuleFile f) : file(std::move(f)) {}
 
   absl::Status CheckMachine() const;
-  absl::Status CheckShapes() const;
   absl::Status LoadCode();
   absl::Status LoadPlugin(const std::string& kind);
   absl::Status Resolve(const Launch& launch);
@@ -47,18 +46,6 @@ absl::Status LoadedModule::Impl::CheckMachine() const {
                                          "expected at most " + std::to_string(TW_ABI_VERSION) +
                                              ", found " + std::to_string(object.abi_version) +
                                              ": the module needs a newer runtime");
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status LoadedModule::Impl::CheckShapes() const {
-  for (const module::Tensor& tensor : file.manifest().tensors) {
-    if (!module::NumElements(tensor.shape).has_value()) {
-      return support::Unimplemented("runtime.load.symbolic_shape",
-                                    "expected static shapes, found " +
-                                        module::ShapeText(tensor.shape) + " for tensor '" +
-                                        tensor.name + "'");
     }
   }
   return absl::OkStatus();
@@ -123,7 +110,6 @@ LoadedModule::~LoadedModule() = default;
 absl::StatusOr<std::shared_ptr<const LoadedModule>> LoadedModule::Load(module::ModuleFile file) {
   auto impl = std::make_unique<Impl>(std::move(file));
   TW_TRY(impl->CheckMachine());
-  TW_TRY(impl->CheckShapes());
   TW_TRY(impl->LoadCode());
   return std::shared_ptr<const LoadedModule>(new LoadedModule(std::move(impl)));
 }

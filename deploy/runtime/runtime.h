@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -23,13 +24,13 @@ namespace tilewright::runtime {
 
 class LoadedModule {
  public:
-  // Checks that this machine can run the module (code format, CPU features, ABI version, static
-  // shapes). Loads the processor's code objects and resolves their kernels. Loads the plug-in of
-  // the kind of device that the other code objects name.
+  // Checks that this machine can run the module (code format, CPU features, ABI version). Loads the
+  // processor's code objects and resolves their kernels. Loads the plug-in of the kind of device
+  // that the other code objects name.
   // FAILED_PRECONDITION `runtime.load.cpu_features` names the features that are missing;
-  // UNIMPLEMENTED `runtime.load.symbolic_shape`, `runtime.load.devices` (code for several kinds of
-  // device); NOT_FOUND `runtime.device.missing`, `.none`; DATA_LOSS if a code object does not load
-  // or lacks a symbol. Running a module runs its code: load only modules that you trust.
+  // UNIMPLEMENTED `runtime.load.devices` (code for several kinds of device); NOT_FOUND
+  // `runtime.device.missing`, `.none`; DATA_LOSS if a code object does not load or lacks a symbol.
+  // Running a module runs its code: load only modules that you trust.
   static absl::StatusOr<std::shared_ptr<const LoadedModule>> Load(module::ModuleFile file);
   static absl::StatusOr<std::shared_ptr<const LoadedModule>> Open(const std::string& path);
 
@@ -66,13 +67,18 @@ struct SessionOptions {
   // For modules with launches on a device: its index among those of its kind, or its name, as its
   // maker calls it. Empty: the first. NOT_FOUND `runtime.device.name` if there is none.
   std::string device = {};
+  // The most that the buffers of the session may hold in all; 0: no limit. Calls whose sizes need
+  // more get RESOURCE_EXHAUSTED `runtime.session.memory_limit`.
+  int64_t memory_limit_bytes = 0;
 };
 
-// A tensor of a session and where it lives. `data` stays valid as long as the session.
+// A tensor of a session and where it lives. `data` stays valid as long as the session; in a module
+// of open sizes, until the session is bound to other sizes.
 struct TensorView {
   const module::Tensor* tensor = nullptr;
   void* data = nullptr;
   size_t bytes = 0;
+  std::vector<int64_t> shape = {};  // at the sizes that are bound
 };
 
 // The inputs and outputs of a session, or of a device (device_session.h). In the graph's order.
@@ -86,15 +92,30 @@ class BoundTensors {
   virtual TensorView output(size_t index) const = 0;
   // The input's memory, for the caller to write before the next run.
   virtual void* MutableInput(size_t index) = 0;
+  // Gives an input a shape that its open dimensions allow; its contents are undefined then.
+  // INVALID_ARGUMENT for other shapes (SizeBinding). Where all sizes are fixed, its own one only.
+  virtual absl::Status SetInputShape(size_t index, std::span<const int64_t> shape);
+  // Binds the size variables from the inputs' shapes, which gives the outputs theirs. A run does so
+  // itself. INVALID_ARGUMENT if the shapes do not agree.
+  virtual absl::Status BindSizes() { return absl::OkStatus(); }
+  // The values of the size variables that are bound; empty if all sizes are fixed.
+  virtual module::Sizes sizes() const { return {}; }
 };
 
+// Sizes. Where a module has size variables, the shapes of the inputs bind them: those of Call()'s
+// tensors, or those that SetInput() and SetInputShape() set, or else the smallest. A session keeps
+// what it has worked out for the sizes of its last call. The function that runs is the
+// specialisation for these sizes, if there is one. Memory grows when larger sizes come
+// (session_memory.h).
+//
 // Thread-safety. Call() may be called from any number of threads; the calls run one after another.
-// SetInput(), Prepare(), Run(), RunProfiled() and GetOutput() work on state that lasts between
-// them, so one thread at a time must do the whole sequence. If one of them overlaps with another
-// call of these six, it does nothing and returns ABORTED `runtime.session.busy`. The functions that
-// return no status are for a session's only thread and check nothing. The destructor waits for
-// calls that have begun. In a child of fork(), a session of several threads returns
-// FAILED_PRECONDITION `runtime.session.forked`; the child makes its own session of the same module.
+// SetInput(), SetInputShape(), BindSizes(), Prepare(), Run(), RunProfiled() and GetOutput() work on
+// state that lasts between them, so one thread at a time must do the whole sequence. If one of them
+// overlaps with another call of these eight, it does nothing and returns ABORTED
+// `runtime.session.busy`. The functions that return no status are for a session's only thread and
+// check nothing. The destructor waits for calls that have begun. In a child of fork(), a session of
+// several threads returns FAILED_PRECONDITION `runtime.session.forked`; the child makes its own
+// session of the same module.
 class Session final : public BoundTensors {
  public:
   // Opens the first device of the kind that the module's code names. INVALID_ARGUMENT for an
@@ -107,7 +128,9 @@ class Session final : public BoundTensors {
   Session& operator=(const Session&) = delete;
 
   const LoadedModule& module() const;
+  // The function that runs at the sizes that are bound.
   const module::Function& function() const override;
+  module::Sizes sizes() const override;
   int num_threads() const;
 
   size_t num_inputs() const override;
@@ -123,17 +146,21 @@ class Session final : public BoundTensors {
 
   // Copies `bytes` bytes, which must be the tensor's size. INVALID_ARGUMENT otherwise.
   absl::Status SetInput(size_t index, const void* data, size_t bytes);
-  // Copies a tensor of the input's type and shape, compact or strided. INVALID_ARGUMENT otherwise.
+  // Copies a tensor of the input's type and of a shape that it may have, compact or strided.
+  // INVALID_ARGUMENT otherwise.
   absl::Status SetInput(size_t index, const DLTensor& tensor);
   // Returns the input's memory, for the caller to write before the next Run(). Ask again after a
   // Run(): with guard_pages, inputs are read-only while kernels run, and prepare launches that read
   // this input become due again.
   void* MutableInput(size_t index) override;
+  absl::Status SetInputShape(size_t index, std::span<const int64_t> shape) override;
+  absl::Status BindSizes() override;
 
   // Runs the prepare launches if they are due. Run() does so itself; calling it first keeps their
   // time out of a measurement.
   absl::Status Prepare();
-  // Runs the function once. INTERNAL `runtime.run.kernel_failed` when a kernel returns an error;
+  // Runs the function once. INVALID_ARGUMENT `runtime.session.size` if the inputs' shapes do not
+  // agree. INTERNAL `runtime.run.kernel_failed` when a kernel returns an error;
   // INVALID_ARGUMENT `runtime.session.stated_shape` when the inputs make other sizes than the model
   // states (Function::checks): the outputs are undefined then.
   absl::Status Run();
@@ -141,7 +168,8 @@ class Session final : public BoundTensors {
   // the copies between them. The array belongs to the
   // session; the next profiled run overwrites it.
   absl::Status RunProfiled(std::span<const TwLaunchTime>* times);
-  // A view of the output, valid as long as the session; its contents change with the next run.
+  // A view of the output, valid as long as the session (in a module of open sizes: until it is
+  // bound to other sizes); its contents change with the next run.
   absl::Status GetOutput(size_t index, DLTensor* out);
 
   // Whether the module's measurement has cold inputs (module::InputSpec::far).

@@ -18,10 +18,10 @@
  * - A module may be used by any number of threads at the same time. tw_last_error() is per thread.
  * - tw_session_call may be called from any number of threads. The calls on one session run one
  *   after another, each with its own inputs and outputs.
- * - tw_session_set_input, _set_input_bytes, _run, _run_profiled and _get_output work on state that
- *   the session keeps between them. One thread at a time must do the whole sequence. If one of them
- *   overlaps with another call on the session, it does nothing and returns ABORTED
- *   (`runtime.session.busy`).
+ * - tw_session_set_input, _set_input_bytes, _set_input_shape, _run, _run_profiled and _get_output
+ *   work on state that the session keeps between them. One thread at a time must do the whole
+ *   sequence. If one of them overlaps with another call on the session, it does nothing and returns
+ *   ABORTED (`runtime.session.busy`).
  * - To run calls at the same time, make a session for each thread. Sessions of one module share its
  *   code and constants. Each has its own threads and buffers.
  * - tw_session_destroy waits for the call that runs. Calls that still wait for their turn return
@@ -95,8 +95,8 @@ typedef struct {
   DLDataType dtype;
   const char* dtype_name; /* "float32" */
   int32_t ndim;
-  const int64_t* shape;
-  size_t bytes; /* of the compact row-major contents */
+  const int64_t* shape; /* -1 for an open dimension (tw_module_input_dim) */
+  size_t bytes;         /* of the compact row-major contents; at the largest sizes if any is open */
 } TwTensorInfo;
 
 TW_API size_t tw_module_num_inputs(const TwModule* module);
@@ -106,6 +106,40 @@ TW_API TwStatus tw_module_output(const TwModule* module, size_t index, TwTensorI
 /* Find the index of an input or output by its name. The error text of NOT_FOUND lists the names. */
 TW_API TwStatus tw_module_find_input(const TwModule* module, const char* name, size_t* index);
 TW_API TwStatus tw_module_find_output(const TwModule* module, const char* name, size_t* index);
+
+/* --- open sizes: modules that take inputs of several shapes ----------------------------------------
+ */
+/* A variable that dimensions depend on. A call binds it from the shapes of its inputs. */
+typedef struct {
+  const char* name;
+  int64_t min; /* the sizes that the module was compiled for */
+  int64_t max;
+} TwSizeVar;
+
+/* 0 if all sizes of the module are fixed. */
+TW_API size_t tw_module_num_size_vars(const TwModule* module);
+TW_API TwStatus tw_module_size_var(const TwModule* module, size_t index, TwSizeVar* out);
+
+/* One dimension of an input or output of the function "main". */
+typedef struct {
+  const char* text; /* "224", "N", "(N + 1) / 2" */
+  int32_t is_open;  /* 1: it depends on size variables */
+  int64_t min;      /* its sizes where all variables have their minima, and their maxima */
+  int64_t max;
+} TwDimInfo;
+
+TW_API TwStatus tw_module_input_dim(const TwModule* module, size_t index, int32_t dim,
+                                    TwDimInfo* out);
+TW_API TwStatus tw_module_output_dim(const TwModule* module, size_t index, int32_t dim,
+                                     TwDimInfo* out);
+
+/* Writes the shape that output `index` has for inputs of these shapes: `ndim` numbers, as many as
+ * tw_module_output says. inputs[i] is a tensor of input i's shape; nothing else of it is looked at.
+ * INVALID_ARGUMENT if the shapes do not fit the module: the error text names the input, the
+ * dimension, what was found and what is allowed. */
+TW_API TwStatus tw_module_output_shape(const TwModule* module, const DLTensor* const* inputs,
+                                       size_t num_inputs, size_t index, int64_t* shape,
+                                       int32_t ndim);
 
 /* --- sessions -----------------------------------------------------------------------------------
  */
@@ -119,7 +153,9 @@ TW_API int tw_session_num_threads(const TwSession* session);
 /* Makes one whole call: copies the inputs, runs, copies the outputs. Waits while another thread
  * uses the session. inputs[i] is a CPU tensor of input i's type and shape, compact or strided; NULL
  * keeps the contents from before. outputs[i] describes the caller's memory for output i in the same
- * way; NULL skips the output. num_inputs and num_outputs are those of the module. */
+ * way; NULL skips the output. num_inputs and num_outputs are those of the module. Where dimensions
+ * are open, the inputs' shapes choose the sizes of the call, and the outputs have the shapes of
+ * tw_module_output_shape. */
 TW_API TwStatus tw_session_call(TwSession* session, const DLTensor* const* inputs,
                                 size_t num_inputs, const DLTensor* const* outputs,
                                 size_t num_outputs);
@@ -131,9 +167,15 @@ TW_API TwStatus tw_session_set_input(TwSession* session, size_t index, const DLT
 /* Copies `bytes` bytes, the input's compact row-major contents. */
 TW_API TwStatus tw_session_set_input_bytes(TwSession* session, size_t index, const void* data,
                                            size_t bytes);
+/* Gives an input a shape that its open dimensions allow. Its contents are undefined then, and
+ * tw_session_set_input_bytes expects the bytes of this shape. Until then, open dimensions have their
+ * smallest sizes. */
+TW_API TwStatus tw_session_set_input_shape(TwSession* session, size_t index, const int64_t* shape,
+                                           int32_t ndim);
 TW_API TwStatus tw_session_run(TwSession* session);
-/* Gives a view of the output. It is valid as long as the session; the next run or call changes its
- * contents. */
+/* Gives a view of the output, in the shape of the last run. It is valid as long as the session; the
+ * next run or call changes its contents. Where dimensions are open, a run or call of other sizes
+ * makes it invalid. */
 TW_API TwStatus tw_session_get_output(TwSession* session, size_t index, DLTensor* out);
 
 /* The time of one launch of a profiled run. */

@@ -112,7 +112,7 @@ std::string CompiledAndRun(const graph::Graph& g, const std::vector<HostTensor>&
   for (size_t o = 0; o < outputs.size(); ++o) {
     const runtime::TensorView view = (*session)->output(o);
     std::vector<int64_t> shape;
-    for (const module::Dim& dim : view.tensor->shape) shape.push_back(dim.value);
+    shape = view.shape;
     std::string problem = Compare(outputs[o], view.data, view.bytes, shape);
     if (!problem.empty()) return problem;
   }

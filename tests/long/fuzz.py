@@ -173,6 +173,33 @@ def worker_messages():
     yield b"dcpu,bridge=ssh board tilewright-worker"
 
 
+def open_sizes_manifest():
+    """The manifest of y = f(f(x)) for x of N rows and of 4."""
+    def tensor(index, kind, name, rows, places):
+        return {"id": index, "name": name, "dtype": "float32", "shape": [rows, 2], "kind": kind, "offset": 0,
+                "bytes": 8 * (16 if rows == "N" else 4), **places}
+
+    def function(name, first, rows, more):
+        count = f"2*{rows}" if rows == "N" else 2 * rows
+        launches = [{"symbol": "tw_kernel_f", "code": 0, "args": [first + i, first + i + 1], "num_outputs": 1,
+                     "sizes": [rows, count], "workspace_bytes": 0, "name": "", "task": "", "steps": "",
+                     "program_hash": "", "flops": count} for i in range(3)]
+        return {"name": name, "inputs": [first], "outputs": [first + 3], "prepare": [], "launches": launches, **more}
+
+    tensors = []
+    for rows in ("N", 4):
+        first = len(tensors)
+        tensors += [tensor(first, "input", "x", rows, {}), tensor(first + 1, "intermediate", "", rows, {}),
+                    tensor(first + 2, "intermediate", "", rows, {"after": [first + 1]}),
+                    tensor(first + 3, "output", "y", rows, {})]
+    manifest = {"format_version": 2, "name": "", "producer": {}, "target": "", "cpu_features": [], "tensors": tensors,
+                "size_vars": [{"name": "N", "min": 1, "max": 16}], "arena_bytes": 256, "workspace_bytes": 0,
+                "constants_bytes": 0, "constants_digest": "",
+                "functions": [function("main", 0, "N", {}), function("four", 4, 4, {"at": {"N": 4}})],
+                "code": [{"format": "elf-x86_64", "abi_version": 1, "size": 1, "digest": "0" * 64}], "provenance": {}}
+    return json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
+
+
 def fleet_files():
     """One small valid example for each parser of fleet_fuzzer, where Python can make one."""
     yield b"w" + requests()
@@ -186,6 +213,7 @@ def fleet_files():
     yield b"g" + b"0" * 16 + b"0" * 15 + b"7"
     yield b'a{"seq":1,"at":"2026-01-01T00:00:00Z","who":"engineer/ana","previous":"","hash":"00"}\n'
     yield b'j{"format":1,"functions":[],"constants":[],"provenance":{}}'
+    yield b"j" + open_sizes_manifest()
     job = """target: "cpu,arch=x86_64" pool: "p" selector: "site=lab" cost_model: "xgboost"
         budget { max_trials: 64 max_wall { seconds: 60 } stop_if_no_gain: 0.01 patience_trials: 9 }
         plan { min_repeats: 3 max_repeats: 9 warmup { nanos: 5 } budget_per_candidate { seconds: 1 } }

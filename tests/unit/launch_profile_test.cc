@@ -64,6 +64,7 @@ module::Manifest TwoLaunches() {
   for (int64_t id = 0; id < 4; ++id) {
     module::Tensor& tensor = manifest.tensors.emplace_back();
     tensor.id = id;
+    tensor.shape = {250 * (id + 1)};
     tensor.bytes = 1000 * (id + 1);
   }
   manifest.code.resize(2);
@@ -83,8 +84,27 @@ module::Manifest TwoLaunches() {
   return manifest;
 }
 
+std::vector<LaunchProfile> Profile(const std::vector<double>& medians,
+                                   const std::optional<peaks::Roofline>& roofline) {
+  const module::Manifest manifest = TwoLaunches();
+  return ProfileLaunches(manifest, medians, roofline, manifest.functions[0]);
+}
+
+TEST(LaunchProfileTest, CountsOpenSizesAsTheyAreInTheRun) {
+  module::Manifest manifest = TwoLaunches();
+  manifest.size_vars = {{"N", 1, 100}};
+  const module::Dim n = module::Dim::Variable("N");
+  manifest.tensors[0].shape = {n, 5};
+  manifest.functions[0].launches[0].flops = 0;
+  manifest.functions[0].launches[0].open_flops = n * 1000;
+  const std::vector<LaunchProfile> rows =
+      ProfileLaunches(manifest, {100, 100}, {}, manifest.functions[0], {{"N", 7}});
+  EXPECT_DOUBLE_EQ(rows[0].gflop_s, 70);
+  EXPECT_DOUBLE_EQ(rows[0].gb_s, (7 * 5 * 4 + 2000 + 3000) / 100.0);
+}
+
 TEST(LaunchProfileTest, TellsWhatEachLaunchReachedAndWhatItCould) {
-  const std::vector<LaunchProfile> rows = ProfileLaunches(TwoLaunches(), {60'000, 20'000}, Known());
+  const std::vector<LaunchProfile> rows = Profile({60'000, 20'000}, Known());
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_DOUBLE_EQ(rows[0].share, .75);
   EXPECT_DOUBLE_EQ(rows[0].gflop_s, 50);
@@ -98,7 +118,7 @@ TEST(LaunchProfileTest, TellsWhatEachLaunchReachedAndWhatItCould) {
 }
 
 TEST(LaunchProfileTest, IsATableAndADocument) {
-  const std::vector<LaunchProfile> rows = ProfileLaunches(TwoLaunches(), {60'000, 20'000}, Known());
+  const std::vector<LaunchProfile> rows = Profile({60'000, 20'000}, Known());
   const std::string table = ProfileTable(rows);
   EXPECT_THAT(table, HasSubstr("50.0%  compute  Conv_0, Relu_1"));
   EXPECT_THAT(table, HasSubstr("01234567")) << "a task without a name shows its hash";
@@ -107,13 +127,12 @@ TEST(LaunchProfileTest, IsATableAndADocument) {
   EXPECT_EQ(json[0]["bound"], "compute");
   EXPECT_EQ(json[0]["median_us"], 60);
   EXPECT_FALSE(json[1].contains("of_limit"));
-  const std::vector<LaunchProfile> unknown = ProfileLaunches(TwoLaunches(), {60'000, 20'000}, {});
+  const std::vector<LaunchProfile> unknown = Profile({60'000, 20'000}, {});
   EXPECT_FALSE(ProfileJson(unknown)[0].contains("of_limit")) << "a board behind a bridge";
 }
 
 TEST(LaunchProfileTest, TheTraceHasTheLaunchesOneAfterTheOther) {
-  const nlohmann::json trace =
-      ProfileTrace(ProfileLaunches(TwoLaunches(), {60'000, 20'000}, Known()), "net");
+  const nlohmann::json trace = ProfileTrace(Profile({60'000, 20'000}, Known()), "net");
   const nlohmann::json& events = trace["traceEvents"];
   ASSERT_EQ(events.size(), 3u);
   EXPECT_EQ(events[0]["args"]["name"], "net");

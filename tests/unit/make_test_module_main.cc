@@ -6,13 +6,16 @@
 #include "tests/unit/module_fixture.h"
 
 int main(int argc, char** argv) {
-  const bool every_type = argc == 3 && std::string_view(argv[2]) == "--every-type";
-  if (argc != 2 && !every_type) {
-    std::cerr << "usage: tilewright_make_test_module OUT.tw [--every-type]\n";
+  namespace test = tilewright::test;
+  const std::string_view kind = argc == 3 ? argv[2] : "";
+  if (argc < 2 || argc > 3 || !(kind.empty() || kind == "--every-type" || kind == "--open-rows")) {
+    std::cerr << "usage: tilewright_make_test_module OUT.tw [--every-type | --open-rows]\n";
     return 2;
   }
-  const absl::Status status = tilewright::module::WriteModule(
-      argv[1], every_type ? tilewright::test::EveryTypeModule() : tilewright::test::DenseModule());
+  const absl::Status status =
+      tilewright::module::WriteModule(argv[1], kind == "--every-type"  ? test::EveryTypeModule()
+                                               : kind == "--open-rows" ? test::OpenRowsModule()
+                                                                       : test::DenseModule());
   if (!status.ok()) std::cerr << status << "\n";
   return status.ok() ? 0 : 1;
 }

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "deploy/module/size_plan.h"
 #include "deploy/runtime/code_loader.h"
 #include "deploy/support/file.h"
 #include "deploy/support/status.h"
@@ -31,7 +32,7 @@ int64_t AddTensor(Manifest* m, std::string name, std::vector<module::Dim> shape,
   Tensor t;
   t.id = static_cast<int64_t>(m->tensors.size());
   t.name = std::move(name);
-  t.bytes = *module::NumElements(shape) * 4;
+  t.bytes = module::NumElements(shape).value_or(0) * 4;
   t.shape = std::move(shape);
   t.kind = kind;
   t.offset = offset;
@@ -39,8 +40,8 @@ int64_t AddTensor(Manifest* m, std::string name, std::vector<module::Dim> shape,
   return t.id;
 }
 
-Launch Call(const std::string& kernel, std::vector<int64_t> args, std::vector<int64_t> sizes,
-            int64_t workspace_bytes = 0) {
+Launch Call(const std::string& kernel, std::vector<int64_t> args, std::vector<module::Dim> sizes,
+            module::Dim workspace_bytes = 0) {
   Launch launch;
   launch.symbol = "tw_kernel_" + kernel;
   launch.name = kernel;
@@ -120,6 +121,58 @@ std::vector<float> DenseReference(const std::vector<float>& x) {
   return y;
 }
 
+ModuleParts OpenRowsModule(bool specialised) {
+  ModuleParts parts;
+  Manifest& m = parts.manifest;
+  m.name = "open_rows";
+  m.target = "native";
+  m.producer = {{"tilewright", "test"}};
+  m.size_vars = {{"N", 1, kMostRows}};
+  const int64_t w = AddTensor(&m, "w", {kInner, kColumns}, TensorKind::kConstant);
+  const int64_t packed = AddTensor(&m, "", {kColumns, kInner}, TensorKind::kPrepared);
+  parts.constants = Bytes(DenseWeights());
+  const auto add = [&](const std::string& name, const module::Dim& n) {
+    Function f;
+    f.name = name;
+    const int64_t x = AddTensor(&m, "x", {n, kInner}, TensorKind::kInput);
+    const int64_t once = AddTensor(&m, "", {n, kColumns}, TensorKind::kIntermediate);
+    const int64_t twice = AddTensor(&m, "", {n, kColumns}, TensorKind::kIntermediate);
+    m.tensors.back().after = {once};
+    const int64_t y = AddTensor(&m, "y", {n, kColumns}, TensorKind::kOutput);
+    f.inputs = {x};
+    f.outputs = {y};
+    f.prepare = {Call("pack_more", {w, packed}, {kInner, kColumns})};
+    f.launches = {Call("matmul", {x, packed, once}, {n, kInner, kColumns}, n * (kColumns * 4)),
+                  Call("add", {once, once, twice}, {n * kColumns}),
+                  Call("add", {twice, once, y}, {n * kColumns})};
+    m.functions.push_back(f);
+  };
+  add("main", module::Dim::Variable("N"));
+  m.functions[0].launches[0].open_flops = m.functions[0].launches[0].sizes[0] * (kInner * kColumns);
+  if (specialised) {
+    add("four", 4);
+    m.functions[1].at = {{"N", 4}};
+  }
+  const absl::Status complete = module::SetNeedsAtMaxima(&m);
+  TW_CHECK(complete.ok()) << support::StatusText(complete);
+  m.code.push_back({std::string(runtime::NativeCodeFormat()), 1, 0, ""});
+  parts.code = {KernelCode()};
+  return parts;
+}
+
+std::vector<float> OpenRowsReference(const std::vector<float>& x) {
+  const std::vector<float> w = DenseWeights();
+  std::vector<float> y;
+  for (size_t m = 0; m < x.size() / kInner; ++m) {
+    for (size_t n = 0; n < kColumns; ++n) {
+      float sum = 0;
+      for (size_t k = 0; k < kInner; ++k) sum += x[m * kInner + k] * w[k * kColumns + n];
+      y.push_back(3 * sum);
+    }
+  }
+  return y;
+}
+
 ModuleParts EveryTypeModule() {
   ModuleParts parts;
   Manifest& m = parts.manifest;
@@ -154,7 +207,8 @@ ModuleParts OneKernelModule(const std::string& symbol, int64_t elements,
   m.name = symbol;
   const int64_t x = AddTensor(&m, "x", {elements}, TensorKind::kInput);
   const int64_t y = AddTensor(&m, "y", {elements}, TensorKind::kOutput);
-  m.functions = {Function{"main", {x}, {y}, {}, {Call(symbol, {x, y}, std::move(sizes))}}};
+  m.functions = {
+      Function{"main", {x}, {y}, {}, {Call(symbol, {x, y}, {sizes.begin(), sizes.end()})}}};
   m.code.push_back({std::string(runtime::NativeCodeFormat()), 1, 0, ""});
   parts.code = {KernelCode()};
   return parts;

@@ -25,6 +25,15 @@ module::ModuleParts DenseModule();
 // What DenseModule computes for `x`.
 std::vector<float> DenseReference(const std::vector<float>& x);
 
+// y = 3 · x · W for x of N rows, 1 <= N <= kMostRows, with W as in DenseModule: a packed weight, a
+// matmul with workspace, two additions through intermediates whose places depend on N. With
+// `specialised`, the function "four" does it for N = 4, with the same packed weight. What is
+// prepared twice gives wrong results.
+inline constexpr int64_t kMostRows = 33;
+module::ModuleParts OpenRowsModule(bool specialised = true);
+// What it computes for `x`.
+std::vector<float> OpenRowsReference(const std::vector<float>& x);
+
 // Copies inputs of every element type to outputs: "x_float32" to "y_float32" and so on, each [2,
 // 3].
 module::ModuleParts EveryTypeModule();

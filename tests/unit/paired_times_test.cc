@@ -68,7 +68,9 @@ TEST(LaunchPairs, AreTheLaunchesThatDoTheSameNodes) {
                                      {"", "product", {"Conv_0", "Relu_1"}},
                                      {"", "pool", {"Pool_2", "Add_3"}},
                                      {"", "copy", {}}});
-  const std::vector<LaunchPair> pairs = PairLaunches(a, {60, 10, 1}, b, {10, 20, 9, 2});
+  const std::vector<double> a_ns = {60, 10, 1}, b_ns = {10, 20, 9, 2};
+  const std::vector<LaunchPair> pairs =
+      PairLaunches({a, a.functions[0], a_ns}, {b, b.functions[0], b_ns});
   ASSERT_EQ(pairs.size(), 4u);
   EXPECT_EQ(pairs[0].name, "conv");
   EXPECT_EQ(pairs[0].a_ns, 60);

@@ -63,6 +63,36 @@ class PythonBindingTest(unittest.TestCase):
         names = [name for name, ns in tw.Session(self.module).profile() if ns >= 0]
         self.assertEqual(names, ["matmul", "add"])
 
+    def open_module(self):
+        path = os.path.join(self.folder.name, "open.tw")
+        subprocess.run([os.path.join(BUILD, "bin", "tilewright_make_test_module"), path,
+                        "--open-rows"], check=True)
+        return tw.Module(path)
+
+    def test_open_sizes(self):
+        module = self.open_module()
+        self.assertEqual(repr(module.inputs[0]), "x: float32[N, 8]")
+        self.assertEqual(module.inputs[0].shape, ("N", 8))
+        self.assertEqual(module.outputs[0].bounds, ((1, 33), (16, 16)))
+        self.assertEqual(module.size_vars, {"N": (1, 33)})
+        self.assertEqual(module.output_shapes([(7, 8)]), [(7, 16)])
+        session = tw.Session(module, 2)
+        self.assertEqual(session.run()["y"].shape, (1, 16))
+        k, n = np.arange(8.0)[:, None], np.arange(16.0)[None, :]
+        rng = np.random.default_rng(5)
+        for rows in (7, 33, 4, 1, 16, 4):
+            x = rng.integers(-8, 8, (rows, 8)).astype(np.float32)
+            y = session.run({"x": x})["y"]
+            np.testing.assert_array_equal(y, (3 * (x @ (k - 0.25 * n))).astype(np.float32))
+            np.testing.assert_array_equal(session.run()["y"], y)
+            session.set_input("x", x[:1])
+            np.testing.assert_array_equal(session.run()["y"], y[:1])
+        for rows in (0, 34):
+            with self.assertRaises(tw.Error) as caught:
+                session.run({"x": np.zeros((rows, 8), np.float32)})
+            self.assertEqual(caught.exception.status, "invalid_argument")
+            self.assertIn(f"dimension 0 (N): expected 1 to 33, found {rows}", str(caught.exception))
+
     def test_threads_share_a_session(self):
         session = tw.Session(self.module, 2)
         failures = []

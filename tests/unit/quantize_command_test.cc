@@ -30,7 +30,7 @@ class FakeInputs final : public runtime::BoundTensors {
   explicit FakeInputs(std::vector<module::Tensor> tensors) : tensors_(std::move(tensors)) {
     for (const module::Tensor& tensor : tensors_) {
       size_t count = 1;
-      for (const module::Dim& dim : tensor.shape) count *= static_cast<size_t>(dim.value);
+      for (const module::Dim& dim : tensor.shape) count *= static_cast<size_t>(dim.value());
       values.emplace_back(count, -1.0F);
     }
   }

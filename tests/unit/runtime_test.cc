@@ -216,11 +216,6 @@ TEST(LoadTest, WhatThisRuntimeCannotRunIsRefused) {
   EXPECT_EQ(support::Slug(LoadParts(parts).status()), "runtime.load.abi_version");
 
   parts = test::DenseModule();
-  parts.manifest.size_vars = {{"n", 1, 4}};
-  parts.manifest.tensors[0].shape[0] = module::Dim(std::string("n"));
-  EXPECT_EQ(support::Slug(LoadParts(parts).status()), "runtime.load.symbolic_shape");
-
-  parts = test::DenseModule();
   parts.manifest.code[0].format = "elf-vax";
   EXPECT_EQ(support::Slug(LoadParts(parts).status()), "runtime.code.format");
 

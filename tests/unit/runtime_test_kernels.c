@@ -36,6 +36,32 @@ int32_t tw_kernel_pack(TwContext* ctx, void* const* buffers, const int64_t* size
   return TW_OK;
 }
 
+/* packed[n][k] += w[k][n]: right only once, on memory that was zero. sizes: k, n. */
+int32_t tw_kernel_pack_more(TwContext* ctx, void* const* buffers, const int64_t* sizes,
+                            void* workspace) {
+  (void)ctx;
+  (void)workspace;
+  const float* w = buffers[0];
+  float* packed = buffers[1];
+  for (int64_t k = 0; k < sizes[0]; ++k) {
+    for (int64_t n = 0; n < sizes[1]; ++n) packed[n * sizes[0] + k] += w[k * sizes[1] + n];
+  }
+  return TW_OK;
+}
+
+/* out[i] = 3·a[i mod na] + b[i mod nb] + i, in 32-bit integers. sizes: n, na, nb. */
+int32_t tw_kernel_mix(TwContext* ctx, void* const* buffers, const int64_t* sizes, void* workspace) {
+  (void)ctx;
+  (void)workspace;
+  const uint32_t* a = buffers[0];
+  const uint32_t* b = buffers[1];
+  uint32_t* out = buffers[2];
+  for (int64_t i = 0; i < sizes[0]; ++i) {
+    out[i] = 3 * a[i % sizes[1]] + b[i % sizes[2]] + (uint32_t)i;
+  }
+  return TW_OK;
+}
+
 /* out[m][n] = sum_k x[m][k] * packed[n][k], one task per row, each row summed up in its slice of
  * the workspace (n floats). sizes: m, k, n. */
 struct MatmulClosure {

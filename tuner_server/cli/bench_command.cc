@@ -56,16 +56,25 @@ class Race {
     const int threads =
         options_.threads > 0 ? options_.threads : module::TargetThreads(file.manifest().target);
     TW_ASSIGN(*to, LoadSession(std::move(file), threads));
-    return FillInputs(options_.inputs, options_.seed, to->get());
+    const module::Manifest& manifest = (*to)->module().manifest();
+    // The other one may be the same model at fixed sizes.
+    const std::vector<std::string> none;
+    TW_ASSIGN(
+        const module::Sizes minima,
+        FillInputs({options_.inputs, manifest.open_sizes() ? options_.shapes : none, options_.seed},
+                   manifest, to->get()));
+    SayMinima(minima);
+    return absl::OkStatus();
   }
 
   absl::Status CheckSame(size_t in_a, size_t in_b, bool inputs) const {
     const std::string kind = inputs ? "input" : "output";
     bool same = in_a == in_b;
     for (size_t i = 0; same && i < in_a; ++i) {
-      const module::Tensor& a = *(inputs ? a_->input(i) : a_->output(i)).tensor;
-      const module::Tensor& b = *(inputs ? b_->input(i) : b_->output(i)).tensor;
-      same = a.name == b.name && a.dtype == b.dtype && a.shape == b.shape;
+      const runtime::TensorView a = inputs ? a_->input(i) : a_->output(i);
+      const runtime::TensorView b = inputs ? b_->input(i) : b_->output(i);
+      same = a.tensor->name == b.tensor->name && a.tensor->dtype == b.tensor->dtype &&
+             a.shape == b.shape;
     }
     if (same) return absl::OkStatus();
     return support::InvalidArgument(
@@ -130,8 +139,8 @@ class Race {
       for (std::vector<double>& times : samples[k])
         medians[k].push_back(MedianOf(std::move(times)));
     }
-    launches_ =
-        PairLaunches(a_->module().manifest(), medians[0], b_->module().manifest(), medians[1]);
+    launches_ = PairLaunches({a_->module().manifest(), a_->function(), medians[0]},
+                             {b_->module().manifest(), b_->function(), medians[1]});
     return absl::OkStatus();
   }
 

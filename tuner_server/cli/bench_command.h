@@ -16,6 +16,7 @@ struct BenchDiffOptions {
   int threads = 0;                  // 0: what each module's target says
   uint64_t seed = 0;                // of inputs that are not given
   std::vector<std::string> inputs;  // NAME=FILE.pb|.npy
+  std::vector<std::string> shapes;  // N=7: sizes of variables (tensor_files.h)
   bool profile = false;             // kernels side by side
   double at_least = 0;  // exit code 5 if b is certainly not that many times as fast as a; 0: never
   OutputFormat format = OutputFormat::kTable;

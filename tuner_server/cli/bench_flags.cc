@@ -28,6 +28,7 @@ void AddBenchDiff(CLI::App* group, Action* action) {
       ->check(CLI::PositiveNumber);
   command->add_flag("--profile", options->profile, "their kernels side by side");
   AddInputs(command, &options->inputs);
+  AddSizes(command, &options->shapes);
   AddInputSeed(command, &options->seed);
   command->add_option("--threads", options->threads, "threads (default: each module's target)")
       ->check(CLI::Range(1, 1024));

@@ -110,11 +110,11 @@ absl::StatusOr<const runtime::HostTensor*> CalibrationData::Read(size_t input,
   TW_ASSIGN(tensor, runtime::ReadTensorFile(path));
   last_path = path;
   const module::Tensor& wanted = inputs_[input];
-  if (tensor.dtype == wanted.dtype && Stacked(tensor.shape, StaticShape(wanted)) > 0)
+  if (tensor.dtype == wanted.dtype && Stacked(tensor.shape, module::FixedExtents(wanted.shape)) > 0)
     return &tensor;
   last_path.clear();
   // Says what was expected.
-  TW_TRY(ReadTensorLike(path, wanted).status());
+  TW_TRY(ReadTensorLike(path, wanted, module::FixedExtents(wanted.shape)).status());
   return &tensor;
 }
 
@@ -122,7 +122,7 @@ absl::Status CalibrationData::AddSample(const std::vector<std::string>& files) {
   std::optional<int64_t> count;
   for (size_t i = 0; i < files.size(); ++i) {
     TW_ASSIGN(const runtime::HostTensor* tensor, Read(i, files[i]));
-    const int64_t found = Stacked(tensor->shape, StaticShape(inputs_[i]));
+    const int64_t found = Stacked(tensor->shape, module::FixedExtents(inputs_[i].shape));
     if (count && *count != found) {
       return support::InvalidArgument(
           "cli.calibration.count",

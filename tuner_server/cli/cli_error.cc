@@ -70,6 +70,10 @@ constexpr AdviceRow kAdvice[] = {
      "let the exporter fold constants"},
     {"graph.interp.stated_shape", kOtherSizes},
     {"runtime.session.stated_shape", kOtherSizes},
+    {"runtime.session.memory_limit", "choose smaller sizes"},
+    {"runtime.session.too_large", "choose smaller sizes"},
+    {"module.sizes", "choose other sizes (--shape N=7, or other inputs)"},
+    {"runtime.session.size", "choose sizes that the module takes (--shape N=7, or other inputs)"},
     {"graph.onnx.stated_shape",
      "export the model again: it states a shape that its own constants do not give"},
     {"graph.onnx.empty_tensor", "leave the part without elements out of the model"},
@@ -146,6 +150,9 @@ constexpr AdviceRow kAdvice[] = {
      "try the command by hand: it must start tilewright-worker there, carry bytes both ways and "
      "print nothing else (deploy/ops/devices.md, Bridges)"},
     {"run.sandbox.too_large", "run a module that you trust without --sandbox"},
+    {"run.sandbox.open_sizes",
+     "compile the model at fixed sizes (--shape), or run a module that you trust without "
+     "--sandbox"},
     {"run.sandbox.device", "run a module that you trust without --sandbox"},
     {"run.sandbox", "run it again; if it stays, report it with this text"},
     {"run.code",
@@ -215,6 +222,7 @@ constexpr AdviceRow kAdvice[] = {
     {"cli.embedded.locked", "wait for the other one to end, or give --state-dir another folder"},
     {"runtime.device.missing", "install the plug-in, or name its folder by TILEWRIGHT_PLUGIN_DIR"},
     {"runtime.device.none", "install the device's driver, or compile for a kind that is here"},
+    {"runtime.load.open_sizes", "compile the model at fixed sizes (--shape NAME=1x3x224x224)"},
     {"runtime.load.devices", "compile the parts of the model into modules of their own"},
     {"cli.embedded.target",
      "tune for this machine (--target native), or give --server of a fleet that has such a device"},

@@ -61,6 +61,15 @@ void AddInputs(CLI::App* command, std::vector<std::string>* inputs) {
       ->take_all();
 }
 
+void AddSizes(CLI::App* command, std::vector<std::string>* shapes) {
+  command
+      ->add_option("--shape", *shapes,
+                   "N=7, the size of a variable of a module of open sizes, for inputs that are not "
+                   "given (default: the smallest); repeatable")
+      ->allow_extra_args(false)
+      ->take_all();
+}
+
 void AddInputSeed(CLI::App* command, uint64_t* seed) {
   command->add_option("--seed", *seed, "seed of the inputs that are not given")
       ->capture_default_str();
@@ -149,6 +158,7 @@ void AddRun(CLI::App* app, Action* action) {
       "  tilewright run model.tw --repeat 100 --profile\n"
       "  tilewright run model.tw --input x=input_0.pb --expect y=output_0.pb --rtol 1e-4\n"
       "  tilewright run model.tw --input x=image.npy --output-dir out --output-format npy\n"
+      "  tilewright run dynamic.tw --shape N=7\n"
       "  tilewright run model.tw --profile -o json\n"
       "  tilewright run model.tw --trace model.trace.json\n"
       "  tilewright run model.tw --key release.key.pub\n"
@@ -179,6 +189,7 @@ void AddRun(CLI::App* app, Action* action) {
                     "old kernel) permits a part of the sandbox only; behind a bridge, also where "
                     "it has none (an emulator)");
   AddInputs(command, &options->inputs);
+  AddSizes(command, &options->shapes);
   command
       ->add_option("--expect", options->expects,
                    "NAME=FILE of an output: |a - e| <= ATOL + RTOL * |e|, else exit code 5")

@@ -66,7 +66,8 @@ class Comparer {
   absl::Status Run() {
     TW_TRY(Compile());
     step_("running it");
-    TW_TRY(FillInputs(options_.inputs, options_.seed, host_->tensors()));
+    TW_TRY(FillInputs({options_.inputs, {}, options_.seed}, host_->manifest(), host_->tensors())
+               .status());
     TW_TRY(host_->Execute(1, false).status());
     step_("computing the reference");
     TW_TRY(ReadInputs());

@@ -20,23 +20,21 @@ std::vector<std::string> KeyOf(const module::LaunchNames& names, const std::stri
 
 }  // namespace
 
-std::vector<LaunchPair> PairLaunches(const module::Manifest& a, const std::vector<double>& a_ns,
-                                     const module::Manifest& b, const std::vector<double>& b_ns) {
+std::vector<LaunchPair> PairLaunches(const LaunchTimes& a, const LaunchTimes& b) {
   std::vector<LaunchPair> pairs;
   std::map<std::vector<std::string>, size_t> found;
-  const auto add = [&](const module::Manifest& manifest, const std::vector<double>& times,
-                       double LaunchPair::* side) {
-    const std::vector<module::Launch>& launches = manifest.FindFunction("main")->launches;
-    const std::vector<module::LaunchNames> names = NamesOf(manifest);
-    for (size_t k = 0; k < std::min(launches.size(), times.size()); ++k) {
+  const auto add = [&](const LaunchTimes& times, double LaunchPair::* side) {
+    const std::vector<module::Launch>& launches = times.function.launches;
+    const std::vector<module::LaunchNames> names = NamesOf(times.manifest, times.function);
+    for (size_t k = 0; k < std::min(launches.size(), times.ns.size()); ++k) {
       const std::string& name = launches[k].name.empty() ? launches[k].symbol : launches[k].name;
       const auto [it, fresh] = found.try_emplace(KeyOf(names[k], name), pairs.size());
       if (fresh) pairs.push_back({names[k].nodes, name});
-      pairs[it->second].*side += times[k];
+      pairs[it->second].*side += times.ns[k];
     }
   };
-  add(a, a_ns, &LaunchPair::a_ns);
-  add(b, b_ns, &LaunchPair::b_ns);
+  add(a, &LaunchPair::a_ns);
+  add(b, &LaunchPair::b_ns);
   return pairs;
 }
 

@@ -19,9 +19,15 @@ struct LaunchPair {
   double b_ns = 0;
 };
 
-// Times: one for each launch of "main", in its order. In the order of a, then what only b has.
-std::vector<LaunchPair> PairLaunches(const module::Manifest& a, const std::vector<double>& a_ns,
-                                     const module::Manifest& b, const std::vector<double>& b_ns);
+// A module that ran, and the times of one run: one for each launch of the function, in its order.
+struct LaunchTimes {
+  const module::Manifest& manifest;
+  const module::Function& function;
+  const std::vector<double>& ns;
+};
+
+// In the order of a, then what only b has.
+std::vector<LaunchPair> PairLaunches(const LaunchTimes& a, const LaunchTimes& b);
 
 std::string LaunchPairsTable(const std::vector<LaunchPair>& pairs);
 nlohmann::json LaunchPairsJson(const std::vector<LaunchPair>& pairs);

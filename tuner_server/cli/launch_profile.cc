@@ -6,6 +6,8 @@
 #include <set>
 #include <string_view>
 
+#include "deploy/module/size_plan.h"
+#include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/launch_text.h"
 #include "tuner_server/cli/table.h"
@@ -16,12 +18,16 @@ namespace {
 constexpr size_t kHashDigits = 8;  // of a task without a name
 
 // A launch's operands once each, however often an argument repeats.
-peaks::KernelWork WorkOf(const module::Manifest& manifest, const module::Launch& launch) {
+peaks::KernelWork WorkOf(const module::Manifest& manifest, const module::Launch& launch,
+                         const module::SizePlan& plan, const module::Sizes& sizes) {
   peaks::KernelWork work;
   work.operations = launch.flops;
+  if (launch.open_flops) {
+    work.operations = static_cast<double>(launch.open_flops->Evaluate(sizes).value_or(0));
+  }
   const std::set<int64_t> operands(launch.args.begin(), launch.args.end());
   for (const int64_t id : operands) {
-    work.bytes += static_cast<double>(manifest.tensors[static_cast<size_t>(id)].bytes);
+    work.bytes += static_cast<double>(plan.tensors[static_cast<size_t>(id)].bytes);
   }
   if (!launch.args.empty()) {
     work.type = manifest.tensors[static_cast<size_t>(launch.args.front())].dtype;
@@ -47,14 +53,20 @@ std::string PercentText(double share) { return support::FormatFixed(100 * share,
 
 std::vector<LaunchProfile> ProfileLaunches(const module::Manifest& manifest,
                                            const std::vector<double>& medians,
-                                           const std::optional<peaks::Roofline>& roofline) {
-  const std::vector<module::Launch>& launches = manifest.FindFunction("main")->launches;
-  const std::vector<module::LaunchNames> names = NamesOf(manifest);
+                                           const std::optional<peaks::Roofline>& roofline,
+                                           const module::Function& function,
+                                           const module::Sizes& sizes) {
+  const std::vector<module::Launch>& launches = function.launches;
+  const std::vector<module::LaunchNames> names = NamesOf(manifest, function);
+  module::SizePlan plan;
+  const absl::Status planned =
+      module::SizePlanner(manifest, function).Plan(module::ValuesOf(manifest, sizes), &plan);
+  TW_CHECK(planned.ok()) << support::StatusText(planned);  // it ran at these sizes
   const double total = std::accumulate(medians.begin(), medians.end(), 0.0);
   std::vector<LaunchProfile> rows;
   for (size_t k = 0; k < std::min(launches.size(), medians.size()); ++k) {
     const module::Launch& launch = launches[k];
-    const peaks::KernelWork work = WorkOf(manifest, launch);
+    const peaks::KernelWork work = WorkOf(manifest, launch, plan, sizes);
     const double ns = std::max(medians[k], 1.0);  // 10^9 a second are one a nanosecond
     LaunchProfile& row = rows.emplace_back();
     row.name = launch.name.empty() ? launch.symbol : launch.name;

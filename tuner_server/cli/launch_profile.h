@@ -28,11 +28,14 @@ struct LaunchProfile {
   peaks::Bound bound = peaks::Bound::kUnknown;
 };
 
-// `medians`: one for each launch of "main", in its order. `roofline`: of the machine that ran it,
-// if known; it says nothing about launches on other devices than the processor.
+// `medians`: one for each launch of the function, in its order. `roofline`: of the machine that ran
+// it, if known; it says nothing about launches on other devices than the processor. `sizes`: of the
+// module's size variables in the run.
 std::vector<LaunchProfile> ProfileLaunches(const module::Manifest& manifest,
                                            const std::vector<double>& medians,
-                                           const std::optional<peaks::Roofline>& roofline);
+                                           const std::optional<peaks::Roofline>& roofline,
+                                           const module::Function& function,
+                                           const module::Sizes& sizes = {});
 
 std::string ProfileTable(const std::vector<LaunchProfile>& launches);
 nlohmann::json ProfileJson(const std::vector<LaunchProfile>& launches);

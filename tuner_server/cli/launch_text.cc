@@ -46,12 +46,18 @@ nlohmann::json LaunchesJson(const std::vector<module::LaunchNames>& launches) {
 
 std::vector<module::LaunchNames> NamesOf(const module::Manifest& manifest) {
   const module::Function* main = manifest.FindFunction("main");
-  if (main == nullptr) return {};
+  return main == nullptr ? std::vector<module::LaunchNames>() : NamesOf(manifest, *main);
+}
+
+std::vector<module::LaunchNames> NamesOf(const module::Manifest& manifest,
+                                         const module::Function& function) {
   const auto kept = manifest.provenance.find(module::kLaunchNamesKey);
   std::vector<module::LaunchNames> names;
-  if (kept != manifest.provenance.end()) names = module::ParseLaunchNames(kept->second);
-  names.resize(main->launches.size());
-  for (size_t i = 0; i < names.size(); ++i) names[i].launch = main->launches[i].name;
+  if (kept != manifest.provenance.end() && function.name == "main") {
+    names = module::ParseLaunchNames(kept->second);
+  }
+  names.resize(function.launches.size());
+  for (size_t i = 0; i < names.size(); ++i) names[i].launch = function.launches[i].name;
   return names;
 }
 

@@ -21,6 +21,9 @@ nlohmann::json LaunchesJson(const std::vector<module::LaunchNames>& launches);
 // The names of each launch of "main", in its order. Modules of versions that kept no names have the
 // launches' own names only.
 std::vector<module::LaunchNames> NamesOf(const module::Manifest& manifest);
+// The same of any function; only "main" has kept names.
+std::vector<module::LaunchNames> NamesOf(const module::Manifest& manifest,
+                                         const module::Function& function);
 
 // Whether `word` is the launch, or one of its nodes.
 bool Names(const module::LaunchNames& launch, const std::string& word);

@@ -36,7 +36,7 @@ class Runner {
 
   absl::Status Run() {
     TW_TRY(Open());
-    TW_TRY(FillInputs(options_.inputs, options_.seed, tensors_));
+    TW_TRY(FillTensors());
     TW_TRY(LoadExpected());
     TW_TRY(Execute());
     absl::Status compared = Compare();
@@ -69,8 +69,52 @@ class Runner {
                                               {options_.bridge, options_.allow_weak_sandbox})
                               : LoadHere(std::move(file), threads, options_.device));
     tensors_ = host_->tensors();
-    for (size_t i = 0; i < tensors_->num_outputs(); ++i) outputs_.push_back(tensors_->output(i));
     return absl::OkStatus();
+  }
+
+  absl::Status FillTensors() {
+    const module::Manifest& manifest = host_->manifest();
+    TW_ASSIGN(const module::Sizes minima,
+              FillInputs({options_.inputs, options_.shapes, options_.seed}, manifest, tensors_));
+    SayMinima(minima);
+    for (size_t i = 0; i < tensors_->num_outputs(); ++i) outputs_.push_back(tensors_->output(i));
+    if (manifest.open_sizes()) SaySizes(manifest);
+    return absl::OkStatus();
+  }
+
+  void SaySizes(const module::Manifest& manifest) {
+    sizes_ = tensors_->sizes();
+    document_["sizes"] = sizes_;
+    document_["function"] = tensors_->function().name;
+    document_["inputs"] = TensorsJson(true);
+    document_["outputs"] = TensorsJson(false);
+    std::vector<std::string> bounds;
+    for (const module::SizeVar& var : manifest.size_vars) {
+      document_["size_vars"].push_back({{"name", var.name}, {"min", var.min}, {"max", var.max}});
+      bounds.push_back(support::StrCat(var.name, " from ", var.min, " to ", var.max));
+    }
+    std::vector<std::string> shapes;
+    for (const char* key : {"inputs", "outputs"}) {
+      for (const nlohmann::json& tensor : document_[key]) {
+        shapes.push_back(support::StrCat(tensor["name"].get<std::string>(), " ",
+                                         tensor["open_shape"].get<std::string>()));
+      }
+    }
+    Say(support::StrCat("sizes ", SizesText(sizes_), " (", support::Join(shapes, ", "), "; ",
+                        support::Join(bounds, ", "), ")"));
+  }
+
+  // Open dimensions, and what they are in this run.
+  nlohmann::json TensorsJson(bool inputs) const {
+    nlohmann::json rows = nlohmann::json::array();
+    for (size_t i = 0; i < (inputs ? tensors_->num_inputs() : tensors_->num_outputs()); ++i) {
+      const runtime::TensorView view = inputs ? tensors_->input(i) : tensors_->output(i);
+      rows.push_back({{"name", view.tensor->name},
+                      {"dtype", module::DTypeName(view.tensor->dtype)},
+                      {"open_shape", module::ShapeText(view.tensor->shape)},
+                      {"shape", view.shape}});
+    }
+    return rows;
   }
 
   // With a key, only what it released, and nothing of it runs before that is known.
@@ -90,7 +134,8 @@ class Runner {
     TW_ASSIGN(std::vector<NamedFile> files, ParseNamedFiles(options_.expects, "expect"));
     for (const NamedFile& file : files) {
       TW_ASSIGN(size_t index, FindTensor(outputs_, file.name, "output"));
-      TW_ASSIGN(expected_[index], ReadTensorLike(file.path, *outputs_[index].tensor));
+      TW_ASSIGN(expected_[index],
+                ReadTensorLike(file.path, *outputs_[index].tensor, outputs_[index].shape));
     }
     return absl::OkStatus();
   }
@@ -119,7 +164,8 @@ class Runner {
       document_["roofline"] = RooflineJson(*roofline);
     }
     const module::Manifest& manifest = host_->manifest();
-    const std::vector<LaunchProfile> launches = ProfileLaunches(manifest, medians, roofline);
+    const std::vector<LaunchProfile> launches =
+        ProfileLaunches(manifest, medians, roofline, tensors_->function(), sizes_);
     document_["kernels"] = ProfileJson(launches);
     Say(ProfileTable(launches));
     if (options_.trace.empty()) return absl::OkStatus();
@@ -167,7 +213,7 @@ class Runner {
     std::vector<std::string> names;
     for (size_t i = 0; i < outputs_.size(); ++i) {
       runtime::HostTensor tensor{
-          outputs_[i].tensor->name, outputs_[i].tensor->dtype, StaticShape(*outputs_[i].tensor),
+          outputs_[i].tensor->name, outputs_[i].tensor->dtype, outputs_[i].shape,
           std::string(static_cast<const char*>(outputs_[i].data), outputs_[i].bytes)};
       names.push_back(support::StrCat("output_", i, ".", options_.output_format));
       TW_TRY(runtime::WriteTensorFile(fresh.File(names.back()), tensor));
@@ -196,6 +242,7 @@ class Runner {
   std::unique_ptr<RunHost> host_;
   runtime::BoundTensors* tensors_ = nullptr;  // of host_
   std::vector<runtime::TensorView> outputs_;
+  module::Sizes sizes_;  // of the variables of a module of open sizes
   std::map<size_t, runtime::HostTensor> expected_;
   nlohmann::json document_;
 };

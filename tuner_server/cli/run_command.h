@@ -18,6 +18,7 @@ struct RunOptions {
   std::string bridge;     // shell command: in such a process on another machine
   bool allow_weak_sandbox = false;
   std::vector<std::string> inputs;   // NAME=FILE.pb|.npy
+  std::vector<std::string> shapes;   // N=7: sizes of variables (tensor_files.h)
   std::vector<std::string> expects;  // NAME=FILE.pb|.npy
   double rtol = 1e-3;                // |a - e| <= atol + rtol * |e|
   double atol = 1e-5;

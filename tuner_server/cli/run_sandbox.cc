@@ -62,7 +62,8 @@ class Buffers final : public runtime::BoundTensors {
     to->push_back({&tensor, std::string(static_cast<size_t>(tensor.bytes), '\0')});
   }
   static runtime::TensorView View(const Buffer& buffer) {
-    return {buffer.tensor, buffer.data.data(), buffer.data.size()};
+    return {buffer.tensor, buffer.data.data(), buffer.data.size(),
+            module::FixedExtents(buffer.tensor->shape)};
   }
 
   const Function& function_;
@@ -225,6 +226,11 @@ class SandboxHost final : public RunHost {
 
 absl::StatusOr<std::unique_ptr<RunHost>> LoadInSandbox(module::ModuleFile file, int threads,
                                                        const SandboxPlace& place) {
+  if (file.manifest().open_sizes()) {
+    return support::Unimplemented(
+        "run.sandbox.open_sizes",
+        "expected a module of fixed sizes in a sandbox, found size variables");
+  }
   for (const module::CodeObject& code : file.manifest().code) {
     if (code.device.empty()) continue;
     return support::Unimplemented(

@@ -62,6 +62,17 @@ class _TensorInfo(ctypes.Structure):
     ]
 
 
+class _SizeVar(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("min", ctypes.c_int64), ("max", ctypes.c_int64)]
+
+
+class _DimInfo(ctypes.Structure):
+    _fields_ = [
+        ("text", ctypes.c_char_p), ("is_open", ctypes.c_int32), ("min", ctypes.c_int64),
+        ("max", ctypes.c_int64),
+    ]
+
+
 class _LaunchTime(ctypes.Structure):
     _fields_ = [("symbol", ctypes.c_char_p), ("name", ctypes.c_char_p), ("ns", ctypes.c_int64)]
 
@@ -89,6 +100,12 @@ def _load():
         "tw_module_num_outputs": (size, [pointer]),
         "tw_module_input": (status, [pointer, size, out(_TensorInfo)]),
         "tw_module_output": (status, [pointer, size, out(_TensorInfo)]),
+        "tw_module_num_size_vars": (size, [pointer]),
+        "tw_module_size_var": (status, [pointer, size, out(_SizeVar)]),
+        "tw_module_input_dim": (status, [pointer, size, ctypes.c_int32, out(_DimInfo)]),
+        "tw_module_output_dim": (status, [pointer, size, ctypes.c_int32, out(_DimInfo)]),
+        "tw_module_output_shape": (
+            status, [pointer, out(out(_Tensor)), size, size, out(ctypes.c_int64), ctypes.c_int32]),
         "tw_session_create": (status, [pointer, ctypes.c_int, out(pointer)]),
         "tw_session_destroy": (None, [pointer]),
         "tw_session_num_threads": (ctypes.c_int, [pointer]),
@@ -119,12 +136,16 @@ _CPU = 1
 
 
 class TensorInfo:
-    """Name, element type (a Tilewright name such as "float32") and shape of an input or output."""
+    """Name, element type (a Tilewright name such as "float32") and shape of an input or output.
 
-    def __init__(self, raw):
+    An open dimension is its text in `shape` ("N", "(N + 1) / 2"); `bounds` has the smallest and the
+    largest size of each dimension."""
+
+    def __init__(self, raw, dims):
         self.name = raw.name.decode()
         self.dtype_name = raw.dtype_name.decode()
-        self.shape = tuple(raw.shape[i] for i in range(raw.ndim))
+        self.shape = tuple(dim.text.decode() if dim.is_open else dim.min for dim in dims)
+        self.bounds = tuple((dim.min, dim.max) for dim in dims)
 
     @property
     def dtype(self):
@@ -132,11 +153,12 @@ class TensorInfo:
         return np.dtype("uint16" if self.dtype_name == "bfloat16" else self.dtype_name)
 
     def __repr__(self):
-        return f"{self.name}: {self.dtype_name}{list(self.shape)}"
+        return f"{self.name}: {self.dtype_name}[{', '.join(str(dim) for dim in self.shape)}]"
 
 
 class Module:
-    """A module, from a path or from bytes."""
+    """A module, from a path or from bytes. `size_vars` is {name: (min, max)} of the variables that
+    open dimensions depend on; empty if all sizes are fixed."""
 
     def __init__(self, source):
         self._handle = ctypes.c_void_p()
@@ -146,16 +168,40 @@ class Module:
         else:
             path = os.fsencode(source)
             _check(_lib.tw_module_open(path, ctypes.byref(self._handle)))
-        self.inputs = self._infos(_lib.tw_module_num_inputs, _lib.tw_module_input)
-        self.outputs = self._infos(_lib.tw_module_num_outputs, _lib.tw_module_output)
+        self.inputs = self._infos(
+            _lib.tw_module_num_inputs, _lib.tw_module_input, _lib.tw_module_input_dim)
+        self.outputs = self._infos(
+            _lib.tw_module_num_outputs, _lib.tw_module_output, _lib.tw_module_output_dim)
+        self.size_vars = {}
+        for i in range(_lib.tw_module_num_size_vars(self._handle)):
+            var = _SizeVar()
+            _check(_lib.tw_module_size_var(self._handle, i, ctypes.byref(var)))
+            self.size_vars[var.name.decode()] = (var.min, var.max)
 
-    def _infos(self, count, get):
+    def _infos(self, count, get, get_dim):
         infos = []
         for i in range(count(self._handle)):
             raw = _TensorInfo()
             _check(get(self._handle, i, ctypes.byref(raw)))
-            infos.append(TensorInfo(raw))
+            dims = [_DimInfo() for _ in range(raw.ndim)]
+            for d, dim in enumerate(dims):
+                _check(get_dim(self._handle, i, d, ctypes.byref(dim)))
+            infos.append(TensorInfo(raw, dims))
         return infos
+
+    def output_shapes(self, input_shapes):
+        """The shapes of the outputs for these shapes of the inputs, both in the module's order."""
+        if not self.size_vars:
+            return [info.shape for info in self.outputs]
+        tensors = [_shaped(shape) for shape in input_shapes]
+        given = _pointers(tensors)
+        shapes = []
+        for i, info in enumerate(self.outputs):
+            shape = (ctypes.c_int64 * max(len(info.shape), 1))()
+            _check(_lib.tw_module_output_shape(
+                self._handle, given, len(given), i, shape, len(info.shape)))
+            shapes.append(tuple(shape[:len(info.shape)]))
+        return shapes
 
     @property
     def name(self):
@@ -182,6 +228,8 @@ class Session:
         self.module = module
         self._handle = ctypes.c_void_p()
         self._profiling = threading.Lock()
+        # Of inputs that a run does not give: at first the smallest.
+        self._shapes = [tuple(low for low, _ in info.bounds) for info in module.inputs]
         _check(_lib.tw_session_create(module._handle, num_threads, ctypes.byref(self._handle)))
 
     @property
@@ -191,25 +239,33 @@ class Session:
     def run(self, inputs=None):
         """Sets the inputs given, runs, and returns copies of all outputs by name.
 
+        Where dimensions are open, an input may have any size within its bounds; the outputs have
+        the shapes that follow.
+
         Any number of threads may call it. An input that is not given keeps its contents from before,
         so threads that share a session give all inputs in each call."""
         given = [None] * len(self.module.inputs)
         for name, array in (inputs or {}).items():
             index = self._input_index(name)
             given[index] = _describe(self.module.inputs[index], array)
-        arrays = {info.name: np.empty(info.shape, info.dtype) for info in self.module.outputs}
+        shapes = [kept if tensor is None else tensor.array.shape
+                  for tensor, kept in zip(given, self._shapes)]
+        arrays = {info.name: np.empty(shape, info.dtype) for info, shape in
+                  zip(self.module.outputs, self.module.output_shapes(shapes))}
         results = [_describe(info, arrays[info.name]) for info in self.module.outputs]
         _check(_lib.tw_session_call(
             self._handle, _pointers(given), len(given), _pointers(results), len(results)))
+        self._shapes = shapes
         return arrays
 
     def set_input(self, name, array):
-        """Copies an array of exactly the input's type and shape; any strides will do.
+        """Copies an array of the input's type and of a shape that it may have; any strides will do.
 
         For one thread at a time: raises Error "aborted" while another thread uses the session."""
         index = self._input_index(name)
         tensor = _describe(self.module.inputs[index], array)
         _check(_lib.tw_session_set_input(self._handle, index, ctypes.byref(tensor)))
+        self._shapes[index] = tensor.array.shape
 
     def profile(self):
         """Runs once; [(kernel name, nanoseconds)] in order.
@@ -250,6 +306,11 @@ def _describe(info, array):
         dtype=_DataType(code, array.itemsize * 8, 1), shape=shape, strides=strides)
     tensor.array = array
     return tensor
+
+
+def _shaped(shape):
+    """A DLTensor that is a shape and nothing else."""
+    return _Tensor(ndim=len(shape), shape=(ctypes.c_int64 * max(len(shape), 1))(*shape))
 
 
 def _pointers(tensors):

@@ -1,0 +1,245 @@
+#include "deploy/module/size_plan.h"
+
+#include <algorithm>
+#include <map>
+
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::module {
+namespace {
+
+using support::StrCat;
+
+int64_t SaturatedSum(int64_t a, int64_t b) { return std::min(kMaxBytes, a + b); }
+
+int64_t SaturatedProduct(int64_t a, int64_t b) {
+  int64_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product)) return kMaxBytes;
+  return std::min(kMaxBytes, product);
+}
+
+int64_t AlignedEnd(const SizePlan::Place& place) {
+  const int64_t end = SaturatedSum(place.offset, place.bytes);
+  return (end + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+}
+
+int64_t BytesOf(const std::vector<int64_t>& shape, DType dtype) {
+  int64_t bytes = DTypeBytes(dtype);
+  for (const int64_t extent : shape) {
+    if (extent == 0) return 0;
+    bytes = SaturatedProduct(bytes, extent);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+SizePlanner::SizePlanner(const Manifest& manifest, const Function& function) : manifest_(manifest) {
+  AddTensors(function);
+  prepare_ = CallsOf(function.prepare, StrCat("function ", function.name, ": prepare"));
+  launches_ = CallsOf(function.launches, StrCat("function ", function.name, ": launch"));
+  known_.clear();
+}
+
+template <typename Where>
+SizePlanner::Term SizePlanner::TermOf(const Dim& dim, Where where) {
+  if (dim.constant()) return {-1, *dim.constant()};
+  const auto [known, added] =
+      known_.try_emplace(dim.ToText(), static_cast<int>(expressions_.size()));
+  if (added) {
+    expressions_.push_back(dim);
+    places_.push_back(where());
+  }
+  return {known->second, 0};
+}
+
+// The ends and operands of the function, and what their places depend on.
+void SizePlanner::AddTensors(const Function& function) {
+  std::vector<bool> needed(manifest_.tensors.size(), false);
+  std::vector<int64_t> open;
+  const auto need = [&](const std::vector<int64_t>& ids) {
+    for (const int64_t id : ids) {
+      if (needed[static_cast<size_t>(id)]) continue;
+      needed[static_cast<size_t>(id)] = true;
+      open.push_back(id);
+    }
+  };
+  need(function.inputs);
+  need(function.outputs);
+  for (const SizeCheck& check : function.checks) need({check.tensor});
+  for (const auto* list : {&function.prepare, &function.launches}) {
+    for (const Launch& launch : *list) need(launch.args);
+  }
+  while (!open.empty()) {
+    const int64_t id = open.back();
+    open.pop_back();
+    need(manifest_.tensors[static_cast<size_t>(id)].after);
+  }
+  const auto add = [&](int64_t id) {
+    const Tensor& tensor = manifest_.tensors[static_cast<size_t>(id)];
+    if (!needed[static_cast<size_t>(id)]) return;
+    TensorTerms& terms = tensors_.emplace_back();
+    terms.id = id;
+    for (size_t d = 0; d < tensor.shape.size(); ++d) {
+      terms.shape.push_back(TermOf(tensor.shape[d], [&] {
+        return StrCat("dimension ", d, " of tensor ", id, " '", tensor.name, "'");
+      }));
+    }
+  };
+  const std::optional<std::vector<int64_t>> order = PlacementOrder(manifest_);
+  TW_CHECK(order.has_value()) << "a cycle of places";
+  for (const int64_t id : *order) add(id);
+  for (const Tensor& tensor : manifest_.tensors) {
+    if (tensor.kind != TensorKind::kIntermediate) add(tensor.id);
+  }
+}
+
+std::vector<SizePlanner::CallTerms> SizePlanner::CallsOf(const std::vector<Launch>& launches,
+                                                         const std::string& where) {
+  std::vector<CallTerms> calls;
+  for (size_t i = 0; i < launches.size(); ++i) {
+    CallTerms& call = calls.emplace_back();
+    const auto at = [&] { return StrCat(where, " ", i, " (", launches[i].symbol, ")"); };
+    for (const Dim& size : launches[i].sizes) call.sizes.push_back(TermOf(size, at));
+    call.workspace = TermOf(launches[i].workspace_bytes, at);
+  }
+  return calls;
+}
+
+absl::StatusOr<std::vector<int64_t>> SizePlanner::Evaluate(std::span<const int64_t> values) const {
+  Sizes sizes;
+  for (size_t i = 0; i < manifest_.size_vars.size(); ++i) {
+    sizes[manifest_.size_vars[i].name] = values[i];
+  }
+  std::vector<int64_t> results;
+  results.reserve(expressions_.size());
+  for (size_t i = 0; i < expressions_.size(); ++i) {
+    const absl::StatusOr<int64_t> value = expressions_[i].Evaluate(sizes);
+    if (value.ok() && *value >= 0) {
+      results.push_back(*value);
+      continue;
+    }
+    std::vector<std::string> at;
+    for (const auto& [name, size] : sizes) at.push_back(StrCat(name, "=", size));
+    return support::InvalidArgument(
+        "module.sizes.dimension",
+        StrCat(places_[i], ": expected ", expressions_[i].ToText(), " to be 0 to 2^63-1, found ",
+               value.ok() ? StrCat(*value) : std::string("more"), " at ", support::Join(at, ",")));
+  }
+  return results;
+}
+
+void SizePlanner::PlaceTensors(const std::vector<int64_t>& values, SizePlan* plan) const {
+  plan->tensors.resize(manifest_.tensors.size());
+  for (const TensorTerms& terms : tensors_) {
+    const Tensor& tensor = manifest_.tensors[static_cast<size_t>(terms.id)];
+    SizePlan::Place& place = plan->tensors[static_cast<size_t>(terms.id)];
+    place.shape.clear();
+    for (const Term& term : terms.shape) {
+      place.shape.push_back(term.expression < 0 ? term.constant
+                                                : values[static_cast<size_t>(term.expression)]);
+    }
+    place.bytes = BytesOf(place.shape, tensor.dtype);
+    place.offset = tensor.offset;
+    for (const int64_t id : tensor.after) {
+      place.offset = std::max(place.offset, AlignedEnd(plan->tensors[static_cast<size_t>(id)]));
+    }
+    if (tensor.kind == TensorKind::kIntermediate) {
+      plan->arena_bytes = std::max(plan->arena_bytes, SaturatedSum(place.offset, place.bytes));
+    }
+  }
+}
+
+void SizePlanner::PlanCalls(const std::vector<CallTerms>& terms, const std::vector<int64_t>& values,
+                            std::vector<SizePlan::Call>* calls, int64_t* workspace_bytes) {
+  const auto value = [&](const Term& term) {
+    return term.expression < 0 ? term.constant : values[static_cast<size_t>(term.expression)];
+  };
+  calls->resize(terms.size());
+  for (size_t i = 0; i < terms.size(); ++i) {
+    SizePlan::Call& call = (*calls)[i];
+    call.sizes.clear();
+    for (const Term& term : terms[i].sizes) call.sizes.push_back(value(term));
+    call.workspace_bytes = std::min(kMaxBytes, value(terms[i].workspace));
+    *workspace_bytes = std::max(*workspace_bytes, call.workspace_bytes);
+  }
+}
+
+absl::Status SizePlanner::Plan(std::span<const int64_t> values, SizePlan* plan) const {
+  TW_CHECK(values.size() == manifest_.size_vars.size()) << values.size();
+  TW_ASSIGN(const std::vector<int64_t> evaluated, Evaluate(values));
+  plan->arena_bytes = 0;
+  plan->workspace_bytes = 0;
+  PlaceTensors(evaluated, plan);
+  PlanCalls(prepare_, evaluated, &plan->prepare, &plan->workspace_bytes);
+  PlanCalls(launches_, evaluated, &plan->launches, &plan->workspace_bytes);
+  return absl::OkStatus();
+}
+
+std::optional<std::vector<int64_t>> PlacementOrder(const Manifest& manifest) {
+  std::vector<size_t> missing(manifest.tensors.size(), 0);  // of `after`, not placed yet
+  std::vector<std::vector<int64_t>> users(manifest.tensors.size());
+  std::vector<int64_t> order;
+  size_t count = 0;
+  for (const Tensor& tensor : manifest.tensors) {
+    if (tensor.kind != TensorKind::kIntermediate) continue;
+    ++count;
+    missing[static_cast<size_t>(tensor.id)] = tensor.after.size();
+    for (const int64_t id : tensor.after) users[static_cast<size_t>(id)].push_back(tensor.id);
+    if (tensor.after.empty()) order.push_back(tensor.id);
+  }
+  for (size_t next = 0; next < order.size(); ++next) {
+    for (const int64_t user : users[static_cast<size_t>(order[next])]) {
+      if (--missing[static_cast<size_t>(user)] == 0) order.push_back(user);
+    }
+  }
+  if (order.size() != count) return std::nullopt;
+  return order;
+}
+
+std::vector<int64_t> MinimaOf(const Manifest& manifest) {
+  std::vector<int64_t> values;
+  for (const SizeVar& var : manifest.size_vars) values.push_back(var.min);
+  return values;
+}
+
+std::vector<int64_t> MaximaOf(const Manifest& manifest) {
+  std::vector<int64_t> values;
+  for (const SizeVar& var : manifest.size_vars) values.push_back(var.max);
+  return values;
+}
+
+std::vector<int64_t> ValuesOf(const Manifest& manifest, const Sizes& sizes) {
+  std::vector<int64_t> values;
+  for (const SizeVar& var : manifest.size_vars) values.push_back(sizes.at(var.name));
+  return values;
+}
+
+int64_t PreparedBytes(const Manifest& manifest) {
+  int64_t end = 0;
+  if (!manifest.open_sizes()) return end;
+  for (const Tensor& tensor : manifest.tensors) {
+    if (tensor.kind == TensorKind::kPrepared) end = std::max(end, tensor.offset + tensor.bytes);
+  }
+  return end;
+}
+
+absl::Status SetNeedsAtMaxima(Manifest* manifest) {
+  manifest->format_version = kOpenSizesFormatVersion;
+  for (const Function& function : manifest->functions) {
+    const bool fixed = !function.at.empty();
+    SizePlan plan;
+    TW_TRY(SizePlanner(*manifest, function)
+               .Plan(fixed ? ValuesOf(*manifest, function.at) : MaximaOf(*manifest), &plan));
+    manifest->arena_bytes = std::max(manifest->arena_bytes, plan.arena_bytes);
+    manifest->workspace_bytes = std::max(manifest->workspace_bytes, plan.workspace_bytes);
+    for (Tensor& tensor : manifest->tensors) {
+      const SizePlan::Place& place = plan.tensors[static_cast<size_t>(tensor.id)];
+      if (IsOpen(tensor.shape) && !place.shape.empty()) tensor.bytes = place.bytes;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tilewright::module

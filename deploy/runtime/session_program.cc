@@ -1,0 +1,188 @@
+#include "deploy/runtime/session_program.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::runtime {
+namespace {
+
+using module::Function;
+using module::Launch;
+using module::Manifest;
+using module::SizePlan;
+using module::Tensor;
+using module::TensorKind;
+
+bool InArena(const Tensor& tensor) {
+  return tensor.kind == TensorKind::kIntermediate || tensor.kind == TensorKind::kPrepared;
+}
+
+}  // namespace
+
+SessionProgram::SessionProgram(const LoadedModule& module, const Function& function,
+                               const DevicePart* part)
+    : module_(module),
+      function_(function),
+      part_(part),
+      planner_(module.manifest(), function),
+      steps_(PlanExecution(
+          module.manifest(), function,
+          [part](const Launch& launch) { return part != nullptr && part->Runs(launch); })),
+      uses_host_arena_(UsesHostArena()) {
+  for (const Launch& launch : function.prepare) {
+    prepare_uses_.insert(launch.args.begin(), launch.args.end());
+  }
+}
+
+absl::StatusOr<std::unique_ptr<SessionProgram>> SessionProgram::Create(const LoadedModule& module,
+                                                                       const Function& function,
+                                                                       const DevicePart* part,
+                                                                       bool guard) {
+  std::unique_ptr<SessionProgram> program(new SessionProgram(module, function, part));
+  for (const module::SizeCheck& check : function.checks) {
+    const auto bytes = static_cast<size_t>(program->TensorOf(check.tensor).bytes);
+    TW_ASSIGN(Buffer buffer, guard ? Buffer::AllocateGuarded(bytes) : Buffer::Allocate(bytes));
+    program->checks_.push_back(std::move(buffer));
+  }
+  return program;
+}
+
+// Whether a launch on the processor touches the arena or its workspace: a device has its own.
+bool SessionProgram::UsesHostArena() const {
+  const auto uses = [this](const Launch& launch) {
+    if (part_ != nullptr && part_->Runs(launch)) return false;
+    return launch.workspace_bytes != module::Dim(0) ||
+           std::any_of(launch.args.begin(), launch.args.end(),
+                       [this](int64_t id) { return InArena(TensorOf(id)); });
+  };
+  return std::any_of(function_.prepare.begin(), function_.prepare.end(), uses) ||
+         std::any_of(function_.launches.begin(), function_.launches.end(), uses);
+}
+
+absl::Status SessionProgram::Plan(const std::vector<int64_t>& values) {
+  if (planned_ && values == values_) return absl::OkStatus();
+  planned_ = false;
+  bound_version_ = 0;
+  TW_TRY(planner_.Plan(values, &plan_));
+  int64_t largest = std::max(plan_.arena_bytes, plan_.workspace_bytes);
+  for (const SizePlan::Place& place : plan_.tensors) largest = std::max(largest, place.bytes);
+  if (largest >= module::kMaxBytes) {
+    return support::ResourceExhausted(
+        "runtime.session.too_large",
+        support::StrCat("expected tensors and an arena of less than ", module::kMaxBytes,
+                        " bytes, found larger ones for these sizes"));
+  }
+  values_ = values;
+  planned_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status SessionProgram::Bind(SessionMemory* memory) {
+  bound_version_ = 0;
+  const Manifest& manifest = module_.manifest();
+  if (uses_host_arena_) {
+    const bool open = manifest.open_sizes();
+    TW_TRY(
+        memory->GrowArena(open ? plan_.arena_bytes : manifest.arena_bytes, manifest.arena_bytes));
+    TW_TRY(memory->GrowWorkspace(open ? plan_.workspace_bytes : manifest.workspace_bytes,
+                                 manifest.workspace_bytes));
+  }
+  TW_TRY(ShapeOutputs(memory));
+  PlaceTensors(*memory);
+  BindLaunches(function_.prepare, plan_.prepare, memory->workspace(), &prepare_);
+  BindLaunches(function_.launches, plan_.launches, memory->workspace(), &launches_);
+  bound_version_ = memory->version();
+  return absl::OkStatus();
+}
+
+absl::Status SessionProgram::ShapeOutputs(SessionMemory* memory) const {
+  for (size_t i = 0; i < memory->outputs.size(); ++i) {
+    const SizePlan::Place& place = PlaceOf(function_.outputs[i]);
+    TW_TRY(memory->Reshape(&memory->outputs[i], place.shape, place.bytes));
+  }
+  return absl::OkStatus();
+}
+
+void SessionProgram::PlaceTensors(const SessionMemory& memory) {
+  const Manifest& manifest = module_.manifest();
+  addresses_.assign(manifest.tensors.size(), nullptr);
+  const auto place = [this](int64_t id, void* address) {
+    addresses_[static_cast<size_t>(id)] = address;
+  };
+  for (size_t i = 0; i < memory.inputs.size(); ++i) {
+    place(function_.inputs[i], memory.inputs[i].buffer.data());
+  }
+  for (size_t i = 0; i < memory.outputs.size(); ++i) {
+    place(function_.outputs[i], memory.outputs[i].buffer.data());
+  }
+  for (size_t i = 0; i < checks_.size(); ++i) {
+    place(function_.checks[i].tensor, checks_[i].data());
+  }
+  // Kernels get one pointer type; the manifest's checks and the read-only mapping keep constants
+  // constant.
+  char* constants = const_cast<char*>(module_.file().constants().data());
+  char* arena = static_cast<char*>(memory.arena());
+  char* prepared = manifest.open_sizes() ? static_cast<char*>(memory.prepared()) : arena;
+  for (const Tensor& tensor : manifest.tensors) {
+    const int64_t offset = PlaceOf(tensor.id).offset;
+    if (tensor.kind == TensorKind::kConstant) place(tensor.id, constants + tensor.offset);
+    if (!uses_host_arena_) continue;
+    if (tensor.kind == TensorKind::kIntermediate) place(tensor.id, arena + offset);
+    if (tensor.kind == TensorKind::kPrepared) place(tensor.id, prepared + tensor.offset);
+  }
+}
+
+void SessionProgram::BindLaunches(const std::vector<Launch>& list,
+                                  const std::vector<SizePlan::Call>& calls, void* workspace,
+                                  std::vector<BoundLaunch>* bound) const {
+  bound->resize(list.size());
+  for (size_t i = 0; i < list.size(); ++i) {
+    BoundLaunch& entry = (*bound)[i];
+    entry.launch = &list[i];
+    if (part_ != nullptr && part_->Runs(list[i])) continue;
+    if (entry.kernel == nullptr) entry.kernel = module_.Kernel(list[i]);
+    entry.sizes = calls[i].sizes.empty() ? nullptr : calls[i].sizes.data();
+    entry.workspace = calls[i].workspace_bytes > 0 ? workspace : nullptr;
+    entry.buffers.clear();
+    for (const int64_t id : list[i].args) {
+      entry.buffers.push_back(addresses_[static_cast<size_t>(id)]);
+    }
+  }
+}
+
+std::set<size_t> SessionProgram::PrepareLaunchesFor(const std::set<int64_t>& made) const {
+  std::set<size_t> needed;
+  std::set<int64_t> wanted;  // intermediates that a needed launch uses
+  for (size_t i = function_.prepare.size(); i-- > 0;) {
+    const Launch& launch = function_.prepare[i];
+    const auto first = launch.args.end() - launch.num_outputs;
+    const bool need = std::any_of(first, launch.args.end(), [&](int64_t id) {
+      return TensorOf(id).kind == TensorKind::kPrepared ? !made.contains(id) : wanted.contains(id);
+    });
+    if (!need) continue;
+    needed.insert(i);
+    wanted.insert(launch.args.begin(), launch.args.end());
+  }
+  return needed;
+}
+
+absl::Status SessionProgram::CheckStatedSizes() const {
+  for (size_t i = 0; i < checks_.size(); ++i) {
+    const module::SizeCheck& check = function_.checks[i];
+    std::vector<int64_t> found(check.expected.size());
+    std::memcpy(found.data(), checks_[i].data(), found.size() * sizeof(int64_t));
+    if (found == check.expected) continue;
+    return support::InvalidArgument(
+        "runtime.session.stated_shape",
+        support::StrCat(check.what, ": the model states the sizes [",
+                        support::Join(check.expected, ","), "], the inputs make [",
+                        support::Join(found, ","), "]; there is no result for these inputs"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tilewright::runtime

@@ -1,0 +1,104 @@
+// One function of a session: for given values of the size variables its plan, and every pointer
+// and size that its launches need. One thread at a time.
+#ifndef DEPLOY_RUNTIME_SESSION_PROGRAM_H_
+#define DEPLOY_RUNTIME_SESSION_PROGRAM_H_
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "deploy/module/manifest.h"
+#include "deploy/module/size_plan.h"
+#include "deploy/runtime/buffer.h"
+#include "deploy/runtime/device_part.h"
+#include "deploy/runtime/runtime.h"
+#include "deploy/runtime/session_memory.h"
+#include "deploy/runtime/transfer_plan.h"
+
+namespace tilewright::runtime {
+
+// A launch on the processor; for one on the device, only `launch`.
+struct BoundLaunch {
+  const module::Launch* launch = nullptr;
+  TwKernelFn kernel = nullptr;
+  std::vector<void*> buffers;
+  const int64_t* sizes = nullptr;
+  void* workspace = nullptr;
+};
+
+class SessionProgram {
+ public:
+  // `part`: null if everything runs on the processor. All must outlive it. RESOURCE_EXHAUSTED if
+  // there is not enough memory.
+  static absl::StatusOr<std::unique_ptr<SessionProgram>> Create(const LoadedModule& module,
+                                                                const module::Function& function,
+                                                                const DevicePart* part, bool guard);
+
+  // Makes the plan for these values. If they are others than before, the program is not bound any
+  // more. Errors of SizePlanner::Plan; RESOURCE_EXHAUSTED `runtime.session.too_large`.
+  absl::Status Plan(const std::vector<int64_t>& values);
+  // Grows the memory to what the plan needs, gives the outputs their shapes, and takes the
+  // addresses. REQUIRES: Plan() was ok; the inputs have their shapes.
+  absl::Status Bind(SessionMemory* memory);
+  // Gives the outputs their shapes of the plan.
+  absl::Status ShapeOutputs(SessionMemory* memory) const;
+  // Whether the program is bound for these values to memory that has not moved since.
+  bool BoundTo(const std::vector<int64_t>& values, const SessionMemory& memory) const {
+    return bound_version_ == memory.version() && values == values_;
+  }
+
+  const module::Function& function() const { return function_; }
+  const module::SizePlan& plan() const { return plan_; }
+  const module::SizePlan::Place& PlaceOf(int64_t tensor) const {
+    return plan_.tensors[static_cast<size_t>(tensor)];
+  }
+  const std::vector<int64_t>& values() const { return values_; }
+  const ExecutionPlan& steps() const { return steps_; }
+  const std::vector<BoundLaunch>& prepare() const { return prepare_; }
+  const std::vector<BoundLaunch>& launches() const { return launches_; }
+  // Null for tensors that the function has no use for, and for an arena that only a device uses.
+  void* AddressOf(size_t tensor) const { return addresses_[tensor]; }
+  // Whether prepare launches use the tensor.
+  bool PrepareUses(int64_t tensor) const { return prepare_uses_.contains(tensor); }
+  // Positions of the prepare launches that make prepared tensors which `made` lacks, and of those
+  // whose results these use.
+  std::set<size_t> PrepareLaunchesFor(const std::set<int64_t>& made) const;
+  // What the launches found differs from Function::checks: `runtime.session.stated_shape`.
+  absl::Status CheckStatedSizes() const;
+
+ private:
+  SessionProgram(const LoadedModule& module, const module::Function& function,
+                 const DevicePart* part);
+  const module::Tensor& TensorOf(int64_t id) const {
+    return module_.manifest().tensors[static_cast<size_t>(id)];
+  }
+  bool UsesHostArena() const;
+  void PlaceTensors(const SessionMemory& memory);
+  void BindLaunches(const std::vector<module::Launch>& list,
+                    const std::vector<module::SizePlan::Call>& calls, void* workspace,
+                    std::vector<BoundLaunch>* bound) const;
+
+  const LoadedModule& module_;
+  const module::Function& function_;
+  const DevicePart* const part_;
+  const module::SizePlanner planner_;
+  const ExecutionPlan steps_;
+  const bool uses_host_arena_;
+  std::set<int64_t> prepare_uses_;
+  std::vector<Buffer> checks_;  // what Function::checks look at
+
+  std::vector<int64_t> values_;  // that plan_ is for, if planned_
+  bool planned_ = false;
+  module::SizePlan plan_;
+  uint64_t bound_version_ = 0;  // of the memory; 0: not bound
+  std::vector<void*> addresses_;
+  std::vector<BoundLaunch> prepare_;
+  std::vector<BoundLaunch> launches_;
+};
+
+}  // namespace tilewright::runtime
+
+#endif  // DEPLOY_RUNTIME_SESSION_PROGRAM_H_

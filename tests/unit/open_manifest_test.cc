@@ -1,0 +1,207 @@
+// Manifests with size variables: canonical JSON, and an error for each rule that is broken.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "deploy/module/manifest.h"
+#include "deploy/module/module_file.h"
+#include "deploy/module/size_plan.h"
+#include "deploy/support/status.h"
+#include "tests/unit/module_fixture.h"
+
+namespace tilewright::module {
+namespace {
+
+// Digests and section sizes filled in by the writer. Tensors: 0 w, 1 packed, then x, once, twice, y
+// of "main" (2 to 5) and of "four" (6 to 9).
+Manifest Complete() {
+  const auto bytes = SerializeModule(test::OpenRowsModule());
+  EXPECT_TRUE(bytes.ok()) << bytes.status();
+  const auto file = ModuleFile::FromBytes(*bytes);
+  EXPECT_TRUE(file.ok()) << file.status();
+  return file->manifest();
+}
+
+Dim N() { return Dim::Variable("N"); }
+
+TEST(OpenManifestTest, JsonRoundTripsAndIsCanonical) {
+  Manifest manifest = Complete();
+  manifest.size_vars.push_back({"H", 2, 8});
+  manifest.tensors[2].shape = {N(), Dim::Variable("H")};
+  manifest.tensors[2].bytes = test::kMostRows * 8 * 4;
+  manifest.functions.pop_back();
+  manifest.functions[0].launches[1].sizes.push_back((N() + Dim::Variable("H") - 1).FloorDiv(2));
+  const auto json = ManifestToJson(manifest);
+  ASSERT_TRUE(json.ok()) << json.status();
+  EXPECT_NE(json->find("\"format_version\":2"), std::string::npos);
+  EXPECT_NE(json->find("\"after\":[3]"), std::string::npos);
+  EXPECT_NE(json->find("\"flops\":\"128*N\""), std::string::npos);
+  EXPECT_NE(json->find("\"sizes\":[\"16*N\",\"(H + N + 1) / 2 - 1\"]"), std::string::npos) << *json;
+  EXPECT_NE(json->find("\"workspace_bytes\":\"64*N\""), std::string::npos);
+  const auto again = ManifestFromJson(*json);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(*again == manifest);
+  EXPECT_EQ(*ManifestToJson(*again), *json);
+  const auto specialised = ManifestFromJson(*ManifestToJson(Complete()));
+  ASSERT_TRUE(specialised.ok());
+  EXPECT_EQ(specialised->functions[1].at, (Sizes{{"N", 4}}));
+}
+
+TEST(OpenManifestTest, FixedModulesStayAsTheyWere) {
+  const auto bytes = SerializeModule(test::DenseModule());
+  const auto file = ModuleFile::FromBytes(*bytes);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const std::string json(file->manifest_json());
+  EXPECT_NE(json.find("\"format_version\":1"), std::string::npos);
+  for (const char* key : {"\"after\"", "\"at\""}) EXPECT_EQ(json.find(key), std::string::npos);
+}
+
+TEST(OpenManifestTest, ShapesAsText) {
+  EXPECT_EQ(ShapeText({N(), 3, (N() + 1).FloorDiv(2), N() * 2}), "Nx3x((N+1)/2)x(2*N)");
+  EXPECT_EQ(NumElements({N(), 3}), std::nullopt);
+  EXPECT_TRUE(IsOpen({3, N()}));
+  EXPECT_FALSE(IsOpen({3, 4}));
+}
+
+struct Rejection {
+  const char* slug;  // without "module.manifest."
+  std::function<void(Manifest*)> damage;
+};
+
+TEST(OpenManifestTest, EveryBrokenRuleHasItsError) {
+  const Rejection rows[] = {
+      {"version", [](Manifest* m) { m->format_version = kManifestFormatVersion; }},
+      {"size_var", [](Manifest* m) { m->size_vars[0].min = 34; }},
+      {"size_var", [](Manifest* m) { m->size_vars[0].min = -1; }},
+      {"size_var", [](Manifest* m) { m->size_vars.push_back(m->size_vars[0]); }},
+      {"size_var", [](Manifest* m) { m->size_vars.push_back({"M", 1, 2}); }},
+      {"size_var", [](Manifest* m) { m->tensors[2].shape[0] = N() + 1; }},
+      {"expression", [](Manifest* m) { m->tensors[5].shape[0] = Dim::Variable("K"); }},
+      {"expression",
+       [](Manifest* m) {
+         Dim power = N();
+         for (int i = 0; i < 5; ++i) power = power * N();  // more factors than texts may have
+         m->functions[0].launches[0].sizes[0] = power;
+       }},
+      {"shape", [](Manifest* m) { m->tensors[1].shape[0] = N(); }},
+      {"tensor_bytes", [](Manifest* m) { m->tensors[3].bytes -= 4; }},
+      {"after", [](Manifest* m) { m->tensors[3].after = {4}; }},
+      {"after", [](Manifest* m) { m->tensors[4].after = {4}; }},
+      {"after", [](Manifest* m) { m->tensors[4].after = {1}; }},
+      {"after", [](Manifest* m) { m->tensors[4].after = {99}; }},
+      {"after", [](Manifest* m) { m->tensors[4].after = {-1}; }},
+      {"after", [](Manifest* m) { m->tensors[4].offset = 64; }},
+      {"size", [](Manifest* m) { m->arena_bytes -= 1; }},
+      {"workspace", [](Manifest* m) { m->workspace_bytes -= 1; }},
+      {"functions", [](Manifest* m) { m->functions[0].name = "other"; }},
+      {"functions", [](Manifest* m) { m->functions.resize(65, m->functions[1]); }},
+      {"arg", [](Manifest* m) { m->functions[1].prepare[0].args[0] = 6; }},
+      {"unprepared", [](Manifest* m) { m->functions[1].prepare.clear(); }},
+      {"prepared_twice", [](Manifest* m) { m->functions[1].prepare[0].symbol = "tw_kernel_pack"; }},
+      {"at", [](Manifest* m) { m->functions[1].at = {{"N", 34}}; }},
+      {"at", [](Manifest* m) { m->functions[1].at = {{"N", 5}}; }},
+      {"at", [](Manifest* m) { m->functions[1].at = {{"M", 4}}; }},
+      {"at", [](Manifest* m) { m->functions[1].at = {{"M", 4}, {"N", 4}}; }},
+      {"at", [](Manifest* m) { m->functions[0].at = {{"N", 4}}; }},
+      {"at", [](Manifest* m) { m->functions[1].launches[0].sizes[0] = N(); }},
+      {"at", [](Manifest* m) { m->functions[1].launches[1].args[0] = 3; }},
+      {"at", [](Manifest* m) { m->tensors[6].name = "z"; }},
+      {"at",
+       [](Manifest* m) {
+         m->functions.push_back(m->functions[1]);
+         m->functions.back().name = "four_again";
+       }},
+      {"number", [](Manifest* m) { m->functions[0].launches[0].flops = 1; }},
+      {"number", [](Manifest* m) { m->functions[0].launches[0].open_flops = N() - 2; }},
+      {"tensor_name",
+       [](Manifest* m) {
+         Tensor twin = m->tensors[2];
+         twin.id = static_cast<int64_t>(m->tensors.size());
+         m->tensors.push_back(twin);
+         m->functions[0].inputs.push_back(twin.id);
+       }},
+      {"measurement",
+       [](Manifest* m) { m->measurement = Measurement{{{2, 1, {}, false}}, "", {}, 0}; }},
+  };
+  int index = 0;
+  for (const Rejection& row : rows) {
+    SCOPED_TRACE("row " + std::to_string(index++));
+    Manifest manifest = Complete();
+    ASSERT_TRUE(ValidateManifest(manifest).ok()) << ValidateManifest(manifest);
+    row.damage(&manifest);
+    const absl::Status status = ValidateManifest(manifest);
+    EXPECT_EQ(support::Slug(status), std::string("module.manifest.") + row.slug) << status;
+  }
+}
+
+TEST(OpenManifestTest, SizesOutsideTheirTypeAreRefused) {
+  Manifest manifest = Complete();
+  manifest.functions[0].launches[1].sizes[0] = N() - 2;  // -1 at the minimum
+  EXPECT_EQ(support::Slug(ValidateManifest(manifest)), "module.manifest.dimension");
+  manifest = Complete();
+  manifest.size_vars[0].max = INT64_MAX;
+  EXPECT_EQ(support::Slug(ValidateManifest(manifest)), "module.manifest.dimension");
+  // Too large for memory but not for numbers: needs are capped.
+  manifest = Complete();
+  manifest.size_vars[0].max = int64_t{1} << 50;
+  ASSERT_TRUE(SetNeedsAtMaxima(&manifest).ok());
+  EXPECT_EQ(manifest.arena_bytes, kMaxBytes);
+  EXPECT_EQ(manifest.tensors[5].bytes, kMaxBytes);
+  EXPECT_TRUE(ValidateManifest(manifest).ok()) << ValidateManifest(manifest);
+}
+
+TEST(OpenManifestTest, FixedModulesHaveNoExpressions) {
+  const auto slug_of = [](const std::function<void(Manifest*)>& change) {
+    Manifest manifest = ModuleFile::FromBytes(*SerializeModule(test::DenseModule()))->manifest();
+    change(&manifest);
+    return support::Slug(ValidateManifest(manifest));
+  };
+  using M = Manifest*;
+  EXPECT_EQ(slug_of([](M m) { m->functions[0].launches[0].sizes[0] = N(); }),
+            "module.manifest.expression");
+  EXPECT_EQ(slug_of([](M m) { m->functions[0].launches[0].workspace_bytes = N(); }),
+            "module.manifest.expression");
+  EXPECT_EQ(slug_of([](M m) { m->tensors[0].shape[0] = N(); }), "module.manifest.shape");
+  EXPECT_EQ(slug_of([](M m) { m->tensors[3].after = {3}; }), "module.manifest.after");
+  EXPECT_EQ(slug_of([](M m) { m->functions[0].at = {{"N", 4}}; }), "module.manifest.at");
+}
+
+TEST(OpenManifestTest, HostileExpressionsAreRefused) {
+  const std::string good = *ManifestToJson(Complete());
+  const auto with = [&](const std::string& expression) {
+    const std::string old = "\"flops\":\"128*N\"";
+    std::string json = good;
+    const size_t at = json.find(old);
+    EXPECT_NE(at, std::string::npos);
+    return json.replace(at, old.size(), "\"flops\":\"" + expression + "\"");
+  };
+  EXPECT_TRUE(ManifestFromJson(with("127*N")).ok());
+  std::string sum = "N";
+  for (int i = 0; i < 400; ++i) sum += " + N*N";
+  for (const std::string& bad : {std::string("N*128"), std::string("128 * N"), std::string("5"),
+                                 std::string(""), std::string("N/0"), std::string("N*N*N*N*N*N"),
+                                 std::string(40, '(') + "N", sum, std::string("128*N,")}) {
+    const absl::Status status = ManifestFromJson(with(bad)).status();
+    EXPECT_EQ(support::Slug(status), "module.manifest.expression") << bad << ": " << status;
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  }
+  EXPECT_EQ(support::Slug(ManifestFromJson(with("128*K")).status()), "module.manifest.expression");
+}
+
+// A call costs the same whatever depth its places have.
+TEST(OpenManifestTest, LongChainsOfPlaces) {
+  Manifest manifest = Complete();
+  for (int64_t i = 0; i < 20000; ++i) {
+    Tensor next = manifest.tensors[4];
+    next.id = static_cast<int64_t>(manifest.tensors.size());
+    next.after = {i == 0 ? 4 : next.id - 1};
+    manifest.tensors.push_back(next);
+  }
+  EXPECT_TRUE(ValidateManifest(manifest).ok()) << ValidateManifest(manifest);
+  manifest.tensors[4].after = {manifest.tensors.back().id};
+  EXPECT_EQ(support::Slug(ValidateManifest(manifest)), "module.manifest.after");
+}
+
+}  // namespace
+}  // namespace tilewright::module

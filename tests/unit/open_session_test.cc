@@ -1,0 +1,223 @@
+// Sessions of modules with size variables: every legal size gives its results, in any order, by
+// one session or many; what is not legal is refused and changes nothing.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "deploy/module/module_file.h"
+#include "deploy/runtime/device_loader.h"
+#include "deploy/runtime/runtime.h"
+#include "deploy/support/status.h"
+#include "tests/unit/module_fixture.h"
+
+namespace tilewright::runtime {
+namespace {
+
+using module::ModuleParts;
+using test::kColumns;
+using test::kInner;
+using test::kMostRows;
+
+absl::StatusOr<std::unique_ptr<Session>> Create(const ModuleParts& parts,
+                                                const SessionOptions& options = {}) {
+  TW_ASSIGN(const std::string bytes, module::SerializeModule(parts));
+  TW_ASSIGN(module::ModuleFile file, module::ModuleFile::FromBytes(bytes));
+  TW_ASSIGN(auto module, LoadedModule::Load(std::move(file)));
+  return Session::Create(std::move(module), options);
+}
+
+std::unique_ptr<Session> SessionOf(const ModuleParts& parts, const SessionOptions& options = {}) {
+  auto session = Create(parts, options);
+  EXPECT_TRUE(session.ok()) << session.status();
+  return *std::move(session);
+}
+
+// A tensor of floats, rows x columns.
+struct Matrix {
+  Matrix(int64_t rows, int64_t columns) : shape{rows, columns} {
+    values.resize(static_cast<size_t>(rows * columns));
+    tensor.data = values.data();
+    tensor.device = {kDLCPU, 0};
+    tensor.ndim = 2;
+    tensor.dtype = {kDLFloat, 32, 1};
+    tensor.shape = shape;
+  }
+  Matrix(const Matrix&) = delete;
+  int64_t shape[2];
+  std::vector<float> values;
+  DLTensor tensor{};
+};
+
+// Small whole numbers, so that sums are exact.
+void Fill(Matrix* x, int seed) {
+  for (size_t i = 0; i < x->values.size(); ++i) {
+    x->values[i] = static_cast<float>((i * 7 + static_cast<size_t>(seed) * 13) % 17) - 8;
+  }
+}
+
+absl::Status Call(Session* session, const Matrix& x, Matrix* y) {
+  const DLTensor* inputs[] = {&x.tensor};
+  const DLTensor* outputs[] = {&y->tensor};
+  return session->Call(inputs, outputs);
+}
+
+void CheckRows(Session* session, int64_t rows, int seed) {
+  Matrix x(rows, kInner), y(rows, kColumns);
+  Fill(&x, seed);
+  const absl::Status status = Call(session, x, &y);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(y.values, test::OpenRowsReference(x.values)) << rows << " rows";
+}
+
+TEST(OpenSessionTest, EverySizeGivesItsResultsInAnyOrder) {
+  for (const bool specialised : {false, true}) {
+    for (const bool guard : {false, true}) {
+      SessionOptions options;
+      options.num_threads = 2;
+      options.guard_pages = guard;
+      const auto session = SessionOf(test::OpenRowsModule(specialised), options);
+      for (const int64_t rows : {1, 4, 33, 7, 4, 4, 32, 1, 33, 4, 2, 3, 5}) {
+        CheckRows(session.get(), rows, static_cast<int>(rows));
+        EXPECT_EQ(session->sizes(), (module::Sizes{{"N", rows}}));
+        EXPECT_EQ(session->function().name, specialised && rows == 4 ? "four" : "main");
+        EXPECT_TRUE(session->CheckGuards().ok());
+      }
+    }
+  }
+}
+
+TEST(OpenSessionTest, NothingDependsOnWhatAnotherSizeLeft) {
+  const auto session = SessionOf(test::OpenRowsModule());
+  CheckRows(session.get(), kMostRows, 1);
+  for (const int64_t rows : {3, 4, 17}) {
+    CheckRows(session.get(), rows, 2);
+    session->Poison(0xFF);
+    CheckRows(session.get(), rows, 3);
+  }
+}
+
+TEST(OpenSessionTest, StepsKeepTheSizes) {
+  const auto session = SessionOf(test::OpenRowsModule());
+  EXPECT_EQ(session->input(0).shape, (std::vector<int64_t>{1, kInner})) << "the minimum first";
+  EXPECT_EQ(session->output(0).bytes, size_t{kColumns} * 4);
+  const int64_t shape[] = {6, kInner};
+  ASSERT_TRUE(session->SetInputShape(0, shape).ok());
+  ASSERT_TRUE(session->BindSizes().ok());
+  EXPECT_EQ(session->output(0).shape, (std::vector<int64_t>{6, kColumns}));
+  Matrix x(6, kInner);
+  Fill(&x, 5);
+  ASSERT_TRUE(session->SetInput(0, x.values.data(), x.values.size() * 4).ok());
+  for (int run = 0; run < 2; ++run) {
+    ASSERT_TRUE(session->Run().ok());
+    DLTensor y{};
+    ASSERT_TRUE(session->GetOutput(0, &y).ok());
+    ASSERT_EQ(y.shape[0], 6);
+    const std::vector<float> expected = test::OpenRowsReference(x.values);
+    EXPECT_EQ(std::memcmp(y.data, expected.data(), expected.size() * 4), 0);
+  }
+  std::span<const TwLaunchTime> times;
+  ASSERT_TRUE(session->RunProfiled(&times).ok());
+  EXPECT_EQ(times.size(), 3u);
+  EXPECT_EQ(support::Slug(session->SetInput(0, x.values.data(), 4)), "runtime.session.input_bytes");
+}
+
+TEST(OpenSessionTest, WrongSizesAreRefusedAndChangeNothing) {
+  const auto session = SessionOf(test::OpenRowsModule());
+  Matrix x(5, kInner), y(5, kColumns), other(5, kInner);
+  Fill(&x, 1);
+  Fill(&other, 2);
+  ASSERT_TRUE(Call(session.get(), x, &y).ok());
+  const std::vector<float> expected = y.values;
+  const std::pair<int64_t, std::string> wrong[] = {
+      {0, "input 'x': dimension 0 (N): expected 1 to 33, found 0"},
+      {34, "input 'x': dimension 0 (N): expected 1 to 33, found 34"}};
+  for (const auto& [rows, text] : wrong) {
+    Matrix bad(rows, kInner), result(rows, kColumns);
+    const absl::Status status = Call(session.get(), bad, &result);
+    EXPECT_EQ(support::Slug(status), "runtime.session.size");
+    EXPECT_EQ(support::Detail(status), text);
+    EXPECT_FALSE(session->SetInput(0, bad.tensor).ok());
+    const int64_t shape[] = {rows, kInner};
+    EXPECT_FALSE(session->SetInputShape(0, shape).ok());
+  }
+  Matrix narrow(5, kInner - 1);
+  EXPECT_EQ(support::Slug(Call(session.get(), narrow, &y)), "runtime.c_api.shape");
+  // An output for other sizes than the inputs make; new sizes that were planned are not kept.
+  Matrix more(6, kInner);
+  const absl::Status unequal = Call(session.get(), more, &y);
+  EXPECT_EQ(support::Slug(unequal), "runtime.c_api.shape");
+  EXPECT_EQ(support::Detail(unequal), "output 'y': expected 6x16, found 5x16");
+  ASSERT_TRUE(session->Run().ok());
+  DLTensor view{};
+  ASSERT_TRUE(session->GetOutput(0, &view).ok());
+  EXPECT_EQ(view.shape[0], 5);
+  EXPECT_EQ(std::memcmp(view.data, expected.data(), expected.size() * 4), 0);
+}
+
+TEST(OpenSessionTest, FunctionsByName) {
+  SessionOptions options;
+  options.function = "four";
+  const auto four = SessionOf(test::OpenRowsModule(), options);
+  CheckRows(four.get(), 4, 1);
+  Matrix x(5, kInner), y(5, kColumns);
+  EXPECT_EQ(support::Slug(Call(four.get(), x, &y)), "runtime.c_api.shape");
+}
+
+TEST(OpenSessionTest, AMemoryLimitIsAnError) {
+  // Arena and workspace of 33 rows need 2 x 2112 + 2112 bytes, ends and the packed weight more.
+  SessionOptions options;
+  options.memory_limit_bytes = 6000;
+  const auto session = SessionOf(test::OpenRowsModule(), options);
+  CheckRows(session.get(), 8, 1);
+  Matrix x(kMostRows, kInner), y(kMostRows, kColumns);
+  const absl::Status status = Call(session.get(), x, &y);
+  EXPECT_EQ(support::Slug(status), "runtime.session.memory_limit") << status;
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  CheckRows(session.get(), 8, 2);
+  CheckRows(session.get(), 4, 3);
+  options.memory_limit_bytes = 100;
+  EXPECT_EQ(support::Slug(Create(test::OpenRowsModule(), options).status()),
+            "runtime.session.memory_limit");
+}
+
+TEST(OpenSessionTest, ThreadsShareASession) {
+  const auto session = SessionOf(test::OpenRowsModule(), {.num_threads = 2});
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&session, t] {
+      for (int i = 0; i < 200; ++i) CheckRows(session.get(), 1 + (i * 5 + t * 11) % kMostRows, i);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(OpenSessionTest, SessionsSideBySide) {
+  const auto bytes = module::SerializeModule(test::OpenRowsModule());
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  auto file = module::ModuleFile::FromBytes(*bytes);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto module = LoadedModule::Load(*std::move(file));
+  ASSERT_TRUE(module.ok()) << module.status();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&module, t] {
+      const auto session = Session::Create(*module);
+      ASSERT_TRUE(session.ok()) << session.status();
+      for (int i = 0; i < 100; ++i) CheckRows(session->get(), 1 + (i + t * 7) % kMostRows, i);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(OpenSessionTest, DevicesAreRefused) {
+  ModuleParts parts = test::OpenRowsModule();
+  parts.manifest.code[0].device = CpuDevicePlugin()->kind;
+  const absl::Status status = Create(parts).status();
+  EXPECT_EQ(support::Slug(status), "runtime.load.open_sizes") << status;
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+}
+
+}  // namespace
+}  // namespace tilewright::runtime
