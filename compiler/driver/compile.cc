@@ -136,7 +136,9 @@ absl::StatusOr<graph::MemoryPlan> PlanInPlace(
     task_of[n] = TaskHash(graph::CanonicalText(*fused.nodes[n].body));
     may[n] = in_place.at(task_of[n]);
   }
-  TW_ASSIGN(graph::MemoryPlan plan, graph::PlanMemory(fused, may, backend.alignment));
+  op::Sizes maxima;
+  for (const auto& [name, range] : fused.size_ranges) maxima[name] = range.max;
+  TW_ASSIGN(graph::MemoryPlan plan, graph::PlanMemory(fused, may, backend.alignment, maxima));
   for (size_t n = 0; n < fused.nodes.size(); ++n) {
     if (plan.in_place[n] < 0) continue;
     for (size_t i = 0; i < tasks.size(); ++i) {
@@ -251,6 +253,24 @@ class ModelLowering {
   std::map<std::string, std::vector<int>> in_place_;  // task hash → operands
 };
 
+// A module of open sizes runs on processors, and says what sizes it is for.
+absl::Status CheckOpenSizes(const graph::Graph& fused, const target::Target& target) {
+  for (const std::string& name : graph::SizeVariables(fused)) {
+    if (!fused.size_ranges.contains(name)) {
+      return support::InvalidArgument(
+          "driver.compile.size_range",
+          StrCat("expected a range of sizes for ", name, ", found none"));
+    }
+    if (targets::BackendOf(target).on_device || target.machine.has_matrix()) {
+      return support::Unimplemented(
+          "driver.compile.open_size",
+          StrCat("expected fixed sizes for ", target.kind, ", found ", name,
+                 " open; only processors run modules of open sizes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const target::Target& target,
@@ -260,6 +280,7 @@ absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const target
   CompileReport& out = report != nullptr ? *report : local;
   out = CompileReport();
   TW_TRY(graph::Verify(fused));
+  TW_TRY(CheckOpenSizes(fused, target));
   TW_ASSIGN(const std::vector<Task> tasks, ExtractTasks(fused));
   ModelLowering lowering(target, schedules, options);
   const Stopwatch lower_time;
@@ -285,6 +306,7 @@ absl::StatusOr<BuiltCandidate> BuildCandidate(std::string_view task_text, std::s
                                               const target::Target& target, const TaskCheck* check,
                                               const std::string& test_miscompile) {
   TW_ASSIGN(const graph::Graph body, ParseTask(task_text));
+  TW_TRY(RequireFixed(body));
   TW_ASSIGN(const std::vector<schedule::Variant> variants, TaskVariants(body));
   BuiltCandidate result;
   const Stopwatch lower_time;

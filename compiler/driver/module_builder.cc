@@ -8,6 +8,7 @@
 #include "compiler/ir/buffer_bytes.h"
 #include "compiler/targets/backend.h"
 #include "deploy/module/launch_names.h"
+#include "deploy/module/size_plan.h"
 #include "deploy/runtime/c_abi.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
@@ -22,19 +23,14 @@ using graph::Node;
 using graph::ValueId;
 using support::StrCat;
 
-std::vector<module::Dim> Dims(const op::TensorType& type) {
-  const std::vector<int64_t> sizes = type.sizes();
-  return {sizes.begin(), sizes.end()};
-}
-
 absl::StatusOr<module::Tensor> TensorOf(const op::TensorType& type, module::TensorKind kind,
                                         int64_t id) {
   module::Tensor tensor;
   tensor.id = id;
   TW_ASSIGN(tensor.dtype, ModuleDType(type.dtype));
-  tensor.shape = Dims(type);
+  tensor.shape = type.shape;
   tensor.kind = kind;
-  tensor.bytes = type.bytes();
+  if (type.fixed()) tensor.bytes = type.bytes();  // SetNeedsAtMaxima knows the others
   return tensor;
 }
 
@@ -64,8 +60,8 @@ void AddCode(const CodePart& part, module::ModuleParts* parts) {
   manifest->code.push_back(std::move(object));
   parts->code.push_back(code.bytes);
   for (const codegen::Program& program : code.programs) {
-    manifest->workspace_bytes =
-        std::max(manifest->workspace_bytes, program.workspace_bytes.value());
+    const int64_t bytes = program.workspace_bytes.constant().value_or(0);
+    manifest->workspace_bytes = std::max(manifest->workspace_bytes, bytes);
   }
 }
 
@@ -107,7 +103,8 @@ class LaunchWriter {
       launch.group = call.group;
       for (int buffer : call.buffers) launch.args.push_back(tensors[static_cast<size_t>(buffer)]);
       launch.num_outputs = call.num_outputs;
-      launch.workspace_bytes = program.workspace_bytes.value();
+      launch.workspace_bytes = program.workspace_bytes;
+      launch.sizes = about.sizes;
     }
     return launches;
   }
@@ -120,11 +117,13 @@ class LaunchWriter {
                                                module::Function* function) {
     std::vector<int64_t> made;
     if (prepared.program < 0) return made;
+    // In a module of open sizes they have a region of their own.
+    int64_t& end = manifest_.open_sizes() ? prepared_ : manifest_.arena_bytes;
     for (const op::TensorType& type : prepared.tensors) {
-      const int64_t offset = RoundUp(manifest_.arena_bytes, alignment_);
+      const int64_t offset = RoundUp(end, alignment_);
       TW_ASSIGN(const int64_t id,
                 AddTensor(type, module::TensorKind::kPrepared, offset, StrCat(name, ".prepared")));
-      manifest_.arena_bytes = offset + type.bytes();
+      end = offset + type.bytes();
       made.push_back(id);
     }
     std::vector<int64_t> params;
@@ -174,6 +173,7 @@ class LaunchWriter {
   const int64_t alignment_;
   module::Manifest& manifest_;
   int64_t scratch_ = 0;
+  int64_t prepared_ = 0;         // end of the region of prepared tensors
   std::vector<int64_t> object_;  // each part's code object, by index in the manifest
 };
 
@@ -218,7 +218,11 @@ class ModelLayout {
         TW_TRY(Add(id, id, module::TensorKind::kIntermediate, plan_.offset[id]));
       }
     }
-    parts_.manifest.arena_bytes = plan_.arena_bytes;
+    if (parts_.manifest.open_sizes()) {
+      PlaceOpen();
+    } else {
+      parts_.manifest.arena_bytes = plan_.arena_bytes;
+    }
     parts_.manifest.constants_bytes = static_cast<int64_t>(parts_.constants.size());
     return absl::OkStatus();
   }
@@ -236,6 +240,17 @@ class ModelLayout {
     tensor_[root] = tensor.id;
     tensors.push_back(std::move(tensor));
     return absl::OkStatus();
+  }
+
+  // Offsets follow from the tensors below.
+  void PlaceOpen() {
+    for (size_t id = 0; id < g_.values.size(); ++id) {
+      if (tensor_[id] < 0) continue;
+      module::Tensor& tensor = parts_.manifest.tensors[static_cast<size_t>(tensor_[id])];
+      if (tensor.kind != module::TensorKind::kIntermediate) continue;
+      tensor.offset = 0;
+      for (ValueId below : plan_.after[id]) tensor.after.push_back(tensor_[below]);
+    }
   }
 
   // Equal bytes are stored once.
@@ -274,6 +289,10 @@ absl::StatusOr<module::ModuleParts> ModelParts(const Graph& fused, const std::ve
   manifest.name = options.model_name.empty() ? fused.name : options.model_name;
   Describe(code[0].target, &manifest);
   for (const CodePart& part : code) AddCode(part, &parts);
+  for (const std::string& name : graph::SizeVariables(fused)) {
+    const graph::SizeRange range = fused.size_ranges.at(name);
+    manifest.size_vars.push_back({name, range.min, range.max});
+  }
   module::Function main;
   main.name = "main";
   const int64_t alignment = targets::BackendOf(code[0].target).alignment;
@@ -299,6 +318,9 @@ absl::StatusOr<module::ModuleParts> ModelParts(const Graph& fused, const std::ve
     about.steps = kernel.steps;
     about.program_hash = kernel.program_hash;
     about.flops = kernel.flops;
+    for (const std::string& size : graph::SizeVariables(*node.body)) {
+      about.sizes.push_back(module::Dim::Variable(size));
+    }
     TW_ASSIGN(std::vector<module::Launch> launches,
               writer.Launches(placed[i].part, placed[i].program, params, about));
     for (module::Launch& launch : launches) {
@@ -307,6 +329,7 @@ absl::StatusOr<module::ModuleParts> ModelParts(const Graph& fused, const std::ve
     }
   }
   manifest.functions.push_back(std::move(main));
+  if (manifest.open_sizes()) TW_TRY(module::SetNeedsAtMaxima(&manifest));
   manifest.provenance[module::kLaunchNamesKey] = module::LaunchNamesText(names);
   if (!options.job.empty()) manifest.provenance["job"] = options.job;
   if (!options.model_digest.empty()) manifest.provenance["model_digest"] = options.model_digest;

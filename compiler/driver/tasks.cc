@@ -173,7 +173,8 @@ Task DescribeTask(const Graph& task) {
   result.hash = TaskHash(result.text);
   result.name = TaskName(task);
   result.data_type = DataType(task);
-  if (graph::IsSymbolic(task)) return result;
+  result.open_sizes = graph::IsSymbolic(task);
+  if (result.open_sizes) return result;
   result.flops = graph::Flops(task);
   for (ValueId id : task.inputs) result.bytes += task.values[id].type.bytes();
   for (ValueId id : task.outputs) result.bytes += task.values[id].type.bytes();
@@ -224,6 +225,13 @@ absl::StatusOr<Graph> ParseTask(std::string_view text) {
   return task;
 }
 
+absl::Status RequireFixed(const Graph& task) {
+  if (!graph::IsSymbolic(task)) return absl::OkStatus();
+  return support::InvalidArgument("driver.task.open_size",
+                                  StrCat("expected a task of fixed sizes, found ",
+                                         support::Join(graph::SizeVariables(task), ", "), " open"));
+}
+
 absl::StatusOr<Task> MakeTask(std::string_view text) {
   TW_ASSIGN(Graph task, ParseTask(text));
   return DescribeTask(task);
@@ -259,6 +267,7 @@ graph::GraphPassContext PassContext(const target::Target& target) {
 }
 
 absl::StatusOr<std::vector<TaskInput>> TaskInputs(const Graph& task, uint64_t seed) {
+  TW_TRY(RequireFixed(task));
   const support::Rng rng(seed);
   const bool positive = NeedsPositive(task);
   std::vector<TaskInput> inputs;

@@ -23,11 +23,12 @@
 namespace tilewright::driver {
 
 struct Task {
-  std::string hash;   // 64 hex digits
-  std::string name;   // human: "conv2d_add_relu 1x4x84x84 → 1x32x20x20 k8x8 s4"
-  std::string label;  // ExtractTasks: unique in the model, "t0-conv2d-add-relu"
-  std::string text;   // canonical
-  int weight = 1;     // uses in the model
+  std::string hash;         // 64 hex digits
+  std::string name;         // human: "conv2d_add_relu 1x4x84x84 → 1x32x20x20 k8x8 s4"
+  std::string label;        // ExtractTasks: unique in the model, "t0-conv2d-add-relu"
+  std::string text;         // canonical
+  bool open_sizes = false;  // some dimension is an expression: it has no flops, bytes, measurement
+  int weight = 1;           // uses in the model
   // Of what its sums or products are made: "float32"; "int8" for products of bytes, whatever their
   // sums are. Decides which of a machine's peaks counts.
   std::string data_type;
@@ -44,6 +45,8 @@ Task DescribeTask(const graph::Graph& task);
 // driver.task.text: the text must be canonical, so that equal tasks have equal hashes.
 absl::StatusOr<graph::Graph> ParseTask(std::string_view text);
 absl::StatusOr<Task> MakeTask(std::string_view text);
+// driver.task.open_size where a dimension is an expression: such a task is compiled, not measured.
+absl::Status RequireFixed(const graph::Graph& task);
 // The unscheduled tensor-IR function of a task: parameters are inputs, constants, outputs in the
 // sub-graph's order. An anchor (convolution, reduction, …) is a block of its own; every chain of
 // injective operators around it is composed into one block. driver.task.*

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "compiler/ir/buffer_bytes.h"
 #include "compiler/ir/visit.h"
 #include "deploy/support/status.h"
 
@@ -56,7 +57,7 @@ std::vector<bool> FindPreparable(const ir::Function& f, const std::vector<NestAc
     }
     for (const Buffer& b : nest.writes) {
       own = own && b->role == ir::Role::kIntermediate && b->scope == ir::Scope::kGlobal &&
-            !b->storage_align.has_value() && !b->swizzle.has_value();
+            !b->storage_align.has_value() && !b->swizzle.has_value() && ir::ConstantBytes(*b);
       for (size_t k = 0; k < nests.size(); ++k) {
         own = own && (k == i || !Contains(nests[k].writes, b));
       }
@@ -93,6 +94,7 @@ class Split {
     result.prepare = Half(true);
     result.main = Half(false);
     result.prepare->name = f_.name + "_prepare";
+    result.prepare->size_params.clear();  // weights, and what is made of them, have fixed sizes
     ir::BufferMap outputs, constants;
     for (const Buffer& p : f_.params) {
       bool output = p->role == ir::Role::kOutput;

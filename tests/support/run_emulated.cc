@@ -95,9 +95,10 @@ absl::StatusOr<std::string> Run(const std::string& processor, const std::string&
     command.insert(command.end(),
                    {"-plugin", support::StrCat(TILEWRIGHT_QEMU_BOARD, ",at=", counter)});
   }
-  command.insert(command.end(), {TILEWRIGHT_AARCH64_RUNNER, folder.File("kernel.so"),
-                                 artifact.programs[0].calls[0].symbol,
-                                 support::StrCat(artifact.programs[0].workspace_bytes), counter});
+  command.insert(
+      command.end(),
+      {TILEWRIGHT_AARCH64_RUNNER, folder.File("kernel.so"), artifact.programs[0].calls[0].symbol,
+       support::StrCat(artifact.programs[0].workspace_bytes.value()), counter});
   for (int64_t size : sizes) command.push_back(support::StrCat(size));
   return Call(command, f, args);
 }

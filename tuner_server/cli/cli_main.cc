@@ -93,6 +93,7 @@ void AddCompile(CLI::App* app, Action* action) {
       "  tilewright compile model.onnx --target cpu,arch=x86_64,cpu=znver4,threads=2 --log "
       "tuner.db --require-tuned 95\n"
       "  tilewright compile model.onnx --target native --shape input=1x3x224x224 --dump-ir ir/\n"
+      "  tilewright compile model.onnx --target native --shape batch=1..32\n"
       "  tilewright compile model.onnx --target native --max-ram 64MiB\n");
   CLI::Option* model = command->add_option("MODEL", options->model_path, "ONNX file");
   CLI::Option* target =
@@ -103,7 +104,11 @@ void AddCompile(CLI::App* app, Action* action) {
                       "tuning log (SQLite): the best measured schedule of each kernel is used");
   command->add_option("--device-class", options->device_class,
                       "whose records to use (default: the class that knows most kernels)");
-  command->add_option("--shape", options->shapes, "input shape NAME=1x3x224x224; repeatable")
+  command
+      ->add_option(
+          "--shape", options->shapes,
+          "input shape NAME=1x3x224x224, or a dimension by its name: NAME=8, or NAME=1..64\n"
+          "where it stays open and each run decides; repeatable")
       ->allow_extra_args(false)
       ->take_all();
   command

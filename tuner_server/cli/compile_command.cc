@@ -91,7 +91,9 @@ absl::Status Compile(const CompileOptions& options) {
     PrintOut(passes);
     if (options.model_path.empty()) return absl::OkStatus();
   }
-  TW_ASSIGN(const auto shapes, ParseShapes(options.shapes));
+  std::vector<std::string> fixed = options.shapes;
+  TW_ASSIGN(const auto open, TakeSizeRanges(&fixed));
+  TW_ASSIGN(const auto shapes, ParseShapes(fixed));
   TW_ASSIGN(const std::string target, ExpandTarget(options.target));
   const std::string output =
       options.output.empty() ? DefaultOutput(options.model_path) : options.output;
@@ -99,6 +101,7 @@ absl::Status Compile(const CompileOptions& options) {
   TW_ASSIGN(ModelCompiler compiler, ModelCompiler::Open({.model_path = options.model_path,
                                                          .target = target,
                                                          .shapes = shapes,
+                                                         .open = open,
                                                          .disabled = options.disabled_passes,
                                                          .enabled = options.enabled_passes,
                                                          .predict = options.effort_s > 0}));

@@ -31,6 +31,11 @@ absl::StatusOr<ModelCompiler> ModelCompiler::Open(const ModelSource& source) {
   for (const auto& [name, dims] : source.shapes) {
     (*open->mutable_input_shapes())[name].mutable_dims()->Assign(dims.begin(), dims.end());
   }
+  for (const auto& [name, range] : source.open) {
+    v1::SizeRange& sizes = (*open->mutable_open_sizes())[name];
+    sizes.set_min(range.min);
+    sizes.set_max(range.max);
+  }
   open->mutable_enabled_passes()->Assign(source.enabled.begin(), source.enabled.end());
   open->mutable_disabled_passes()->Assign(source.disabled.begin(), source.disabled.end());
   TW_ASSIGN(v1::BuilderReply reply, opened.client_->Ask(std::move(request), kOpenTimeoutMs));

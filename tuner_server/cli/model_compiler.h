@@ -10,6 +10,7 @@
 #include "deploy/support/scratch_folder.h"
 #include "deploy/support/status.h"
 #include "tilewright/v1/builder.pb.h"
+#include "tuner_server/cli/shape_flags.h"
 #include "tuner_server/search/builder_client.h"
 
 namespace tilewright::cli {
@@ -22,9 +23,10 @@ struct ModelSource {
   std::string model_path;
   std::string target;  // canonical
   std::map<std::string, std::vector<int64_t>> shapes;
-  std::vector<std::string> disabled = {};  // graph passes to leave out
-  std::vector<std::string> enabled = {};   // optional graph passes to run
-  bool predict = false;                    // schedules are predicted: loads the cost model
+  std::map<std::string, SizeRange> open = {};  // dimensions that stay open, by name
+  std::vector<std::string> disabled = {};      // graph passes to leave out
+  std::vector<std::string> enabled = {};       // optional graph passes to run
+  bool predict = false;                        // schedules are predicted: loads the cost model
 };
 
 class ModelCompiler {

@@ -30,4 +30,27 @@ absl::StatusOr<std::map<std::string, std::vector<int64_t>>> ParseShapes(
   return shapes;
 }
 
+absl::StatusOr<std::map<std::string, SizeRange>> TakeSizeRanges(std::vector<std::string>* texts) {
+  std::map<std::string, SizeRange> ranges;
+  std::vector<std::string> others;
+  for (const std::string& text : *texts) {
+    const size_t eq = text.find('='), dots = text.find("..", eq == std::string::npos ? 0 : eq);
+    if (eq == std::string::npos || dots == std::string::npos) {
+      others.push_back(text);
+      continue;
+    }
+    const auto min = support::ParseInt64(text.substr(eq + 1, dots - eq - 1));
+    const auto max = support::ParseInt64(text.substr(dots + 2));
+    const bool good = eq > 0 && min && max && *min >= 1 && *max >= *min;
+    if (!good || !ranges.emplace(text.substr(0, eq), SizeRange{*min, *max}).second) {
+      return support::InvalidArgument(
+          "cli.usage.shape",
+          "--shape expects NAME=1..64 once for a dimension that stays open, found " +
+              support::Quote(text));
+    }
+  }
+  *texts = std::move(others);
+  return ranges;
+}
+
 }  // namespace tilewright::cli

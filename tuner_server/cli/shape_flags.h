@@ -14,4 +14,11 @@ namespace tilewright::cli {
 absl::StatusOr<std::map<std::string, std::vector<int64_t>>> ParseShapes(
     const std::vector<std::string>& texts);
 
+// Of a dimension that stays open, both ends included.
+struct SizeRange {
+  int64_t min = 1, max = 1;
+};
+// Takes the ranges, "NAME=1..64", out of the texts. cli.usage.shape for bad ones.
+absl::StatusOr<std::map<std::string, SizeRange>> TakeSizeRanges(std::vector<std::string>* texts);
+
 }  // namespace tilewright::cli

@@ -118,13 +118,18 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
   for (const auto& [name, shape] : request.input_shapes()) {
     options.shapes[name].assign(shape.dims().begin(), shape.dims().end());
   }
+  for (const auto& [name, range] : request.open_sizes()) {
+    options.open[name] = {range.min(), range.max()};
+  }
   TW_ASSIGN(graph::Graph imported, graph::ImportOnnx(bytes, options));
   graph::GraphPassContext context = driver::PassContext(target_);
   context.disabled.assign(request.disabled_passes().begin(), request.disabled_passes().end());
   context.enabled.assign(request.enabled_passes().begin(), request.enabled_passes().end());
   TW_ASSIGN(graph_, graph::RunGraphPasses(std::move(imported), context));
   TW_ASSIGN(std::vector<driver::Task> tasks, driver::ExtractTasks(graph_));
-  for (const driver::Task& task : tasks) TW_TRY(AddTask(task, request, reply));
+  for (const driver::Task& task : tasks) {
+    if (!task.open_sizes) TW_TRY(AddTask(task, request, reply));
+  }
   model_ = UntrainedModel(request.cost_model(), request.seed(), target_.machine.feature_set);
   if (request.cost_model() == log::kXgboostModel && parts_.shipped_model &&
       KnowsShippedModel(target_)) {

@@ -169,7 +169,7 @@ void ExpectAllComputeAtAllSizes(int64_t rounds, Run* run, std::map<std::string, 
   }
 }
 
-TEST(OpenSizes, OneFunctionComputesAtAllSizes) {
+TEST(OpenCompute, OneFunctionComputesAtAllSizes) {
   std::map<std::string, int> compared;
   ExpectAllComputeAtAllSizes(tests::TestRounds(400), Interpreted, &compared);
   std::set<std::string> left_out;
@@ -180,7 +180,7 @@ TEST(OpenSizes, OneFunctionComputesAtAllSizes) {
   }
 }
 
-TEST(OpenSizes, CompiledCodeComputesAtAllSizes) {
+TEST(OpenCompute, CompiledCodeComputesAtAllSizes) {
   std::map<std::string, int> compared;
   ExpectAllComputeAtAllSizes(tests::TestRounds(40), Compiled, &compared);
   EXPECT_GT(compared.size(), 20U);
