@@ -146,7 +146,7 @@ void ExprSimplifier::CollectOperands(ExprKind kind, const Expr& e, std::vector<S
     // Each side is exact, and so is their difference when it fits: its sign is that of the
     // integers.
     bool exact = Exact((*operands)[i]) && Exact(sum) && Exact(difference);
-    WideRange d = exact ? RangeOf(difference) : WideRange{-1, 1};
+    WideRange d = exact ? RangeUnderBounds(difference, bounds_.size()) : WideRange{-1, 1};
     bool keep_old = kind == ExprKind::kMin ? d.max <= 0 : d.min >= 0;
     bool keep_new = kind == ExprKind::kMin ? d.min >= 0 : d.max <= 0;
     if (keep_old) return;
@@ -309,7 +309,7 @@ Expr ExprSimplifier::Side(const Sum& difference, int64_t sign, int64_t constant)
 // d < 0 as `positive terms < negative terms + constant`, divided by what all of d is a multiple of
 // up to a small rest.
 Expr ExprSimplifier::LessThanZero(Sum d) {
-  WideRange range = RangeOf(d);
+  WideRange range = RangeUnderBounds(d, bounds_.size());
   if (range.max < 0) return ir::Bool(true);
   if (range.min >= 0) return ir::Bool(false);
   int64_t g = 0;

@@ -18,6 +18,9 @@ class ExprSimplifier {
   // Conditions (in simplified form) that hold where the next expressions stand.
   void PushAssumption(ir::Expr simplified) { assumptions_.push_back(std::move(simplified)); }
   void PopAssumption() { assumptions_.pop_back(); }
+  // That a variable is below an expression: what loops of open extent say. Must be popped, too.
+  void PushBound(const ir::Var& var, const ir::Expr& end);
+  void PopBound() { bounds_.pop_back(); }
 
  private:
   using Wide = __int128;
@@ -44,6 +47,10 @@ class ExprSimplifier {
   // division mean what they mean for integers.
   WideRange RangeOf(const Sum& sum) const;
   bool Exact(const Sum& sum) const;
+  // The range under what bounds say of the sum's variables, those before the bound number `limit`.
+  // REQUIRES: Exact(sum).
+  Sum WithoutQuotients(Sum sum);
+  WideRange RangeUnderBounds(const Sum& sum, size_t limit);
   Interval ClampedRange(const Sum& sum) const;
 
   // Integer operators that are not sums.
@@ -76,6 +83,7 @@ class ExprSimplifier {
 
   const Analyzer& analyzer_;
   std::vector<ir::Expr> assumptions_;
+  std::vector<Sum> bounds_;  // negative: the first term is the variable
 };
 
 }  // namespace tilewright::analysis

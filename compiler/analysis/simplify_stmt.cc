@@ -80,10 +80,13 @@ class StmtSimplifier {
       }
     }
     analyzer_.SetRange(s->var, range);
+    const bool open = ir::AsInt(range.extent) == nullptr;
+    if (open) exprs_.PushBound(s->var, exprs_.Simplify(range.min + range.extent));
     bool outer_tensor = in_tensor_;
     in_tensor_ = in_tensor_ || !ir::TensorNameOf(*s).empty();
     Stmt body = Walk(s->body);
     in_tensor_ = outer_tensor;
+    if (open) exprs_.PopBound();
     if (IsNoOp(body)) return body;
     if (body == s->body && range.min == s->range.min && range.extent == s->range.extent) return s;
     return ir::MakeFor(s->var, range.min, range.extent, body, s->for_kind, s->annotations);
@@ -137,8 +140,17 @@ class StmtSimplifier {
     std::vector<Expr> conjuncts;
     Conjuncts(condition, &conjuncts);
     for (const Expr& c : conjuncts) exprs_.PushAssumption(c);
+    // What is below an expression, as the variable of an open loop is.
+    size_t bounds = 0;
+    for (const Expr& c : conjuncts) {
+      if (c->kind != ir::ExprKind::kLt || c->args[0]->kind != ir::ExprKind::kVar) continue;
+      if (ir::AsInt(c->args[1]) != nullptr) continue;
+      exprs_.PushBound(c->args[0], c->args[1]);
+      ++bounds;
+    }
     Stmt walked = Walk(s);
     for (size_t i = 0; i < conjuncts.size(); ++i) exprs_.PopAssumption();
+    for (size_t i = 0; i < bounds; ++i) exprs_.PopBound();
     analyzer_ = std::move(outer);
     return walked;
   }

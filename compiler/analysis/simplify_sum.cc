@@ -83,6 +83,58 @@ bool ExprSimplifier::Exact(const Sum& sum) const {
   return r.min >= type.min && r.max <= type.max;
 }
 
+void ExprSimplifier::PushBound(const ir::Var& var, const ir::Expr& end) {
+  Sum below{var->dtype, {}, 0};
+  if (IsSumType(var->dtype) && end->dtype == var->dtype) {
+    AddTerm(&below, 1, var, analyzer_.Values(var));
+    const Sum limit = SumOf(end);
+    if (Exact(limit)) AddScaled(&below, limit, -1);
+    if (!Exact(limit) || !Exact(below)) below.terms.clear();
+  }
+  bounds_.push_back(std::move(below));  // of no terms: says nothing
+}
+
+// q·k · floordiv(x, k) = q · x - q · floormod(x, k), of which the last is small.
+AffineSum ExprSimplifier::WithoutQuotients(Sum sum) {
+  for (size_t i = 0; i < sum.terms.size(); ++i) {
+    const Term term = sum.terms[i];
+    int64_t k = 0;
+    if (!IsDivision(term.atom, ExprKind::kFloorDiv, &k) || term.coeff % k != 0) continue;
+    Sum x = SumOf(term.atom->args[0]);
+    if (!Exact(x)) continue;
+    Sum replaced = sum;
+    AddTerm(&replaced, -term.coeff, term.atom, term.range);
+    AddScaled(&replaced, x, term.coeff / k);
+    AddTerm(&replaced, -(term.coeff / k), ir::FloorMod(term.atom->args[0], term.atom->args[1]),
+            {0, k - 1});
+    if (!Exact(replaced)) continue;
+    sum = std::move(replaced);
+    i = static_cast<size_t>(-1);  // the places moved
+  }
+  return sum;
+}
+
+ExprSimplifier::WideRange ExprSimplifier::RangeUnderBounds(const Sum& sum, size_t limit) {
+  WideRange range = RangeOf(sum);
+  constexpr int64_t kMostCoeff = int64_t{1} << 31;
+  for (size_t i = std::min(limit, bounds_.size()); i-- > 0;) {
+    const Sum& bound = bounds_[i];  // <= -1
+    if (bound.terms.empty()) continue;
+    const auto term = std::find_if(sum.terms.begin(), sum.terms.end(),
+                                   [&](const Term& t) { return t.atom == bound.terms[0].atom; });
+    if (term == sum.terms.end() || std::abs(term->coeff) > kMostCoeff) continue;
+    // sum = coeff * bound + rest, and the bound is at most -1.
+    Sum rest = sum;
+    AddScaled(&rest, bound, -term->coeff);
+    rest = WithoutQuotients(std::move(rest));
+    if (!Exact(rest)) continue;
+    const WideRange left = RangeUnderBounds(rest, i);
+    if (term->coeff > 0) range.max = std::min(range.max, left.max - term->coeff);
+    if (term->coeff < 0) range.min = std::max(range.min, left.min - term->coeff);
+  }
+  return range;
+}
+
 Interval ExprSimplifier::ClampedRange(const Sum& sum) const {
   WideRange r = RangeOf(sum);
   Interval type = TypeInterval(sum.dtype);

@@ -9,6 +9,8 @@
 //   the same in a parallel loop, or where v is inside a division (a fused loop)
 //     → the loop stays whole: let a = atom;  if a < t { … S … } else { … if … }
 //       with a a constant in the remainder where only one value is left
+//   the same where E is an expression over size parameters: t is one, too
+//     → for v in 0..(E - …) / c { … S … };  for v in (E - …) / c..n { … if … }
 //   for v in 0..n { if v < t { S } }
 //     → for v in 0..t { S }     (marked or not)
 //   for v in 0..n { for k in 0..3 unrolled { … select(0 < v + k, X[v + k - 1], 0) … } }
@@ -131,8 +133,36 @@ class Partitioner {
         }
       }
     }
+    if (s->for_kind != ir::ForKind::kVectorized && !IsConstantLoop(s)) {
+      const Expr cut = FindOpenCut(s);
+      const int64_t leaves = CountLeaves(s->body);
+      if (cut != nullptr && leaves_ + leaves <= kMaxLeaves) {
+        leaves_ += leaves;
+        return SplitOpen(s, cut);
+      }
+    }
     return ir::MakeFor(s->var, s->range.min, s->range.extent, Walk(s->body), s->for_kind,
                        s->annotations);
+  }
+
+  // Of an open loop from 0 on: the part in front of `cut` has no condition, the rest keeps its own.
+  Stmt SplitOpen(const Stmt& s, const Expr& cut) {
+    const Stmt rest = cloner_.Clone(s);
+    const auto walked = [&](const Stmt& part) {
+      cut_.push_back(part->var.get());
+      return Walk(analysis::Simplify(part, analyzer_, {.remove_unit_loops = true}));
+    };
+    if (s->for_kind == ir::ForKind::kParallel) {
+      const Expr var = s->var;
+      const Stmt below =
+          ir::MakeIf(var < cut, s->body, ir::Substitute(rest->body, {{rest->var.get(), var}}));
+      return walked(
+          ir::MakeFor(s->var, s->range.min, s->range.extent, below, s->for_kind, s->annotations));
+    }
+    const Stmt main = ir::MakeFor(s->var, s->range.min, cut, s->body, s->for_kind, s->annotations);
+    const Stmt tail =
+        ir::MakeFor(rest->var, cut, s->range.extent - cut, rest->body, s->for_kind, s->annotations);
+    return ir::MakeSeq({walked(main), walked(tail)});
   }
 
   Stmt SplitRange(const Stmt& s, int64_t cut) {
@@ -253,6 +283,75 @@ class Partitioner {
     return peel;
   }
 
+  // For which iterations of an open loop from 0 on a condition `c · v + inner < E` of a statement
+  // holds for all inner values: those below the result. Null where there is no such condition.
+  Expr FindOpenCut(const Stmt& loop) {
+    if (!ir::IsInt(loop->range.min, 0)) return nullptr;
+    if (std::find(cut_.begin(), cut_.end(), loop->var.get()) != cut_.end()) return nullptr;
+    std::vector<Stmt> inner;
+    Expr found;
+    SearchOpen(loop, loop->body, &inner, &found);
+    return found;
+  }
+
+  void SearchOpen(const Stmt& loop, const Stmt& s, std::vector<Stmt>* inner, Expr* found) {
+    if (*found != nullptr) return;
+    switch (s->kind) {
+      case StmtKind::kFor:
+        inner->push_back(s);
+        SearchOpen(loop, s->body, inner, found);
+        inner->pop_back();
+        return;
+      case StmtKind::kSeq:
+        for (const Stmt& child : s->stmts) SearchOpen(loop, child, inner, found);
+        return;
+      case StmtKind::kIf:
+        for (const Expr& c : ir::Conjuncts(s->condition)) {
+          if (*found == nullptr) *found = OpenCutOf(loop, c, *inner);
+        }
+        SearchOpen(loop, s->body, inner, found);
+        return;
+      case StmtKind::kLet:
+      case StmtKind::kAlloc:
+        SearchOpen(loop, s->body, inner, found);
+        return;
+      default:
+        return;
+    }
+  }
+
+  Expr OpenCutOf(const Stmt& loop, const Expr& condition, const std::vector<Stmt>& inner) {
+    if (condition->kind != ExprKind::kLt || condition->args[0]->dtype != ir::kI64) return nullptr;
+    if (!ir::UsesVar(condition, loop->var) || !IsPeelable(condition, inner)) return nullptr;
+    ir::SumTerms sum;
+    ir::AddTermsOf(condition->args[0], 1, &sum);
+    ir::AddTermsOf(condition->args[1], -1, &sum);
+    analysis::Analyzer analyzer = analyzer_;
+    for (const Stmt& l : inner) analyzer.SetRange(l->var, l->range);
+    int64_t factor = 0, inner_max = 0;
+    Expr end = ir::Int(0);  // E: what neither this loop nor one inside changes
+    for (const auto& [term, scale] : sum.terms) {
+      const bool is_inner = std::any_of(inner.begin(), inner.end(),
+                                        [&](const Stmt& l) { return ir::UsesVar(*term, l->var); });
+      if (*term == loop->var) {
+        factor = scale;
+      } else if (is_inner) {
+        const Interval range = analyzer.Values(*term);
+        if (!range.is_bounded() || range.max > kMaxLeaves) return nullptr;
+        inner_max += scale > 0 ? scale * range.max : scale * range.min;
+      } else if (ir::UsesVar(*term, loop->var)) {
+        return nullptr;
+      } else {
+        end = end + *term * ir::Int(-scale);
+      }
+    }
+    if (factor < 1) return nullptr;
+    // v < (E - inner_max - constant) / factor, rounded up; never below 0.
+    const int64_t less = factor - 1 - inner_max - sum.constant;
+    const Expr cut = ir::FloorDiv(end + ir::Int(less), ir::Int(factor));
+    return analysis::Simplify(ir::Max(cut, ir::Int(0)), analyzer_);
+  }
+
   // `condition` as  c · atom + (something the inner loops run over) < E  with atom over `loop` and
   // what is outside.
   std::optional<Cut> CutOf(const Stmt& loop, const Expr& condition, const std::vector<Stmt>& inner,
@@ -298,6 +397,7 @@ class Partitioner {
   analysis::Analyzer analyzer_;
   int64_t leaves_, unrolled_;
   std::vector<const ir::ExprNode*> peel_;  // marked loops around the current statement
+  std::vector<const ir::ExprNode*> cut_;   // open loops that were cut
 };
 
 }  // namespace

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Small models whose inputs have open dimensions, as exporters write them: the shapes of reshapes are computed from Shape.
+
+open_models.py FOLDER [NAME...] writes NAME.onnx, seeded. As a module: MODELS says what each one's open dimensions are."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+
+class Builder:
+    """Nodes and weights of a model, by chains of calls that return the names of values."""
+
+    def __init__(self, seed=1):
+        self.nodes, self.weights, self.rng = [], [], np.random.default_rng(seed)
+
+    def node(self, op, *inputs, **attributes):
+        name = f"{op.lower()}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, list(inputs), [name], **attributes))
+        return name
+
+    def constant(self, value):
+        name = f"constant_{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def weight(self, *shape):
+        scale = 1 / np.sqrt(np.prod(shape[1:]) if len(shape) > 2 else shape[0])
+        return self.constant((self.rng.standard_normal(shape) * scale).astype(np.float32))
+
+    def dense(self, x, inputs, outputs):
+        return self.node("Add", self.node("MatMul", x, self.weight(inputs, outputs)), self.weight(outputs))
+
+    def conv(self, x, inputs, outputs, kernel=3, **attributes):
+        pads = [kernel // 2] * 4
+        return self.node("Conv", x, self.weight(outputs, inputs, kernel, kernel), self.weight(outputs), kernel_shape=[kernel, kernel],
+                         pads=pads, **attributes)
+
+    def model(self, name, x, x_shape, y, y_shape):
+        self.nodes.append(helper.make_node("Identity", [y], ["y"]))
+        tensor = helper.make_tensor_value_info
+        graph = helper.make_graph(self.nodes, name, [tensor(x, TensorProto.FLOAT, x_shape)], [tensor("y", TensorProto.FLOAT, y_shape)],
+                                  self.weights)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+        onnx.checker.check_model(model, full_check=True)
+        return model
+
+
+def mlp():
+    b = Builder()
+    h = b.node("Relu", b.dense("x", 64, 128))
+    return b.model("mlp", "x", ["batch", 64], b.dense(h, 128, 10), ["batch", 10])
+
+
+def cnn():
+    b = Builder()
+    x = b.node("MaxPool", b.node("Relu", b.conv("x", 3, 16)), kernel_shape=[2, 2], strides=[2, 2])
+    x = b.node("Relu", b.conv(x, 16, 32, strides=[2, 2]))
+    x = b.node("Add", b.node("AveragePool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1]), b.conv(x, 32, 32, group=32))
+    x = b.node("Flatten", b.node("GlobalAveragePool", x))
+    return b.model("cnn", "x", ["N", 3, "H", "W"], b.dense(x, 32, 10), ["N", 10])
+
+
+def unet():
+    """Two scales and a connection past the smaller one; sides are multiples of 2."""
+    b = Builder()
+    wide = b.node("Relu", b.conv("x", 3, 16))
+    small = b.node("Relu", b.conv(b.node("MaxPool", wide, kernel_shape=[2, 2], strides=[2, 2]), 16, 32))
+    up = b.node("ConvTranspose", small, b.weight(32, 16, 2, 2), kernel_shape=[2, 2], strides=[2, 2])
+    both = b.node("Concat", up, wide, axis=1)
+    return b.model("unet", "x", ["N", 3, "2*h", "2*w"], b.conv(both, 32, 2, kernel=1), ["N", 2, "2*h", "2*w"])
+
+
+def encoder(width=64, heads=4, layers=2):
+    b = Builder()
+    x, size = "x", width // heads
+    shape = b.node("Shape", "x")
+    batch, length = (b.node("Unsqueeze", b.node("Gather", shape, b.constant(np.int64(i))), b.constant(np.array([0], np.int64))) for i in (0, 1))
+    apart = b.node("Concat", batch, length, b.constant(np.array([heads, size], np.int64)), axis=0)
+    together = b.node("Concat", batch, length, b.constant(np.array([width], np.int64)), axis=0)
+    norm = lambda v: b.node("LayerNormalization", v, b.constant(np.ones(width, np.float32)), b.weight(width), axis=-1)
+    for _ in range(layers):
+        q, k, v = (b.node("Transpose", b.node("Reshape", b.dense(x, width, width), apart), perm=perm)
+                   for perm in ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]))
+        scores = b.node("Mul", b.node("MatMul", q, k), b.constant(np.float32(size ** -0.5)))
+        context = b.node("MatMul", b.node("Softmax", scores, axis=-1), v)
+        context = b.node("Reshape", b.node("Transpose", context, perm=[0, 2, 1, 3]), together)
+        x = norm(b.node("Add", x, b.dense(context, width, width)))
+        inner = b.dense(x, width, 4 * width)
+        gelu = b.node("Mul", b.node("Mul", inner, b.constant(np.float32(0.5))),
+                      b.node("Add", b.node("Erf", b.node("Mul", inner, b.constant(np.float32(2 ** -0.5)))), b.constant(np.float32(1))))
+        x = norm(b.node("Add", x, b.dense(gelu, 4 * width, width)))
+    return b.model("encoder", "x", ["N", "L", width], x, ["N", "L", width])
+
+
+# Name → maker, and the shape of the input "x".
+MODELS = {"mlp": (mlp, ["batch", 64]), "cnn": (cnn, ["N", 3, "H", "W"]), "encoder": (encoder, ["N", "L", 64])}
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in sys.argv[2:] or MODELS:
+        onnx.save(MODELS[name][0](), str(folder / f"{name}.onnx"))
