@@ -269,8 +269,7 @@ int AcrossLanes(const StmtNode& block, int vector_axis, int lanes, int64_t rows)
 bool RunsAlongReduction(const target::Machine& machine, const StmtNode& block, int lanes) {
   if (block.iters.empty() || block.body->kind != ir::StmtKind::kStore) return false;
   const ir::IterVar& last = block.iters.back();
-  const int64_t* extent = ir::AsInt(last.domain.extent);
-  if (last.type != ir::IterType::kReduce || extent == nullptr || *extent < 2 * lanes) return false;
+  if (last.type != ir::IterType::kReduce || ExtentOf(last.domain.extent) < 2 * lanes) return false;
   int64_t loads = 0, contiguous = 0;
   VisitOperands(block, [&](const Expr& load) {
     ++loads;
