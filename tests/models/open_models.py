@@ -64,16 +64,6 @@ def cnn():
     return b.model("cnn", "x", ["N", 3, "H", "W"], b.dense(x, 32, 10), ["N", 10])
 
 
-def unet():
-    """Two scales and a connection past the smaller one; sides are multiples of 2."""
-    b = Builder()
-    wide = b.node("Relu", b.conv("x", 3, 16))
-    small = b.node("Relu", b.conv(b.node("MaxPool", wide, kernel_shape=[2, 2], strides=[2, 2]), 16, 32))
-    up = b.node("ConvTranspose", small, b.weight(32, 16, 2, 2), kernel_shape=[2, 2], strides=[2, 2])
-    both = b.node("Concat", up, wide, axis=1)
-    return b.model("unet", "x", ["N", 3, "2*h", "2*w"], b.conv(both, 32, 2, kernel=1), ["N", 2, "2*h", "2*w"])
-
-
 def encoder(width=64, heads=4, layers=2):
     b = Builder()
     x, size = "x", width // heads

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Modules of open sizes: one module computes at every size what a module compiled for that size does."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "support"), str(ROOT / "models")]
+
+import numpy as np  # noqa: E402
+import onnx  # noqa: E402
+from onnx import numpy_helper  # noqa: E402
+from fleet import BIN, run_checks  # noqa: E402
+from open_models import MODELS  # noqa: E402
+
+# Ranges of the open dimensions, and sizes to run at: ends, powers of two, odd ones.
+CASES = {
+    "mlp": ({"batch": "1..64"}, [(1,), (2,), (7,), (33,), (64,)]),
+    "cnn": ({"N": "1..8", "H": "8..64", "W": "8..64"}, [(1, 8, 8), (2, 9, 13), (8, 64, 64), (3, 31, 17)]),
+    "encoder": ({"N": "1..4", "L": "1..96"}, [(1, 1), (1, 64), (4, 7), (3, 33), (2, 96)]),
+}
+
+
+def tilewright(*words, code=0):
+    done = subprocess.run([BIN / "tilewright", *map(str, words)], capture_output=True, text=True)
+    assert done.returncode == code, (words, done.returncode, done.stdout[-2000:], done.stderr[-2000:])
+    return done.stderr if code else done.stdout
+
+
+def shapes(sizes):
+    return [word for name, size in sizes.items() for word in ("--shape", f"{name}={size}")]
+
+
+def output(module, x, folder):
+    np.save(folder / "x.npy", x)
+    tilewright("run", module, "--input", f"x={folder / 'x.npy'}", "--output-dir", folder / "out", "--repeat", 1)
+    tensor = onnx.TensorProto()
+    tensor.ParseFromString((folder / "out" / "output_0.pb").read_bytes())
+    return numpy_helper.to_array(tensor)
+
+
+def compiled(name, folder, target, sizes, file):
+    module = folder / file
+    tilewright("compile", folder / f"{name}.onnx", "--target", target, "--effort", 0, "-o", module, *shapes(sizes))
+    return module
+
+
+def every_size_is_that_of_its_own_module():
+    rng = np.random.default_rng(7)
+    for name, (ranges, runs) in CASES.items():
+        make, shape = MODELS[name]
+        with tempfile.TemporaryDirectory(prefix="tilewright-open-") as where:
+            folder = Path(where)
+            onnx.save(make(), str(folder / f"{name}.onnx"))
+            modules = [compiled(name, folder, f"native,threads={threads}", ranges, f"{threads}.tw") for threads in (1, 2)]
+            for run in runs:
+                sizes = dict(zip(ranges, run))
+                x = rng.standard_normal([sizes.get(dim, dim) for dim in shape]).astype(np.float32)
+                wanted = output(compiled(name, folder, "native,threads=1", sizes, "fixed.tw"), x, folder)
+                for module in modules:
+                    found = output(module, x, folder)
+                    assert found.shape == wanted.shape, (name, sizes, found.shape, wanted.shape)
+                    error = np.abs(found - wanted).max() / np.abs(wanted).max()
+                    assert error <= 1e-5, (name, sizes, error)
+
+
+def sizes_outside_of_the_range_are_refused():
+    with tempfile.TemporaryDirectory(prefix="tilewright-open-") as where:
+        folder = Path(where)
+        onnx.save(MODELS["mlp"][0](), str(folder / "mlp.onnx"))
+        module = compiled("mlp", folder, "native", {"batch": "2..8"}, "m.tw")
+        np.save(folder / "x.npy", np.zeros((9, 64), np.float32))
+        said = tilewright("run", module, "--input", f"x={folder / 'x.npy'}", code=1)
+        assert "batch" in said and "2" in said and "8" in said and "9" in said, said
+        for bad in ("batch=8..2", "batch=0..4", "batch=1..", "=1..2"):
+            assert "--shape" in tilewright("compile", folder / "mlp.onnx", "--target", "native", "--shape", bad, code=2), bad
+        said = tilewright("compile", folder / "mlp.onnx", "--target", "native", "--shape", "width=1..4", code=1)
+        assert "width" in said, said
+        said = tilewright("compile", folder / "mlp.onnx", "--target", "opencl", "--shape", "batch=1..4", code=1)
+        assert "batch" in said and "opencl" in said, said
+
+
+def what_needs_numbers_says_so():
+    """An operator that the import knows at fixed sizes only: the error names it, the size and the way out."""
+    tensor = onnx.helper.make_tensor_value_info
+    node = onnx.helper.make_node("CumSum", ["x", "axis"], ["y"], name="running")
+    axis = numpy_helper.from_array(np.array(0, np.int64), "axis")
+    graph = onnx.helper.make_graph([node], "sums", [tensor("x", 1, ["rows", 4])], [tensor("y", 1, ["rows", 4])], [axis])
+    with tempfile.TemporaryDirectory(prefix="tilewright-open-") as where:
+        model = Path(where) / "sums.onnx"
+        onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), str(model))
+        said = tilewright("compile", model, "--target", "native", "--shape", "rows=1..8", "-o", Path(where) / "m.tw", code=1)
+        assert "running" in said and "CumSum" in said and "rows" in said and "--shape" in said, said
+        tilewright("compile", model, "--target", "native", "--shape", "rows=8", "-o", Path(where) / "m.tw")
+
+
+def the_module_says_its_sizes():
+    with tempfile.TemporaryDirectory(prefix="tilewright-open-") as where:
+        folder = Path(where)
+        onnx.save(MODELS["cnn"][0](), str(folder / "cnn.onnx"))
+        module = compiled("cnn", folder, "native", CASES["cnn"][0], "m.tw")
+        said = tilewright("run", module, "--shape", "N=2", "--shape", "H=32", "--shape", "W=9", "--repeat", 1, "-o", "json")
+        assert json.loads(said)["sizes"] == {"N": 2, "H": 32, "W": 9}, said
+        again = compiled("cnn", folder, "native", CASES["cnn"][0], "again.tw")
+        assert module.read_bytes() == again.read_bytes(), "the same model gives the same module"
+
+
+if __name__ == "__main__":
+    run_checks(every_size_is_that_of_its_own_module, sizes_outside_of_the_range_are_refused, what_needs_numbers_says_so,
+               the_module_says_its_sizes)
