@@ -177,6 +177,7 @@ TEST(OpenSessionTest, AMemoryLimitIsAnError) {
   const absl::Status status = Call(session.get(), x, &y);
   EXPECT_EQ(support::Slug(status), "runtime.session.memory_limit") << status;
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  session->Poison(0xFF);  // touches no memory that has gone
   CheckRows(session.get(), 8, 2);
   CheckRows(session.get(), 4, 3);
   options.memory_limit_bytes = 100;
