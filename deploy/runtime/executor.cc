@@ -150,8 +150,7 @@ absl::Status Session::Impl::BindFirst() {
 
 SessionProgram* Session::Impl::ProgramFor(const std::vector<int64_t>& sizes) const {
   for (const auto& program : programs) {
-    const module::Sizes& at = program->function().at;
-    if (!at.empty() && module::ValuesOf(module->manifest(), at) == sizes) return program.get();
+    if (program->specialised_for() == sizes && !sizes.empty()) return program.get();
   }
   return programs.front().get();
 }
@@ -554,7 +553,10 @@ void Session::Poison(uint8_t byte) {
   for (const SessionEnd& output : memory.outputs) {
     std::memset(output.buffer.data(), byte, output.bytes);
   }
+  // After a call that found no memory there are no addresses until the next one.
+  const bool bound = impl_->active->BoundTo(impl_->values, memory);
   for (const Tensor& tensor : module().manifest().tensors) {
+    if (!bound) break;
     void* const address = impl_->active->AddressOf(static_cast<size_t>(tensor.id));
     if (tensor.kind != TensorKind::kIntermediate || address == nullptr) continue;
     std::memset(address, byte, static_cast<size_t>(impl_->active->PlaceOf(tensor.id).bytes));

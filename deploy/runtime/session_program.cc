@@ -33,6 +33,7 @@ SessionProgram::SessionProgram(const LoadedModule& module, const Function& funct
           module.manifest(), function,
           [part](const Launch& launch) { return part != nullptr && part->Runs(launch); })),
       uses_host_arena_(UsesHostArena()) {
+  if (!function.at.empty()) specialised_for_ = module::ValuesOf(module.manifest(), function.at);
   for (const Launch& launch : function.prepare) {
     prepare_uses_.insert(launch.args.begin(), launch.args.end());
   }

@@ -51,6 +51,8 @@ class SessionProgram {
   }
 
   const module::Function& function() const { return function_; }
+  // The values that the function is a specialisation for; empty if it is none.
+  const std::vector<int64_t>& specialised_for() const { return specialised_for_; }
   const module::SizePlan& plan() const { return plan_; }
   const module::SizePlan::Place& PlaceOf(int64_t tensor) const {
     return plan_.tensors[static_cast<size_t>(tensor)];
@@ -87,6 +89,7 @@ class SessionProgram {
   const module::SizePlanner planner_;
   const ExecutionPlan steps_;
   const bool uses_host_arena_;
+  std::vector<int64_t> specialised_for_;
   std::set<int64_t> prepare_uses_;
   std::vector<Buffer> checks_;  // what Function::checks look at
 

@@ -9,6 +9,7 @@
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/device_loader.h"
 #include "deploy/runtime/runtime.h"
+#include "deploy/runtime/session_memory.h"
 #include "deploy/support/status.h"
 #include "tests/unit/module_fixture.h"
 
@@ -81,6 +82,7 @@ TEST(OpenSessionTest, EverySizeGivesItsResultsInAnyOrder) {
       for (const int64_t rows : {1, 4, 33, 7, 4, 4, 32, 1, 33, 4, 2, 3, 5}) {
         CheckRows(session.get(), rows, static_cast<int>(rows));
         EXPECT_EQ(session->sizes(), (module::Sizes{{"N", rows}}));
+        EXPECT_EQ(session->output(0).shape, (std::vector<int64_t>{rows, kColumns}));
         EXPECT_EQ(session->function().name, specialised && rows == 4 ? "four" : "main");
         EXPECT_TRUE(session->CheckGuards().ok());
       }
@@ -175,11 +177,76 @@ TEST(OpenSessionTest, AMemoryLimitIsAnError) {
   const absl::Status status = Call(session.get(), x, &y);
   EXPECT_EQ(support::Slug(status), "runtime.session.memory_limit") << status;
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  session->Poison(0xFF);  // touches no memory that has gone
   CheckRows(session.get(), 8, 2);
   CheckRows(session.get(), 4, 3);
   options.memory_limit_bytes = 100;
   EXPECT_EQ(support::Slug(Create(test::OpenRowsModule(), options).status()),
             "runtime.session.memory_limit");
+}
+
+module::Tensor Floats(int64_t most) {
+  module::Tensor tensor;
+  tensor.shape = {module::Dim::Variable("N")};
+  tensor.bytes = most * 4;
+  return tensor;
+}
+
+TEST(SessionMemoryTest, GrowsByHalfUpToTheMostAndNeverShrinks) {
+  SessionMemory memory(/*limit_bytes=*/0, /*guard=*/false);
+  ASSERT_TRUE(memory.GrowWorkspace(1000, 10000).ok());
+  EXPECT_EQ(memory.workspace_bytes(), 1000u);
+  const uint64_t version = memory.version();
+  ASSERT_TRUE(memory.GrowWorkspace(900, 10000).ok());
+  EXPECT_EQ(memory.version(), version) << "nothing moved";
+  ASSERT_TRUE(memory.GrowWorkspace(1001, 10000).ok());
+  EXPECT_EQ(memory.workspace_bytes(), 1500u);
+  EXPECT_NE(memory.version(), version) << "programs that hold the old address must notice";
+  ASSERT_TRUE(memory.GrowWorkspace(9000, 10000).ok());
+  ASSERT_TRUE(memory.GrowWorkspace(9500, 10000).ok());
+  EXPECT_EQ(memory.workspace_bytes(), 10000u);
+  ASSERT_TRUE(memory.GrowWorkspace(12000, 10000).ok()) << "sizes between the bounds may need more";
+  EXPECT_EQ(memory.workspace_bytes(), 12000u);
+  const uint64_t arena = memory.version();
+  ASSERT_TRUE(memory.GrowArena(64, 64).ok());
+  EXPECT_NE(memory.version(), arena);
+}
+
+TEST(SessionMemoryTest, EndsKeepTheirMemoryUnlessGuarded) {
+  const module::Tensor tensor = Floats(100);
+  for (const bool guard : {false, true}) {
+    SessionMemory memory(/*limit_bytes=*/0, guard);
+    SessionEnd& end = memory.inputs.emplace_back();
+    end.tensor = &tensor;
+    const auto reshape = [&](int64_t n) {
+      ASSERT_TRUE(memory.Reshape(&end, std::vector<int64_t>{n}, n * 4).ok());
+      EXPECT_EQ(end.bytes, static_cast<size_t>(n) * 4);
+      EXPECT_EQ(end.shape, std::vector<int64_t>{n});
+    };
+    reshape(40);
+    reshape(50);
+    EXPECT_EQ(end.buffer.bytes(), guard ? 200u : 240u);
+    const uint64_t version = memory.version();
+    reshape(20);
+    EXPECT_EQ(memory.version() == version, !guard) << "guarded ends are as large as their tensors";
+    EXPECT_EQ(end.buffer.bytes(), guard ? 80u : 240u);
+  }
+}
+
+TEST(SessionMemoryTest, TheLimitIsOfAllBuffers) {
+  const module::Tensor tensor = Floats(1000);
+  SessionMemory memory(/*limit_bytes=*/1000, /*guard=*/false);
+  SessionEnd& end = memory.outputs.emplace_back();
+  end.tensor = &tensor;
+  ASSERT_TRUE(memory.Reshape(&end, std::vector<int64_t>{100}, 400).ok());
+  ASSERT_TRUE(memory.GrowArena(400, 5000).ok());
+  const absl::Status status = memory.GrowArena(601, 5000);
+  EXPECT_EQ(support::Slug(status), "runtime.session.memory_limit");
+  ASSERT_TRUE(memory.GrowArena(500, 5000).ok()) << "half as much again does not fit, so less";
+  const absl::Status more = memory.Reshape(&end, std::vector<int64_t>{110}, 440);
+  EXPECT_EQ(support::Slug(more), "runtime.session.memory_limit");
+  EXPECT_EQ(end.shape, std::vector<int64_t>{100}) << "it is as before";
+  EXPECT_EQ(end.bytes, 400u);
 }
 
 TEST(OpenSessionTest, ThreadsShareASession) {
