@@ -67,6 +67,44 @@ ir::Function FunctionOf(const Product& p, int64_t block) {
   return *std::move(function);
 }
 
+struct Convolution {
+  int64_t inputs, columns;  // channels, in blocks
+  int64_t height, width, taps = 3, stride = 1, pad = 1, dilation = 1, images = 1;
+  bool bias = true, relu = true;
+};
+
+// A quantised convolution of images in blocks of channels as a task of the driver.
+ir::Function FunctionOf(const Convolution& c, int64_t block) {
+  const auto out = [&](int64_t in) {
+    return (in + 2 * c.pad - (c.taps - 1) * c.dilation - 1) / c.stride + 1;
+  };
+  const std::string channels = StrCat("i32[", c.columns, ",1,1,", block, "]");
+  const std::string result =
+      StrCat("[", c.images, ",", c.columns, ",", out(c.height), ",", out(c.width), ",", block, "]");
+  std::string text = StrCat("graph {\n  input %0: i8[", c.images, ",", c.inputs, ",", c.height, ",",
+                            c.width, ",", block, "]\n  weight %1: i8[", c.columns, ",", c.inputs,
+                            ",", c.taps, ",", c.taps, ",", block, ",", block, "]\n");
+  int next = 2;
+  if (c.bias) text += StrCat("  weight %", next++, ": ", channels, "\n");
+  const int multiplier = next;
+  text += StrCat("  weight %", next++, ": ", channels, "\n");
+  const auto node = [&](const std::string& type, const std::string& rest) {
+    text += StrCat("  %", next, ": ", type, result, " = ", rest, "\n");
+    return next++;
+  };
+  const auto twice = [](int64_t n) { return StrCat("[", n, ",", n, "]"); };
+  int last =
+      node("i32", StrCat("conv2d_blocked(%0, %1) {dilations=", twice(c.dilation), ", pads=[", c.pad,
+                         ",", c.pad, ",", c.pad, ",", c.pad, "], strides=", twice(c.stride), "}"));
+  if (c.bias) last = node("i32", StrCat("add(%", last, ", %2)"));
+  if (c.relu) last = node("i32", StrCat("relu(%", last, ")"));
+  last = node("i32", StrCat("requantize(%", last, ", %", multiplier, ") {shift=10}"));
+  last = node("i8", StrCat("cast(%", last, ") {dtype=\"i8\"}"));
+  auto function = driver::TaskFunction(StrCat(text, "  output %", last, "\n}\n"));
+  TW_CHECK(function.ok()) << support::StatusText(function.status()) << text;
+  return *std::move(function);
+}
+
 absl::StatusOr<std::string> CodeOf(const ir::Function& scheduled, const target::Target& target) {
   transform::PassContext context;
   context.target = target;
@@ -181,12 +219,63 @@ TEST(MatrixUnitTest, EveryPointOfTheSpaceComputesTheSame) {
   }
 }
 
+constexpr Convolution kConvolutions[] = {
+    {.inputs = 2, .columns = 2, .height = 6, .width = 6},
+    {.inputs = 2, .columns = 4, .height = 8, .width = 8, .stride = 2},
+    {.inputs = 4, .columns = 2, .height = 6, .width = 5, .taps = 1, .pad = 0, .relu = false},
+    {.inputs = 2, .columns = 4, .height = 8, .width = 8, .taps = 1, .stride = 2, .pad = 0},
+    {.inputs = 1, .columns = 1, .height = 5, .width = 9, .taps = 3, .pad = 0, .bias = false},
+    {.inputs = 1, .columns = 3, .height = 7, .width = 7, .taps = 5, .pad = 2, .images = 2},
+    {.inputs = 1, .columns = 2, .height = 9, .width = 8, .pad = 2, .dilation = 2},
+};
+
+TEST(MatrixUnitTest, ConvolutionsComputeTheSameInEveryConfiguration) {
+  for (const char* config : {"block8", "block16", "block32"}) {
+    const target::Target target = TargetOf(config);
+    for (size_t p = 0; p < std::size(kConvolutions); ++p) {
+      SCOPED_TRACE(StrCat(config, " convolution ", p));
+      const ir::Function function = FunctionOf(kConvolutions[p], target.machine.matrix.block);
+      schedule::Schedule s(function);
+      s.set_verify_each(true);
+      schedule::ApplyDefaultSchedule(target, {}, &s);
+      const auto cycles = Cycles(SampleOf(function), s.function(), target, 7 + p);
+      EXPECT_TRUE(cycles.ok()) << cycles.status() << "\n" << s.Describe();
+    }
+  }
+}
+
+TEST(MatrixUnitTest, EveryPointOfAConvolutionComputesTheSame) {
+  support::Rng rng(tests::TestSeed());
+  const target::Target target = TargetOf("block16");
+  for (const Convolution& c : kConvolutions) {
+    const ir::Function function = FunctionOf(c, 16);
+    auto space = Space::Create(function, target);
+    ASSERT_TRUE(space.ok()) << space.status();
+    ASSERT_EQ((*space)->sketches().size(), 1u);
+    const Sample sample = SampleOf(function);
+    for (int64_t round = 0; round < tests::TestRounds(12); ++round) {
+      Point point;
+      ASSERT_TRUE((*space)->Sample(&rng, &point));
+      auto schedule = (*space)->Apply(point);
+      ASSERT_TRUE(schedule.ok()) << schedule.status();
+      const auto cycles = Cycles(sample, schedule->function(), target, rng.NextU64());
+      ASSERT_TRUE(cycles.ok()) << cycles.status() << "\n" << schedule->Describe();
+    }
+  }
+}
+
 // What does not fit the memories is no point: here the sums, the weights and the inputs of tiles.
 TEST(MatrixUnitTest, TilesFitTheMemoriesExactly) {
-  const target::MatrixUnit unit = {
-      .name = "vta", .block = 16, .inputs = 64, .weights = 32, .sums = 40, .micro_ops = 1024};
+  const target::MatrixUnit unit = {.name = "vta",
+                                   .block = 16,
+                                   .inputs = 64,
+                                   .weights = 32,
+                                   .sums = 40,
+                                   .micro_ops = 1024,
+                                   .instructions = 1 << 16};
   const schedule::MatrixProblem p{.product = "p",
                                   .last = "y",
+                                  .padding = {},
                                   .stages = {},
                                   .rows = 64,
                                   .columns = 64,

@@ -17,6 +17,7 @@ class MatrixTiles final : public Sketch {
     columns_ = knob("vectors", MenuOf(problem_.columns));
     steps_ = knob("unroll", MenuOf(problem_.steps));
     threads_ = knob("threads", {0, 1, 2, 4});
+    width_ = knob("planes", MenuOf(problem_.width));
   }
   std::string name() const override { return "matrix_tiles"; }
   bool starts_at_default() const override { return true; }
@@ -33,6 +34,7 @@ class MatrixTiles final : public Sketch {
     choice.vectors = tile.columns;
     choice.unroll = tile.steps;
     choice.threads = tile.threads;
+    choice.planes = tile.width;
     schedule::ApplyDefaultSchedule(target_, choices, s);
     return absl::OkStatus();
   }
@@ -46,12 +48,12 @@ class MatrixTiles final : public Sketch {
   }
   schedule::MatrixTile TileOf(const Point& point) const {
     return {Value(point, rows_), Value(point, columns_), Value(point, steps_),
-            Value(point, threads_)};
+            Value(point, threads_), Value(point, width_)};
   }
 
   target::Target target_;
   const schedule::MatrixProblem problem_;
-  size_t rows_, columns_, steps_, threads_;
+  size_t rows_, columns_, steps_, threads_, width_;
 };
 
 }  // namespace
