@@ -5,6 +5,7 @@
 // A convolution of an image in blocks of channels is one for each of its taps:
 //   for n, c, h, w, l, ko, kh, kw, ki: C += P * W, with P = X inside of the image, else 0
 //     → for n, c_0, h_0, w_0, threads { for ko_0 { load X as P, W;  C += P x W };  ...;  store Y }
+// Operations on such images without a product begin with bytes that become sums.
 // The loops around each intrinsic become loops of its instructions. A function of another form gets
 // no steps, and code generation says what it cannot do.
 #include <algorithm>
@@ -36,8 +37,8 @@ bool DefaultScheduler::CacheOperand(const std::string& block, int read, std::str
   return true;
 }
 
-// Copies of all parameters, and sums in the memory of sums.
-bool DefaultScheduler::CacheMatrixOperands(const MatrixProblem& problem, MatrixCopies* copies) {
+// Copies of what the product reads.
+bool DefaultScheduler::CacheMatrixProduct(const MatrixProblem& problem, MatrixCopies* copies) {
   if (problem.padding.empty()) {
     if (!CacheOperand(problem.product, 0, "inp", &copies->inputs)) return false;
   } else {
@@ -49,7 +50,12 @@ bool DefaultScheduler::CacheMatrixOperands(const MatrixProblem& problem, MatrixC
       return false;
     }
   }
-  if (!CacheOperand(problem.product, 1, "wgt", &copies->weights)) return false;
+  return CacheOperand(problem.product, 1, "wgt", &copies->weights);
+}
+
+// Copies of all parameters, and sums in the memory of sums.
+bool DefaultScheduler::CacheMatrixOperands(const MatrixProblem& problem, MatrixCopies* copies) {
+  if (!problem.product.empty() && !CacheMatrixProduct(problem, copies)) return false;
   for (const std::string& stage : problem.stages) {
     std::vector<ir::Buffer> seen;
     for (const ir::BufferRegion& read : BlockOf(stage)->reads) {
@@ -57,11 +63,13 @@ bool DefaultScheduler::CacheMatrixOperands(const MatrixProblem& problem, MatrixC
       seen.push_back(read.buffer);
       if (read.buffer->role == ir::Role::kIntermediate) continue;
       const int index = static_cast<int>(seen.size()) - 1;
-      if (!CacheOperand(stage, index, "acc", &copies->operands.emplace_back())) return false;
+      MatrixCopy& copy = copies->operands.emplace_back();
+      copy.memory = read.buffer->dtype == ir::kI8 ? "inp" : "acc";
+      if (!CacheOperand(stage, index, copy.memory, &copy.block)) return false;
     }
   }
   std::vector<std::string> sums = problem.stages;
-  sums.push_back(problem.product);
+  if (!problem.product.empty()) sums.push_back(problem.product);
   return std::all_of(sums.begin(), sums.end(), [this](const std::string& name) {
     return Try({.kind = StepKind::kSetScope,
                 .handles = {schedule_.BlockHandle(name)},
@@ -185,7 +193,7 @@ void DefaultScheduler::RunMatrix() {
   const target::MatrixUnit& unit = target_.machine.matrix;
   const std::optional<MatrixProblem> problem = MatrixProblemOf(schedule_.function(), unit);
   if (!problem.has_value()) return;
-  const BlockChoice& choice = ChoiceOf(problem->product);
+  const BlockChoice& choice = ChoiceOf(problem->key());
   const std::optional<MatrixTile> tile = BestTile(
       unit, *problem, {choice.rows, choice.vectors, choice.unroll, choice.threads, choice.planes});
   MatrixCopies copies;
@@ -196,9 +204,9 @@ void DefaultScheduler::RunMatrix() {
   for (; !stages.empty(); stages.pop_back()) {
     if (!PlaceMatrixStage(stages.back(), at, problem->image)) return;
   }
-  if (!PlaceMatrixProduct(*problem, *tile, at, copies)) return;
-  for (const std::string& operand : copies.operands) {
-    if (!PlaceMatrixLoad(operand, at, "acc", problem->image)) return;
+  if (!problem->product.empty() && !PlaceMatrixProduct(*problem, *tile, at, copies)) return;
+  for (const MatrixCopy& operand : copies.operands) {
+    if (!PlaceMatrixLoad(operand.block, at, operand.memory, problem->image)) return;
   }
   if (tile->threads > 1) Try({.kind = StepKind::kVirtualThread, .handles = {at}});
 }

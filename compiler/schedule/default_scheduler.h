@@ -47,12 +47,17 @@ class DefaultScheduler {
   }
 
   // Of RunMatrix: the blocks that fill the unit's memories.
+  struct MatrixCopy {
+    std::string block;
+    std::string_view memory;
+  };
   struct MatrixCopies {
-    std::string inputs, weights;
-    std::vector<std::string> operands;  // that stages read
+    std::string inputs, weights;       // of the product
+    std::vector<MatrixCopy> operands;  // that stages read
   };
   std::string MatrixWord(std::string_view part) const;
   bool CacheOperand(const std::string& block, int read, std::string_view memory, std::string* copy);
+  bool CacheMatrixProduct(const MatrixProblem& problem, MatrixCopies* copies);
   bool CacheMatrixOperands(const MatrixProblem& problem, MatrixCopies* copies);
   int TileMatrixResult(const MatrixProblem& problem, const MatrixTile& tile);
   int LanesOf(const std::vector<int>& loops, bool image);

@@ -74,8 +74,10 @@ bool AddStages(const std::vector<BlockSite>& blocks, size_t first, MatrixProblem
     const ir::StmtNode& stage = *blocks[b].block;
     if (stage.init != nullptr) return false;
     if (b + 1 < blocks.size()) problem->stages.push_back(stage.name);
-    for (const ir::BufferRegion& read : stage.reads)
-      problem->operands += read.buffer->role == ir::Role::kIntermediate ? 0 : 1;
+    for (const ir::BufferRegion& read : stage.reads) {
+      if (read.buffer->role == ir::Role::kIntermediate) continue;
+      ++(read.buffer->dtype == ir::kI8 ? problem->images : problem->operands);
+    }
   }
   return true;
 }
@@ -118,7 +120,27 @@ std::optional<MatrixProblem> ConvolutionOf(const std::vector<BlockSite>& blocks,
     if (!PadsWithZeros(before, problem, unit.padding)) return std::nullopt;
     problem.padding = before.name;
   }
-  if (!AddStages(blocks, at + 1, &problem)) return std::nullopt;
+  if (!AddStages(blocks, at + 1, &problem) || problem.images > 0) return std::nullopt;
+  return problem;
+}
+
+// Operations on images in blocks of channels, each on the same elements.
+std::optional<MatrixProblem> OperationsOf(const std::vector<BlockSite>& blocks,
+                                          const target::MatrixUnit& unit) {
+  const std::vector<int64_t> extents = ExtentsOf(*blocks.back().block, 0);
+  if (extents.size() != 5 || extents[4] != unit.block) return std::nullopt;
+  for (const BlockSite& site : blocks) {
+    if (ExtentsOf(*site.block, 0) != extents) return std::nullopt;
+  }
+  MatrixProblem problem{
+      .product = {}, .last = blocks.back().block->name, .padding = {}, .stages = {}};
+  problem.image = true;
+  problem.outer = extents[0];
+  problem.columns = extents[1];
+  problem.rows = extents[2];
+  problem.width = extents[3];
+  problem.whole_rows = true;
+  if (!AddStages(blocks, 0, &problem) || problem.images == 0) return std::nullopt;
   return problem;
 }
 
@@ -137,7 +159,7 @@ std::optional<MatrixProblem> ProductOf(const std::vector<BlockSite>& blocks,
   problem.columns = extents[iters - 3] / unit.block;
   problem.steps = extents[iters - 2];
   problem.whole_rows = true;
-  if (!AddStages(blocks, 1, &problem)) return std::nullopt;
+  if (!AddStages(blocks, 1, &problem) || problem.images > 0) return std::nullopt;
   return problem;
 }
 
@@ -156,22 +178,32 @@ int64_t Pieces(int64_t planes, int64_t rows, bool whole_rows) {
 
 // What a thread does for one tile.
 struct Work {
-  int64_t inputs, weights, sums;  // vectors and matrices of a turn of the sum
+  int64_t tiles, turns;           // of the whole problem; of the sum
+  int64_t inputs, weights, sums;  // vectors and matrices of a turn
+  int64_t products;               // in a turn
   int64_t loads, stores;          // instructions: of inputs in a turn, of results
-  int64_t tiles, turns;
 };
 Work WorkOf(const MatrixProblem& p, const MatrixTile& t) {
-  Work work{};
-  const int64_t in_rows = p.down.Inputs(t.rows), in_width = p.across.Inputs(t.width);
   const bool whole = t.width == p.width;
-  work.inputs = in_rows * in_width * t.steps;
-  work.weights = t.columns * t.steps * p.down.taps * p.across.taps;
-  work.sums = t.rows * t.width * t.columns;
-  work.loads =
-      p.image ? Pieces(t.steps, p.padding.empty() ? in_rows : 2, p.whole_rows && whole) : 1;
-  work.stores = p.image ? Pieces(t.columns, t.rows, whole) : 1;
+  const int64_t sums = t.rows * t.width * t.columns;
+  Work work{};
   work.tiles = p.outer * (p.rows / t.rows) * (p.width / t.width) * (p.columns / t.columns);
   work.turns = p.steps / t.steps;
+  work.sums = sums;
+  work.stores = p.image ? Pieces(t.columns, t.rows, whole) : 1;
+  if (p.product.empty()) {
+    // Bytes become sums by products with one matrix.
+    work.inputs = work.products = p.images * sums;
+    work.weights = 1;
+    work.loads = p.images * work.stores;
+    return work;
+  }
+  const int64_t in_rows = p.down.Inputs(t.rows), taps = p.down.taps * p.across.taps;
+  work.inputs = in_rows * p.across.Inputs(t.width) * t.steps;
+  work.weights = t.columns * t.steps * taps;
+  work.products = sums * t.steps * taps;
+  const bool joins = p.whole_rows && whole;
+  work.loads = p.image ? Pieces(t.steps, p.padding.empty() ? in_rows : 2, joins) : 1;
   return work;
 }
 
@@ -181,8 +213,11 @@ std::optional<MatrixProblem> MatrixProblemOf(const ir::Function& function,
                                              const target::MatrixUnit& unit) {
   const std::vector<BlockSite> blocks = BlocksIn(function.body);
   if (blocks.size() < 2) return std::nullopt;
-  const std::optional<MatrixProblem> convolution = ConvolutionOf(blocks, unit);
-  return convolution ? convolution : ProductOf(blocks, unit);
+  for (const auto& form : {ConvolutionOf, ProductOf, OperationsOf}) {
+    std::optional<MatrixProblem> problem = form(blocks, unit);
+    if (problem) return problem;
+  }
+  return std::nullopt;
 }
 
 bool ThreadsAlongColumns(const MatrixProblem& p, const MatrixTile& t) {
@@ -196,14 +231,15 @@ bool Fits(const target::MatrixUnit& unit, const MatrixProblem& p, const MatrixTi
   if (!ThreadsAlongColumns(p, t) && p.rows % (t.rows * t.threads) != 0) return false;
   const Work work = WorkOf(p, t);
   const auto stages = static_cast<int64_t>(p.stages.size());
-  // The product, its reset and each operation have micro-ops of their own; one more for an
-  // operation in another place than its operand.
+  // The product, its reset and each operation have micro-ops of their own; one more for bytes that
+  // become sums, and for an operation in another place than its operand.
   const int64_t micro_ops =
       MicroOps({t.columns, t.rows, t.width, t.steps, p.down.taps, p.across.taps}) +
-      (stages + 2) * MicroOps({t.columns, t.rows, t.width});
-  const int64_t instructions =
-      work.tiles * (work.turns * (work.loads + 2) + p.operands + stages + work.stores + 2);
-  return t.threads * (work.sums + t.columns * p.operands) <= unit.sums &&
+      (stages + p.images + 2) * MicroOps({t.columns, t.rows, t.width});
+  const int64_t instructions = work.tiles * (work.turns * (work.loads + 2) + p.operands + stages +
+                                             p.images + work.stores + 2);
+  const int64_t sums = std::max<int64_t>(1, p.images) * work.sums;
+  return t.threads * (sums + t.columns * p.operands) <= unit.sums &&
          t.threads * work.inputs <= unit.inputs && t.threads * work.weights <= unit.weights &&
          t.threads * micro_ops <= unit.micro_ops && instructions <= unit.instructions;
 }
@@ -212,7 +248,7 @@ double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& p, const 
   const auto d = [](int64_t n) { return static_cast<double>(n); };
   const double block = d(unit.block), bytes = d(unit.bytes_per_cycle);
   const Work work = WorkOf(p, t);
-  const double product = d(work.sums * t.steps * p.down.taps * p.across.taps);
+  const double product = d(work.products);
   const double load = d(unit.load_cycles * work.loads) + d(work.inputs) * block / bytes +
                       d(work.weights) * block * block / bytes;
   const double both = t.threads > 1 ? std::max(load, product) : load + product;

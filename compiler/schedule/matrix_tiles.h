@@ -23,9 +23,10 @@ struct MatrixWindow {
 
 // A product of a matrix, or of an image in blocks of channels, and weights in blocks; the
 // operations on its sums, each a block of the function; and the last block, which makes bytes of
-// them.
+// them. Or no product, but operations on images of bytes, which become sums first.
 struct MatrixProblem {
-  std::string product, last;
+  std::string product;  // empty: there is none
+  std::string last;
   std::string padding;  // the block that puts zeros around the image; empty: there is none
   std::vector<std::string> stages;
   bool image = false;                   // loops are [outer, columns, rows, width, lanes]
@@ -35,6 +36,9 @@ struct MatrixProblem {
   MatrixWindow down = {}, across = {};  // of a convolution
   bool whole_rows = false;              // a row of outputs reads whole rows of the image
   int64_t operands = 0;  // vectors of sums for each block of columns (bias, multipliers)
+  int64_t images = 0;    // of bytes, that operations read
+  // The block whose name the choices for this problem have.
+  const std::string& key() const { return product.empty() ? last : product; }
 };
 
 // Returns nullopt for a function of another form.

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -105,6 +106,36 @@ ir::Function FunctionOf(const Convolution& c, int64_t block) {
   return *std::move(function);
 }
 
+struct Addition {
+  int64_t columns, height, width;
+  bool relu = true;
+};
+
+// The sum of two quantised images as a task of the driver.
+ir::Function FunctionOf(const Addition& a, int64_t block) {
+  const std::string image = StrCat("[1,", a.columns, ",", a.height, ",", a.width, ",", block, "]");
+  const std::string channels = StrCat("i32[", a.columns, ",1,1,", block, "]\n");
+  std::string text =
+      StrCat("graph {\n  input %0: i8", image, "\n  input %1: i8", image,
+             "\n  weight %2: ", channels, "  weight %3: ", channels, "  weight %4: ", channels);
+  int next = 5;
+  const auto node = [&](const std::string& type, const std::string& rest) {
+    text += StrCat("  %", next, ": ", type, image, " = ", rest, "\n");
+    return next++;
+  };
+  const int first = node("i32", "cast(%0) {dtype=\"i32\"}");
+  const int part = node("i32", StrCat("mul(%", first, ", %2)"));
+  const int second = node("i32", "cast(%1) {dtype=\"i32\"}");
+  int last = node("i32", StrCat("mul(%", second, ", %3)"));
+  last = node("i32", StrCat("add(%", part, ", %", last, ")"));
+  if (a.relu) last = node("i32", StrCat("relu(%", last, ")"));
+  last = node("i32", StrCat("requantize(%", last, ", %4) {shift=12}"));
+  last = node("i8", StrCat("cast(%", last, ") {dtype=\"i8\"}"));
+  auto function = driver::TaskFunction(StrCat(text, "  output %", last, "\n}\n"));
+  TW_CHECK(function.ok()) << support::StatusText(function.status()) << text;
+  return *std::move(function);
+}
+
 absl::StatusOr<std::string> CodeOf(const ir::Function& scheduled, const target::Target& target) {
   transform::PassContext context;
   context.target = target;
@@ -182,12 +213,26 @@ constexpr Product kProducts[] = {
     {.rows = 4, .columns = 2, .depth = 2, .relu = true, .outer = 3},
 };
 
-TEST(MatrixUnitTest, DefaultsComputeTheSameInEveryConfiguration) {
+constexpr Convolution kConvolutions[] = {
+    {.inputs = 2, .columns = 2, .height = 6, .width = 6},
+    {.inputs = 2, .columns = 4, .height = 8, .width = 8, .stride = 2},
+    {.inputs = 4, .columns = 2, .height = 6, .width = 5, .taps = 1, .pad = 0, .relu = false},
+    {.inputs = 2, .columns = 4, .height = 8, .width = 8, .taps = 1, .stride = 2, .pad = 0},
+    {.inputs = 1, .columns = 1, .height = 5, .width = 9, .taps = 3, .pad = 0, .bias = false},
+    {.inputs = 1, .columns = 3, .height = 7, .width = 7, .taps = 5, .pad = 2, .images = 2},
+    {.inputs = 1, .columns = 2, .height = 9, .width = 8, .pad = 2, .dilation = 2},
+};
+
+constexpr Addition kAdditions[] = {{.columns = 2, .height = 6, .width = 5},
+                                   {.columns = 3, .height = 1, .width = 4, .relu = false}};
+
+template <typename Problem>
+void ExpectDefaults(std::span<const Problem> problems) {
   for (const char* config : {"block8", "block16", "block32"}) {
     const target::Target target = TargetOf(config);
-    for (size_t p = 0; p < std::size(kProducts); ++p) {
-      SCOPED_TRACE(StrCat(config, " product ", p));
-      const ir::Function function = FunctionOf(kProducts[p], target.machine.matrix.block);
+    for (size_t p = 0; p < problems.size(); ++p) {
+      SCOPED_TRACE(StrCat(config, " ", p));
+      const ir::Function function = FunctionOf(problems[p], target.machine.matrix.block);
       schedule::Schedule s(function);
       s.set_verify_each(true);
       schedule::ApplyDefaultSchedule(target, {}, &s);
@@ -197,11 +242,22 @@ TEST(MatrixUnitTest, DefaultsComputeTheSameInEveryConfiguration) {
   }
 }
 
+TEST(MatrixUnitTest, DefaultsComputeTheSameInEveryConfiguration) {
+  ExpectDefaults<Product>(kProducts);
+}
+TEST(MatrixUnitTest, ConvolutionsComputeTheSameInEveryConfiguration) {
+  ExpectDefaults<Convolution>(kConvolutions);
+}
+TEST(MatrixUnitTest, AdditionsComputeTheSameInEveryConfiguration) {
+  ExpectDefaults<Addition>(kAdditions);
+}
+
 // No point is invalid, and random ones compute the same.
-TEST(MatrixUnitTest, EveryPointOfTheSpaceComputesTheSame) {
+template <typename Problem>
+void ExpectPoints(std::span<const Problem> problems) {
   support::Rng rng(tests::TestSeed());
   const target::Target target = TargetOf("block16");
-  for (const Product& p : kProducts) {
+  for (const Problem& p : problems) {
     const ir::Function function = FunctionOf(p, 16);
     auto space = Space::Create(function, target);
     ASSERT_TRUE(space.ok()) << space.status();
@@ -219,50 +275,11 @@ TEST(MatrixUnitTest, EveryPointOfTheSpaceComputesTheSame) {
   }
 }
 
-constexpr Convolution kConvolutions[] = {
-    {.inputs = 2, .columns = 2, .height = 6, .width = 6},
-    {.inputs = 2, .columns = 4, .height = 8, .width = 8, .stride = 2},
-    {.inputs = 4, .columns = 2, .height = 6, .width = 5, .taps = 1, .pad = 0, .relu = false},
-    {.inputs = 2, .columns = 4, .height = 8, .width = 8, .taps = 1, .stride = 2, .pad = 0},
-    {.inputs = 1, .columns = 1, .height = 5, .width = 9, .taps = 3, .pad = 0, .bias = false},
-    {.inputs = 1, .columns = 3, .height = 7, .width = 7, .taps = 5, .pad = 2, .images = 2},
-    {.inputs = 1, .columns = 2, .height = 9, .width = 8, .pad = 2, .dilation = 2},
-};
-
-TEST(MatrixUnitTest, ConvolutionsComputeTheSameInEveryConfiguration) {
-  for (const char* config : {"block8", "block16", "block32"}) {
-    const target::Target target = TargetOf(config);
-    for (size_t p = 0; p < std::size(kConvolutions); ++p) {
-      SCOPED_TRACE(StrCat(config, " convolution ", p));
-      const ir::Function function = FunctionOf(kConvolutions[p], target.machine.matrix.block);
-      schedule::Schedule s(function);
-      s.set_verify_each(true);
-      schedule::ApplyDefaultSchedule(target, {}, &s);
-      const auto cycles = Cycles(SampleOf(function), s.function(), target, 7 + p);
-      EXPECT_TRUE(cycles.ok()) << cycles.status() << "\n" << s.Describe();
-    }
-  }
-}
-
+TEST(MatrixUnitTest, EveryPointOfTheSpaceComputesTheSame) { ExpectPoints<Product>(kProducts); }
 TEST(MatrixUnitTest, EveryPointOfAConvolutionComputesTheSame) {
-  support::Rng rng(tests::TestSeed());
-  const target::Target target = TargetOf("block16");
-  for (const Convolution& c : kConvolutions) {
-    const ir::Function function = FunctionOf(c, 16);
-    auto space = Space::Create(function, target);
-    ASSERT_TRUE(space.ok()) << space.status();
-    ASSERT_EQ((*space)->sketches().size(), 1u);
-    const Sample sample = SampleOf(function);
-    for (int64_t round = 0; round < tests::TestRounds(12); ++round) {
-      Point point;
-      ASSERT_TRUE((*space)->Sample(&rng, &point));
-      auto schedule = (*space)->Apply(point);
-      ASSERT_TRUE(schedule.ok()) << schedule.status();
-      const auto cycles = Cycles(sample, schedule->function(), target, rng.NextU64());
-      ASSERT_TRUE(cycles.ok()) << cycles.status() << "\n" << schedule->Describe();
-    }
-  }
+  ExpectPoints<Convolution>(kConvolutions);
 }
+TEST(MatrixUnitTest, EveryPointOfAnAdditionComputesTheSame) { ExpectPoints<Addition>(kAdditions); }
 
 // What does not fit the memories is no point: here the sums, the weights and the inputs of tiles.
 TEST(MatrixUnitTest, TilesFitTheMemoriesExactly) {

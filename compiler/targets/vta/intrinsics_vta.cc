@@ -24,6 +24,10 @@ constexpr char kVtaGemm[] =
     " for o in 0..# { for i in 0..# { C[o] = C[o] + i32(A[i]) * i32(B[o, i]); } } }";
 constexpr char kVtaGemmReset[] = "(C: i32[#] output) { for o in 0..# { C[o] = 0i32; } }";
 
+// Bytes as sums: the product with an identity matrix, which the code generator adds.
+constexpr char kVtaWiden[] =
+    "(D: i32[#] output, S: i8[#] input) { for l in 0..# { D[l] = i32(S[l]); } }";
+
 // D[l] = f(S[l], T[l]), and with a constant in place of T.
 void AddVtaAlu(const std::string& name, const std::string& with_tensor,
                const std::string& with_constant, std::vector<TensorIntrinsicRow>* rows) {
@@ -92,6 +96,10 @@ std::vector<TensorIntrinsicRow> RowsOfAnyBlock() {
                   .update = kVtaGemm,
                   .reset = kVtaGemmReset,
                   .operands = {{"C", 1, "vta.acc"}, {"A", 1, "vta.inp"}, {"B", 2, "vta.wgt"}}});
+  rows.push_back({.name = "vta.widen",
+                  .op = TensorOp::kAlu,
+                  .update = kVtaWiden,
+                  .operands = {{"D", 1, "vta.acc"}, {"S", 1, "vta.inp"}}});
   AddVtaAlu("add", "S[l] + T[l]", "S[l] + i32(imm)", &rows);
   AddVtaAlu("max", "max(S[l], T[l])", "max(S[l], i32(imm))", &rows);
   AddVtaAlu("min", "min(S[l], T[l])", "min(S[l], i32(imm))", &rows);

@@ -265,8 +265,8 @@ absl::StatusOr<Program> VtaEmitter::Run() {
                                     StrCat(function_.name, ": expected constant sizes, found ",
                                            function_.size_params[0]->name));
   }
-  TW_TRY(PlaceParams());
   nests_ = MarkedNests(function_.body);
+  TW_TRY(PlaceParams());
   TW_TRY(Walk(function_.body));
   const int64_t uops = static_cast<int64_t>(program_.uops.size());
   const int64_t capacity = isa_.InfoOf(Memory::kUop).elements;
@@ -325,7 +325,7 @@ absl::StatusOr<codegen::Artifact> GenerateFor(const Config& config,
 constinit const targets::Backend kBackend = {
     .pipeline = Pipeline,
     .generate = Generate,
-    .toolchain = [] { return std::string("vta-isa-2"); },
+    .toolchain = [] { return std::string("vta-isa-3"); },
     .alignment = 1024,  // of an element of any memory of any configuration
     .on_device = true,
 };

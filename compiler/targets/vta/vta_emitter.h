@@ -19,6 +19,8 @@
 
 namespace tilewright::vta {
 
+inline constexpr std::string_view kWiden = "vta.widen";  // intrinsics_vta.cc
+
 // A nest's operands where it is a marked one.
 std::vector<ir::TensorMatch> MarkedNests(const ir::Stmt& s);
 
@@ -91,6 +93,9 @@ class VtaEmitter {
                                std::array<int64_t, 3>* base);
   absl::Status EmitGemm(const ir::TensorMatch& match, const std::vector<VtaLoopStep>& steps,
                         const std::array<int64_t, 3>& base, const ir::Stmt& nest);
+  absl::Status EmitWiden(const std::vector<VtaLoopStep>& steps, const std::array<int64_t, 3>& base,
+                         const ir::Stmt& nest);
+  absl::Status Clear(std::vector<VtaLoopStep> steps, int64_t base, const ir::Stmt& nest);
   absl::Status EmitAlu(const ir::TensorMatch& match, const std::vector<VtaLoopStep>& steps,
                        std::array<int64_t, 3> base, const ir::Stmt& nest);
   absl::Status EmitTransfer(const ir::TensorMatch& match, const std::vector<ir::Stmt>& loops,
@@ -104,6 +109,9 @@ class VtaEmitter {
   absl::Status AddLoops(vta::Instruction instruction, const std::vector<VtaLoopStep>& steps,
                         const std::array<int64_t, 3>& base, std::vector<VtaRegion> regions,
                         const ir::Stmt& s);
+  // Whether some nest multiplies by an identity matrix, which has the last place of its memory.
+  bool Widens() const;
+  int64_t IdentityPlace() const { return isa_.InfoOf(vta::Memory::kWgt).elements - 1; }
   int64_t UopsAt(const std::vector<vta::MicroOp>& wanted);
 
   const Isa& isa_;
@@ -115,6 +123,7 @@ class VtaEmitter {
   std::array<int64_t, 8> used_ = {};    // of each memory, in units
   std::vector<ir::Buffer> live_;        // allocated around the statement, outermost first
   std::vector<ir::TensorMatch> nests_;  // of the whole function
+  bool has_identity_ = false;           // it was loaded
 };
 
 }  // namespace tilewright::vta

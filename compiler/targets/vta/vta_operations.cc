@@ -136,8 +136,40 @@ absl::Status VtaEmitter::EmitGemm(const TensorMatch& match, const std::vector<Vt
   return AddLoops(gemm, steps, base, std::move(regions), nest);
 }
 
+// The product with an identity matrix, which the first of them loads.
+absl::Status VtaEmitter::EmitWiden(const std::vector<VtaLoopStep>& steps,
+                                   const std::array<int64_t, 3>& base, const Stmt& nest) {
+  const int64_t identity = IdentityPlace();
+  const VtaRegion matrix{static_cast<int>(Memory::kWgt), identity, identity + 1, false};
+  if (!has_identity_) {
+    has_identity_ = true;
+    vta::Instruction load{.op = vta::Opcode::kLoad};
+    load.memory = static_cast<int64_t>(Memory::kWgt);
+    load.sram_base = identity;
+    load.dram_base = program_.constant_offset() / isa_.InfoOf(Memory::kWgt).element_bytes;
+    load.y_size = load.x_size = load.x_stride = 1;
+    VtaRegion loaded = matrix;
+    loaded.is_write = true;
+    TW_TRY(Add(load, {loaded}, nest));
+  }
+  const VtaRegion sums = RegionOf(Memory::kAcc, steps, base[0], 0, true);
+  TW_TRY(Clear(steps, base[0], nest));
+  vta::Instruction gemm{.op = vta::Opcode::kGemm};
+  return AddLoops(gemm, steps, {base[0], base[1], identity},
+                  {sums, RegionOf(Memory::kInp, steps, base[1], 1, false), matrix}, nest);
+}
+
+// Zeros where the loops write their first operand.
+absl::Status VtaEmitter::Clear(std::vector<VtaLoopStep> steps, int64_t base, const Stmt& nest) {
+  vta::Instruction clear{.op = vta::Opcode::kGemm};
+  clear.reset = 1;
+  for (VtaLoopStep& s : steps) s.step[1] = s.step[2] = 0;
+  return AddLoops(clear, steps, {base, 0, 0}, {RegionOf(Memory::kAcc, steps, base, 0, true)}, nest);
+}
+
 absl::Status VtaEmitter::EmitAlu(const TensorMatch& match, const std::vector<VtaLoopStep>& steps,
                                  std::array<int64_t, 3> base, const Stmt& nest) {
+  if (match.intrinsic->name == kWiden) return EmitWiden(steps, base, nest);
   std::optional<AluForm> form = AluFormOf(match.intrinsic->name);
   TW_CHECK(form.has_value()) << match.intrinsic->name;
   vta::Instruction alu{.op = vta::Opcode::kAlu};
@@ -167,12 +199,7 @@ absl::Status VtaEmitter::EmitAlu(const TensorMatch& match, const std::vector<Vta
   if (!same(1) && !form->immediate && same(2)) {
     other = 1;  // all operations of two tensors commute
   } else if (!same(1)) {
-    vta::Instruction clear{.op = vta::Opcode::kGemm};
-    clear.reset = 1;
-    std::array<int64_t, 3> only = {base[0], 0, 0};
-    std::vector<VtaLoopStep> dst_only = steps;
-    for (VtaLoopStep& s : dst_only) s.step[1] = s.step[2] = 0;
-    TW_TRY(AddLoops(clear, dst_only, only, regions, nest));
+    TW_TRY(Clear(steps, base[0], nest));
     vta::Instruction copy{.op = vta::Opcode::kAlu};
     copy.operation = static_cast<int64_t>(vta::AluOp::kAdd);
     use_as_source(1, &moved, &at);

@@ -12,7 +12,7 @@ class MatrixTiles final : public Sketch {
  public:
   MatrixTiles(schedule::MatrixProblem problem, const target::Target& target)
       : target_(target), problem_(std::move(problem)) {
-    const KnobAdder knob = Adder(problem_.product);
+    const KnobAdder knob = Adder(problem_.key());
     rows_ = knob("rows", MenuOf(problem_.rows));
     columns_ = knob("vectors", MenuOf(problem_.columns));
     steps_ = knob("unroll", MenuOf(problem_.steps));
@@ -29,7 +29,7 @@ class MatrixTiles final : public Sketch {
   absl::Status Apply(const Point& point, schedule::Schedule* s) const override {
     const schedule::MatrixTile tile = TileOf(point);
     schedule::Choices choices;
-    schedule::BlockChoice& choice = choices[problem_.product];
+    schedule::BlockChoice& choice = choices[problem_.key()];
     choice.rows = tile.rows;
     choice.vectors = tile.columns;
     choice.unroll = tile.steps;
