@@ -44,9 +44,9 @@ absl::StatusOr<Graph> IntegerLayers(Graph g, const GraphPassContext& ctx);
 // The scale that a value is quantised with goes into those it was dequantised with; scales and zero
 // points are written out for each channel.
 absl::StatusOr<Graph> FoldRequantize(Graph g, const GraphPassContext& ctx);
-// Only for a matrix unit: quantize(dequantize(sums)) of a product or a convolution that the unit can
-// do becomes cast(requantize(sums)), which has no floats. So does the sum of two images of bytes,
-// each times a whole number. A result may differ by one quantum.
+// Only for a matrix unit: quantize(dequantize(sums)) of a product or a convolution that the unit
+// can do becomes cast(requantize(sums)), which has no floats. So does the sum of two images of
+// bytes, each times a whole number. A result may differ by one quantum.
 absl::StatusOr<Graph> RequantizeSums(Graph g, const GraphPassContext& ctx);
 // Nodes whose inputs are all constants are evaluated by op::Reference (bounded work and size).
 absl::StatusOr<Graph> FoldConstants(Graph g, const GraphPassContext& ctx);

@@ -1,6 +1,6 @@
 // For a matrix unit, which has no floats, where all zero points are 0 and the result is i8:
-//   quantize(relu?(dequantize(sums))) → cast(requantize(relu?(sums))), where the sums are those of a
-//     dense layer or a convolution of signed bytes in whole blocks of the unit. The scale of each
+//   quantize(relu?(dequantize(sums))) → cast(requantize(relu?(sums))), where the sums are those of
+//     a dense layer or a convolution of signed bytes in whole blocks of the unit. The scale of each
 //     channel becomes a whole number over a power of two.
 //   quantize(relu?(dequantize(a) + dequantize(b))) of two images of bytes
 //     → cast(requantize(relu?(i32(a) * m + i32(b) * n))), each scale a whole number over one power

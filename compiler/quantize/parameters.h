@@ -10,8 +10,8 @@
 
 namespace tilewright::quantize {
 
-// What data between layers becomes. Symmetric int8 has the zero point 0, as matrix units want it; of
-// numbers that are never negative it uses half of its values.
+// What data between layers becomes. Symmetric int8 has the zero point 0, as matrix units want it;
+// of numbers that are never negative it uses half of its values.
 enum class ByteForm : uint8_t { kUint8, kInt8, kSymmetricInt8 };
 
 // Of a tensor between layers: one scale and one zero point for all its elements.

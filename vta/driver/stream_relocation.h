@@ -21,7 +21,8 @@ struct OperandPlaces {
 absl::StatusOr<std::vector<bool>> StoredParams(const Isa& isa, const Program& program);
 
 // Returns the stream with the addresses of its loads and stores moved. Each of them works inside of
-// one parameter, or loads constants or micro-ops: otherwise vta.driver.address, with the instruction.
+// one parameter, or loads constants or micro-ops: otherwise vta.driver.address, with the
+// instruction.
 //   vta.driver.alignment: a parameter is not at an element of the memory that it is moved to.
 //   REQUIRES: as many places as parameters.
 absl::StatusOr<std::vector<Instruction>> Relocate(const Isa& isa, const Program& program,

@@ -23,7 +23,8 @@ inline constexpr int64_t kMaxInstructions = 1 << 16;
 // The target names a configuration of vta/isa/config.h as its processor; none: the first.
 //   vta.config.name | codegen.function.none | codegen.vta.stage | form (a statement that is no
 //   intrinsic) | extent | alignment | block (an intrinsic of other lanes than the hardware has) |
-//   memory (a scope is full) | padding (of a load: more than an instruction has) | immediate | dram_hazard (a load of what a store wrote)
+//   memory (a scope is full) | padding (of a load: more than an instruction has, or in
+//   another form) | immediate | dram_hazard (a load of what a store wrote)
 absl::StatusOr<codegen::Artifact> Generate(const codegen::Request& request);
 // The same for any hardware configuration. vta.config.value | vta.config.bits
 absl::StatusOr<codegen::Artifact> GenerateFor(const Config& config,
