@@ -1,7 +1,7 @@
 // TRANSFORMATIONS of inject_virtual_threads (kLoops → kLoops)
 //   for v in 0..V virtual { alloc B; for k { S1; S2 } }
 //     → alloc B[V, …]; for k { S1[v := 0]; …; S1[v := V-1]; S2[v := 0]; …; S2[v := V-1] }
-//   Loops around one use of a tensor intrinsic are one statement, and so are several loads one after
+//   Loops around one use of a tensor intrinsic are one statement, and so are loads one after
 //   the other: an accelerator loads in order, and what one thread loads must not wait behind what
 //   the next thread cannot load yet.
 //   Loops, conditions and allocations that are the same for all virtual threads are shared;
