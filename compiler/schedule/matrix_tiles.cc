@@ -251,14 +251,19 @@ double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& p, const 
   const double product = d(work.products);
   const double load = d(unit.load_cycles * work.loads) + d(work.inputs) * block / bytes +
                       d(work.weights) * block * block / bytes;
-  const double both = t.threads > 1 ? std::max(load, product) : load + product;
   const double sums = d(work.sums);
   const double epilogue = sums * (1 + d(unit.sums_cycles) * static_cast<double>(p.stages.size())) +
                           d(t.columns * p.operands) * block * kSumBytes / bytes +
                           d(unit.load_cycles * p.operands);
   const double store = d(unit.load_cycles * work.stores) + sums * block / bytes;
-  return d(work.tiles) * (d(work.turns) * both + epilogue + (t.threads > 1 ? 0 : store)) + load +
-         store;
+  const double turns = d(work.turns);
+  if (t.threads == 1) return d(work.tiles) * (turns * (load + product) + epilogue + store);
+  // While one thread computes, another one loads: for its next turn, or, during the operations on
+  // sums, for the first turn of its next tile.
+  const double tile = product + epilogue + (turns - 1) * std::max(load, product);
+  // Before the first operations on sums all threads load.
+  const double first = load + d(t.threads - 1) * std::max(0.0, load - product);
+  return d(work.tiles) * std::max(tile, turns * load) + first + store;
 }
 
 std::vector<int64_t> DivisorsOf(int64_t n) {

@@ -1,10 +1,13 @@
 // How much of the accelerator's time its products take: ResNet-18's convolutions but the first, by
 // their default schedules on the cycle model, with and without a second virtual thread, which hides
 // loads and stores. Prints a line of JSON for each layer.
-//   vta_layers [CONFIG [FOLDER]]
+//   vta_layers [CONFIG [FOLDER [LAYER]]]
 //     CONFIG: block16 (default), block8, block32
-//     FOLDER: gets a timeline of each layer, as a picture and for Chrome's trace viewer
+//     FOLDER: gets a timeline of each layer, as a picture and for Chrome's trace viewer; '' for none
+//     LAYER: C2 to C12: runs every tile of this layer that fits instead, and prints the best and the
+//       default
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,16 +38,20 @@ struct Run {
 };
 
 absl::StatusOr<Run> RunLayer(const ir::Function& function, const target::Target& target,
-                             int64_t threads, const std::string& timeline) {
+                             const schedule::MatrixTile& given, const std::string& timeline) {
   const target::MatrixUnit& unit = target.machine.matrix;
   const auto problem = schedule::MatrixProblemOf(function, unit);
   TW_CHECK(problem.has_value());
-  const auto tile = schedule::BestTile(
-      unit, *problem, {.rows = 0, .columns = 0, .steps = 0, .threads = threads, .width = 0});
+  const auto tile = schedule::BestTile(unit, *problem, given);
   if (!tile.has_value()) return support::NotFound("bench.tile", "no tile fits the memories");
   schedule::Schedule scheduled(function);
   schedule::Choices choices;
-  choices[problem->key()].threads = threads;
+  schedule::BlockChoice& choice = choices[problem->key()];
+  choice.rows = given.rows;
+  choice.planes = given.width;
+  choice.vectors = given.columns;
+  choice.unroll = given.steps;
+  choice.threads = given.threads;
   schedule::ApplyDefaultSchedule(target, choices, &scheduled);
   transform::PassContext context;
   context.target = target;
@@ -83,7 +90,53 @@ void Print(const std::string& layer, int64_t threads, int64_t products, const Ru
       share(products), share(report.busy[1]), share(report.busy[0]), share(report.busy[2]));
 }
 
-absl::Status RunAll(const std::string& config, const std::string& folder) {
+// Every tile that fits, with its estimate: where the default stands among them.
+absl::Status RunTiles(const std::string& name, const ir::Function& function,
+                      const target::Target& target) {
+  const target::MatrixUnit& unit = target.machine.matrix;
+  const auto problem = schedule::MatrixProblemOf(function, unit);
+  TW_CHECK(problem.has_value());
+  const schedule::MatrixTile free{.rows = 0, .columns = 0, .steps = 0, .threads = 0, .width = 0};
+  const auto chosen = schedule::BestTile(unit, *problem, free);
+  std::optional<Run> best, of_default;
+  int64_t tiles = 0, better = 0;
+  std::vector<int64_t> cycles;
+  for (const int64_t rows : schedule::DivisorsOf(problem->rows)) {
+    for (const int64_t width : schedule::DivisorsOf(problem->width)) {
+      for (const int64_t columns : schedule::DivisorsOf(problem->columns)) {
+        for (const int64_t steps : schedule::DivisorsOf(problem->steps)) {
+          for (const int64_t threads : {1, 2, 4}) {
+            const schedule::MatrixTile tile{rows, columns, steps, threads, width};
+            if (!Fits(unit, *problem, tile)) continue;
+            TW_ASSIGN(Run run, RunLayer(function, target, tile, ""));
+            ++tiles;
+            cycles.push_back(run.report.cycles);
+            const bool is_default = chosen->rows == rows && chosen->width == width &&
+                                    chosen->columns == columns && chosen->steps == steps &&
+                                    chosen->threads == threads;
+            if (is_default) of_default = run;
+            if (!best || run.report.cycles < best->report.cycles) best = std::move(run);
+          }
+        }
+      }
+    }
+  }
+  TW_CHECK(best && of_default);
+  for (const int64_t n : cycles) better += n < of_default->report.cycles;
+  const schedule::MatrixTile& b = best->tile;
+  std::printf(
+      "{\"layer\": \"%s\", \"tiles\": %d, \"best_cycles\": %d, \"default_cycles\": %d, "
+      "\"better_than_default\": %d, \"best\": {\"rows\": %d, \"width\": %d, \"columns\": %d, "
+      "\"steps\": %d, \"threads\": %d}}\n",
+      name.c_str(), static_cast<int>(tiles), static_cast<int>(best->report.cycles),
+      static_cast<int>(of_default->report.cycles), static_cast<int>(better),
+      static_cast<int>(b.rows), static_cast<int>(b.width), static_cast<int>(b.columns),
+      static_cast<int>(b.steps), static_cast<int>(b.threads));
+  std::fflush(stdout);
+  return absl::OkStatus();
+}
+
+absl::Status RunAll(const std::string& config, const std::string& folder, const std::string& only) {
   TW_ASSIGN(const target::Target target, target::ParseTarget("vta,config=" + config));
   const int64_t block = target.machine.matrix.block;
   if (!folder.empty()) TW_TRY(support::MakeDirs(folder));
@@ -99,10 +152,17 @@ absl::Status RunAll(const std::string& config, const std::string& folder) {
     const ir::Function function = tests::FunctionOf(task, block);
     const int64_t out = layer.out_size();
     const int64_t products = out * out * task.columns * task.inputs * layer.kernel * layer.kernel;
+    if (!only.empty()) {
+      if (only == layer.name) TW_TRY(RunTiles(layer.name, function, target));
+      continue;
+    }
     for (const int64_t threads : {1, 2}) {
       const std::string timeline =
           folder.empty() ? "" : support::PathJoin(folder, StrCat(layer.name, "_", threads));
-      TW_ASSIGN(const Run run, RunLayer(function, target, threads, timeline));
+      TW_ASSIGN(const Run run,
+                RunLayer(function, target,
+                         {.rows = 0, .columns = 0, .steps = 0, .threads = threads, .width = 0},
+                         timeline));
       Print(layer.name, threads, products, run);
     }
   }
@@ -113,8 +173,8 @@ absl::Status RunAll(const std::string& config, const std::string& folder) {
 }  // namespace tilewright
 
 int main(int argc, char** argv) {
-  const absl::Status ran =
-      tilewright::RunAll(argc > 1 ? argv[1] : "block16", argc > 2 ? argv[2] : "");
+  const absl::Status ran = tilewright::RunAll(argc > 1 ? argv[1] : "block16",
+                                              argc > 2 ? argv[2] : "", argc > 3 ? argv[3] : "");
   if (!ran.ok()) std::fprintf(stderr, "%s\n", tilewright::support::StatusText(ran).c_str());
   return ran.ok() ? 0 : 1;
 }

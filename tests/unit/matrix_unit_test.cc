@@ -247,6 +247,37 @@ TEST(MatrixUnitTest, EveryPointOfAConvolutionComputesTheSame) {
 }
 TEST(MatrixUnitTest, EveryPointOfAnAdditionComputesTheSame) { ExpectPoints<Addition>(kAdditions); }
 
+// Layers of ResNet-18 at their size: tiles near every limit of the hardware become programs.
+TEST(MatrixUnitTest, EveryPointOfANetworksLayersBecomesCode) {
+  support::Rng rng(tests::TestSeed());
+  for (const char* config : {"block8", "block16", "block32"}) {
+    const target::Target target = TargetOf(config);
+    const int64_t block = target.machine.matrix.block;
+    const Convolution layers[] = {
+        {.inputs = 64 / block, .columns = 64 / block, .height = 56, .width = 56},
+        {.inputs = 64 / block,
+         .columns = 128 / block,
+         .height = 56,
+         .width = 56,
+         .taps = 1,
+         .stride = 2,
+         .pad = 0},
+        {.inputs = 512 / block, .columns = 512 / block, .height = 7, .width = 7}};
+    for (const Convolution& layer : layers) {
+      auto space = Space::Create(FunctionOf(layer, block), target);
+      ASSERT_TRUE(space.ok()) << space.status();
+      for (int64_t round = 0; round < tests::TestRounds(2); ++round) {
+        Point point;
+        ASSERT_TRUE((*space)->Sample(&rng, &point));
+        auto schedule = (*space)->Apply(point);
+        ASSERT_TRUE(schedule.ok()) << schedule.status();
+        const auto code = CodeOf(schedule->function(), target);
+        ASSERT_TRUE(code.ok()) << config << ": " << code.status();
+      }
+    }
+  }
+}
+
 // What does not fit the memories is no point: here the sums, the weights and the inputs of tiles.
 TEST(MatrixUnitTest, TilesFitTheMemoriesExactly) {
   const target::MatrixUnit unit = {.name = "vta",

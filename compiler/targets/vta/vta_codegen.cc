@@ -220,8 +220,13 @@ absl::StatusOr<bool> VtaEmitter::StepsOf(const std::vector<Stmt>& loops, const T
 }
 
 absl::Status VtaEmitter::EmitNest(const std::vector<Stmt>& loops, const Stmt& nest) {
-  std::string_view name = ir::TensorNameOf(*nest);
-  TW_ASSIGN(TensorMatch match, ir::MatchTensor(nest, name));
+  const std::string_view name = ir::TensorNameOf(*nest);
+  auto known = matches_.find(nest.get());
+  if (known == matches_.end()) {
+    TW_ASSIGN(TensorMatch found, ir::MatchTensor(nest, name));
+    known = matches_.emplace(nest.get(), std::move(found)).first;
+  }
+  const TensorMatch& match = known->second;
   TensorOp op = match.intrinsic->op;
   bool transfer = op == TensorOp::kLoad || op == TensorOp::kStore;
   if (!transfer && op != TensorOp::kGemm && op != TensorOp::kAlu) {

@@ -123,7 +123,9 @@ class VtaEmitter {
   std::array<int64_t, 8> used_ = {};    // of each memory, in units
   std::vector<ir::Buffer> live_;        // allocated around the statement, outermost first
   std::vector<ir::TensorMatch> nests_;  // of the whole function
-  bool has_identity_ = false;           // it was loaded
+  // Nests that were emitted before, in other iterations of the loops around them.
+  std::unordered_map<const ir::StmtNode*, ir::TensorMatch> matches_;
+  bool has_identity_ = false;  // it was loaded
 };
 
 }  // namespace tilewright::vta
