@@ -259,8 +259,10 @@ absl::StatusOr<module::DType> ModuleDType(ir::DType dtype) {
 graph::GraphPassContext PassContext(const target::Target& target) {
   const target::Machine& machine = target.machine;
   graph::GraphPassContext context;
-  context.channel_block = machine.block_vectors * machine.vector_bytes / ir::kF32.bytes();
   context.matrix_block = machine.matrix.block;
+  context.channel_block = machine.has_matrix()
+                              ? machine.matrix.block
+                              : machine.block_vectors * machine.vector_bytes / ir::kF32.bytes();
   // A matrix unit has no caches.
   context.far_weights_bytes = machine.has_matrix() ? 0 : machine.l3.all_bytes();
   return context;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "compiler/graph/graph_passes.h"
 #include "compiler/graph/rewrite_util.h"
@@ -26,7 +27,10 @@ constexpr int64_t kMaxWholeBlock = 16;
 
 class Blocker {
  public:
-  Blocker(Graph g, int64_t block) : g_(std::move(g)), block_(block) {}
+  // `squares`: a matrix unit with `block` lanes computes what it can.
+  Blocker(Graph g, int64_t block, bool squares) : g_(std::move(g)), block_(block) {
+    if (squares) FindRequantized();
+  }
 
   absl::StatusOr<Graph> Run() {
     std::vector<Node> nodes = std::move(g_.nodes);
@@ -149,14 +153,16 @@ class Blocker {
     if (groups > 1 && !depthwise) return false;
     const int64_t channels = ShapeOf(x)[1];
     const bool bytes = g_.values[w].type.dtype == ir::kI8;
+    const bool unit = Divides(channels) && !depthwise && requantized_.count(y) > 0;
     int64_t in_block = Divides(channels) ? block_ : 1;
-    if (bytes && !depthwise && (in_block % op::kDot != 0 || in_block == 1)) {
+    if (bytes && !depthwise && !unit && (in_block % op::kDot != 0 || in_block == 1)) {
       in_block = (channels + op::kDot - 1) / op::kDot * op::kDot;
       if (in_block > kMaxWholeBlock) return false;
     }
     if (depthwise && in_block == 1) return false;
     const bool whole = in_block > 1 && !(Divides(channels) && in_block == block_);
     const ValueId packed = depthwise ? PackDepthwise(w)
+                           : unit    ? PackSquares(w)
                            : bytes   ? PackDots(w, in_block)
                                      : PackDense(w, in_block);
     ValueId image = x;
@@ -190,6 +196,14 @@ class Blocker {
                                {s[0] / block_, block_, s[1] / a, a, s[2], s[3]}, {0, 2, 4, 5, 3, 1},
                                ElementOf(w)));
   }
+  // → [o/b, i/b, kh, kw, b out, b in]
+  ValueId PackSquares(ValueId w) {
+    const Ints s = ShapeOf(w);
+    return Packed(w, {s[0] / block_, s[1] / block_, s[2], s[3], block_, block_},
+                  PermuteBytes(g_.values[w].constant->view(),
+                               {s[0] / block_, block_, s[1] / block_, block_, s[2], s[3]},
+                               {0, 2, 4, 5, 1, 3}, ElementOf(w)));
+  }
   // → [o/b, i/a, kh, kw, a/4, b, 4], with zeros for channels that fill a block.
   ValueId PackDots(ValueId w, int64_t a) {
     const Ints s = ShapeOf(w);
@@ -211,6 +225,23 @@ class Blocker {
   ValueId Packed(ValueId w, Ints shape, const std::string& bytes) {
     const op::TensorType type{g_.values[w].type.dtype, std::move(shape)};
     return AddConstant(&g_, g_.values[w].name + "_packed", type, bytes);
+  }
+
+  // Sums of signed bytes that become bytes without floats (requantize_sums): a matrix unit computes
+  // them.
+  void FindRequantized() {
+    const std::vector<int> producers = Producers(g_);
+    for (const Node& node : g_.nodes) {
+      if (node.op != "requantize") continue;
+      ValueId sums = node.inputs[0];
+      for (int at = producers[sums]; at >= 0; at = producers[sums]) {
+        const Node& from = g_.nodes[at];
+        if (from.op == "conv2d" && g_.values[from.inputs[0]].type.dtype == ir::kI8)
+          requantized_.insert(sums);
+        if (from.op != "relu" && from.op != "add") break;
+        sums = from.inputs[0];
+      }
+    }
   }
 
   // Windows of whole vectors are worth a transform of the operand.
@@ -279,6 +310,7 @@ class Blocker {
 
   Graph g_;
   const int64_t block_;
+  std::set<ValueId> requantized_;  // results of convolutions
   int convolutions_ = 0, transforms_ = 0, of_bytes_ = 0;
   std::map<ValueId, ValueId> blocked_;  // value → its blocked form
   std::map<ValueId, ValueId> whole_;    // value → all its channels as one block
@@ -289,7 +321,7 @@ class Blocker {
 
 absl::StatusOr<Graph> BlockLayouts(Graph g, const GraphPassContext& ctx) {
   if (ctx.channel_block < 2) return g;
-  Blocker blocker(g, ctx.channel_block);
+  Blocker blocker(g, ctx.channel_block, ctx.matrix_block == ctx.channel_block);
   TW_ASSIGN(Graph blocked, blocker.Run());
   const bool forced =
       std::find(ctx.enabled.begin(), ctx.enabled.end(), "block_layouts") != ctx.enabled.end();

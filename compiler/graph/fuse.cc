@@ -56,6 +56,9 @@ class Fuser {
     for (size_t n = g_.nodes.size(); n-- > 0;) {
       if (ClassOf(n) != op::FusionClass::kInjective) Grow(static_cast<int>(n));
     }
+    for (size_t n = 0; n < g_.nodes.size(); ++n) {
+      if (group_[n] < 0 && ClosesStages(static_cast<int>(n))) TakeStages(static_cast<int>(n));
+    }
     // What no anchor took as its epilogue may be the prologue of a reduction.
     for (size_t n = g_.nodes.size(); n-- > 0;) {
       if (ClassOf(n) == op::FusionClass::kReduction) TakePrologue(static_cast<int>(n));
@@ -176,6 +179,23 @@ class Fuser {
     }
     for (int n : members) group_[n] = last;
     members_[last] = std::move(members);
+  }
+
+  // Instructions on bytes that no anchor has: all that only `last` depends on, up to bytes.
+  void TakeStages(int last) {
+    std::set<int>& members = members_[last];
+    std::vector<int> work = {last};
+    while (!work.empty()) {
+      const int reader = work.back();
+      work.pop_back();
+      members.insert(reader);
+      group_[reader] = last;
+      for (ValueId id : g_.nodes[reader].inputs) {
+        const int from = producer_[id];
+        if (from < 0 || ClosesStages(from) || !Joinable(from, last, /*anchor=*/true)) continue;
+        if (outputs_.count(id) == 0 && readers_[id].size() == 1) work.push_back(from);
+      }
+    }
   }
 
   // Whether an element costs a few additions and multiplications: then it is computed again

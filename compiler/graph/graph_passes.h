@@ -19,7 +19,8 @@ struct GraphPassContext {
   std::vector<std::string> disabled;
   // Names of optional passes that run whether they seem to pay or not (--enable-pass).
   std::vector<std::string> enabled;
-  int64_t channel_block = 8;  // of block_layouts: lanes of one vector or more
+  // Of block_layouts: lanes of one vector or more; those of the matrix unit if there is one.
+  int64_t channel_block = 8;
   // Of mark_far_weights: a network with so many bytes of weights finds none in a cache; 0 = never.
   int64_t far_weights_bytes = 0;
   // Lanes of a matrix unit that computes with signed bytes only; 0: there is none. With one, values
@@ -43,8 +44,9 @@ absl::StatusOr<Graph> IntegerLayers(Graph g, const GraphPassContext& ctx);
 // The scale that a value is quantised with goes into those it was dequantised with; scales and zero
 // points are written out for each channel.
 absl::StatusOr<Graph> FoldRequantize(Graph g, const GraphPassContext& ctx);
-// Only for a matrix unit: quantize(dequantize(sums)) of a product that the unit can do becomes
-// cast(requantize(sums)), which has no floats. A result may differ by one quantum.
+// Only for a matrix unit: quantize(dequantize(sums)) of a product or a convolution that the unit
+// can do becomes cast(requantize(sums)), which has no floats. So does the sum of two images of
+// bytes, each times a whole number. A result may differ by one quantum.
 absl::StatusOr<Graph> RequantizeSums(Graph g, const GraphPassContext& ctx);
 // Nodes whose inputs are all constants are evaluated by op::Reference (bounded work and size).
 absl::StatusOr<Graph> FoldConstants(Graph g, const GraphPassContext& ctx);
@@ -63,7 +65,8 @@ absl::StatusOr<Graph> FoldScales(Graph g, const GraphPassContext& ctx);
 // the fused epilogue.
 absl::StatusOr<Graph> SplitBias(Graph g, const GraphPassContext& ctx);
 // Optional. Images between convolutions in blocks of channels, transforms only where producer and
-// consumer disagree. Pays where there are several convolutions for each transform.
+// consumer disagree. Pays where there are several convolutions for each transform. Weights of
+// convolutions that a matrix unit computes are in squares.
 absl::StatusOr<Graph> BlockLayouts(Graph g, const GraphPassContext& ctx);
 // Convolutions of single pixels in groups, and what follows them element by element, work on images
 // of one long row.

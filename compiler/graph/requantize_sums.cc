@@ -1,6 +1,11 @@
-// quantize(relu?(dequantize(sums))) → cast(requantize(relu?(sums))), where the sums are those of a
-// dense layer of signed bytes in whole blocks of the matrix unit, and the result is i8 with zero
-// point 0. The scale of each channel becomes a whole number over a power of two.
+// For a matrix unit, which has no floats, where all zero points are 0 and the result is i8:
+//   quantize(relu?(dequantize(sums))) → cast(requantize(relu?(sums))), where the sums are those of
+//     a dense layer or a convolution of signed bytes in whole blocks of the unit. The scale of each
+//     channel becomes a whole number over a power of two.
+//   quantize(relu?(dequantize(a) + dequantize(b))) of two images of bytes
+//     → cast(requantize(relu?(i32(a) * m + i32(b) * n))), each scale a whole number over one power
+//     of two.
+// A relu may be a clip from 0 to what the bytes can hold.
 #include <algorithm>
 #include <cmath>
 
@@ -14,6 +19,8 @@ namespace {
 // The largest multiplier has so many bits but for a few: shifts are multiples of kShiftStep, so
 // that layers of one shape are few tasks.
 constexpr int kMultiplierBits = 30, kShiftStep = 4, kMaxShift = 60;
+// Of the factors of bytes, whose products are added up in 32 bits.
+constexpr int kFactorBits = 22;
 
 class SumRequantizer : public ForwardRewriter {
  public:
@@ -21,41 +28,77 @@ class SumRequantizer : public ForwardRewriter {
       : ForwardRewriter(std::move(g), ctx.fold_max_bytes), block_(ctx.matrix_block) {}
 
  private:
-  struct Multipliers {
-    int64_t shift = 0;
-    std::vector<double> values;  // of the channels
-  };
-
   absl::StatusOr<bool> IsZero(ValueId id) const {
     TW_ASSIGN(const auto known, Known(id));
     return known &&
            std::all_of(known->values.begin(), known->values.end(), [](double v) { return v == 0; });
   }
 
-  // Whether the unit computes these sums.
-  bool OnUnit(ValueId sums) const {
+  bool InBlocks(int64_t channels) const { return channels % block_ == 0; }
+
+  // Whether no window lies in the padding alone.
+  static bool SeesTheImage(const Node& layer, const std::vector<int64_t>& weights) {
+    const auto pads = op::GetInts(layer.attrs, "pads", {0, 0, 0, 0});
+    const auto dilations = op::GetInts(layer.attrs, "dilations", {1, 1});
+    for (size_t side = 0; side < pads.size(); ++side) {
+      if (pads[side] > (weights[2 + side % 2] - 1) * dilations[side % 2]) return false;
+    }
+    return true;
+  }
+
+  // The axis of the channels in sums that the unit computes; nothing where it does not.
+  std::optional<size_t> AxisOnUnit(ValueId sums) const {
     const Node* layer = Before(sums);
     if (layer != nullptr && layer->op == "add" && IsConstant(g_, layer->inputs[1]))
       layer = Before(layer->inputs[0]);
-    if (layer == nullptr || layer->op != "dense") return false;
+    if (layer == nullptr || (layer->op != "dense" && layer->op != "conv2d")) return std::nullopt;
     const op::TensorType &x = TypeOf(layer->inputs[0]), &result = TypeOf(layer->outputs[0]);
-    return x.dtype == ir::kI8 && TypeOf(layer->inputs[1]).dtype == ir::kI8 &&
-           IsConstant(g_, layer->inputs[1]) && x.shape.size() >= 2 && x.size(-1) % block_ == 0 &&
-           result.size(-1) % block_ == 0;
+    const op::TensorType& weights = TypeOf(layer->inputs[1]);
+    if (x.dtype != ir::kI8 || weights.dtype != ir::kI8 || !IsConstant(g_, layer->inputs[1]))
+      return std::nullopt;
+    const bool image = layer->op == "conv2d";
+    if (image && (op::GetInt(layer->attrs, "groups", 1) != 1 ||
+                  op::GetInt(layer->attrs, "pad_value", 0) != 0 ||
+                  op::GetString(layer->attrs, "weight_layout", "OIHW") != "OIHW" ||
+                  !SeesTheImage(*layer, weights.sizes()))) {
+      return std::nullopt;
+    }
+    const size_t axis = image ? 1 : x.shape.size() - 1;
+    if (x.shape.size() < 2 || !InBlocks(x.size(static_cast<int64_t>(axis))) ||
+        !InBlocks(result.size(static_cast<int64_t>(axis))))
+      return std::nullopt;
+    return axis;
   }
 
-  static std::optional<Multipliers> MultipliersOf(const std::vector<double>& scales) {
+  // The power of two that brings the largest of the scales to so many bits or a few less.
+  static std::optional<int64_t> ShiftOf(const std::vector<double>& scales, int bits) {
     const double largest = *std::max_element(scales.begin(), scales.end());
     const double least = *std::min_element(scales.begin(), scales.end());
     if (!(least > 0) || !std::isfinite(largest)) return std::nullopt;
     int exponent = 0;  // of the next power of two
     std::frexp(largest, &exponent);
-    const int shift = std::min(kMaxShift, (kMultiplierBits - exponent) / kShiftStep * kShiftStep);
-    if (shift < 0 || exponent > kMultiplierBits) return std::nullopt;
-    Multipliers made{.shift = shift, .values = {}};
-    for (const double scale : scales)
-      made.values.push_back(std::nearbyint(std::ldexp(scale, shift)));
-    return made;
+    const int shift = std::min(kMaxShift, (bits - exponent) / kShiftStep * kShiftStep);
+    if (shift < 0 || exponent > bits) return std::nullopt;
+    return shift;
+  }
+
+  // Whole numbers for the channels along `axis`.
+  ValueId Whole(const std::string& name, std::vector<double> values, size_t axis, size_t rank) {
+    op::TensorType type{ir::kI32, {static_cast<int64_t>(values.size())}};
+    type.shape.resize(rank - axis, 1);
+    return AddRounded(&g_, name, type, std::move(values));
+  }
+  static std::vector<double> Scaled(std::vector<double> scales, int64_t shift) {
+    for (double& scale : scales) scale = std::nearbyint(std::ldexp(scale, static_cast<int>(shift)));
+    return scales;
+  }
+
+  // The numbers of `from`'s scale along `axis` where its zero point is 0.
+  absl::StatusOr<std::optional<std::vector<double>>> ScalesOf(const Node& from, size_t axis) const {
+    TW_ASSIGN(const bool plain, IsZero(from.inputs[2]));
+    TW_ASSIGN(const auto scale, Known(from.inputs[1]));
+    if (!plain || !scale) return std::nullopt;
+    return PerChannel(*scale, TypeOf(from.inputs[0]).shape, static_cast<int64_t>(axis));
   }
 
   absl::StatusOr<bool> Rewrite(const Node& node) override {
@@ -63,26 +106,86 @@ class SumRequantizer : public ForwardRewriter {
     TW_ASSIGN(const auto one, KnownNumber(node.inputs[1]));
     TW_ASSIGN(const bool centred, IsZero(node.inputs[2]));
     if (one != 1 || !centred) return false;
-    const Node* relu = Before(node.inputs[0], "relu");
-    const Node* from = Before(relu != nullptr ? relu->inputs[0] : node.inputs[0], "dequantize");
-    if (from == nullptr || TypeOf(from->inputs[0]).dtype != ir::kI32) return false;
-    TW_ASSIGN(const bool plain, IsZero(from->inputs[2]));
-    ValueId sums = from->inputs[0];
-    if (!plain || !OnUnit(sums)) return false;
-    const std::vector<int64_t> shape = TypeOf(sums).sizes();
-    TW_ASSIGN(const auto scale, Known(from->inputs[1]));
-    const auto scales = scale ? PerChannel(*scale, TypeOf(sums).shape, -1) : std::nullopt;
-    const auto multipliers = scales ? MultipliersOf(*scales) : std::nullopt;
-    if (!multipliers) return false;
-    if (relu != nullptr) {
+    const Node* from = Before(node.inputs[0]);
+    const bool rectified = from != nullptr && Rectifies(*from);
+    if (rectified) from = Before(from->inputs[0]);
+    if (from == nullptr) return false;
+    if (from->op == "add") return Sum(node, *from, rectified);
+    return from->op == "dequantize" ? Layer(node, *from, rectified) : false;
+  }
+
+  // In steps of the result: a bound that saturation implies is none.
+  static bool Rectifies(const Node& node) {
+    constexpr double kMost = 127, kNone = 1e30;
+    return node.op == "relu" ||
+           (node.op == "clip" && op::GetDouble(node.attrs, "min", -kNone) == 0 &&
+            op::GetDouble(node.attrs, "max", kNone) >= kMost);
+  }
+
+  absl::StatusOr<bool> Layer(const Node& node, const Node& from, bool rectified) {
+    ValueId sums = from.inputs[0];
+    if (TypeOf(sums).dtype != ir::kI32) return false;
+    const std::optional<size_t> axis = AxisOnUnit(sums);
+    if (!axis) return false;
+    TW_ASSIGN(const auto scales, ScalesOf(from, *axis));
+    const auto shift = scales ? ShiftOf(*scales, kMultiplierBits) : std::nullopt;
+    if (!shift) return false;
+    const size_t rank = TypeOf(sums).shape.size();
+    if (rectified) {
       TW_ASSIGN(sums, Emit(node.name + "_relu", "relu", {sums}));
     }
     const ValueId multiplier =
-        AddRounded(&g_, node.name + "_multiplier", {ir::kI32, {shape.back()}}, multipliers->values);
-    TW_ASSIGN(const ValueId steps, Emit(node.name + "_steps", "requantize", {sums, multiplier},
-                                        {{"shift", multipliers->shift}}));
+        Whole(node.name + "_multiplier", Scaled(*scales, *shift), *axis, rank);
+    return Requantized(node, sums, multiplier, *shift);
+  }
+
+  absl::StatusOr<bool> Requantized(const Node& node, ValueId sums, ValueId multiplier,
+                                   int64_t shift) {
+    TW_ASSIGN(const ValueId steps,
+              Emit(node.name + "_steps", "requantize", {sums, multiplier}, {{"shift", shift}}));
     Define(node, "cast", {steps}, {{"dtype", std::string("i8")}});
     return true;
+  }
+
+  // Of two images of bytes.
+  absl::StatusOr<bool> Sum(const Node& node, const Node& sum, bool rectified) {
+    constexpr size_t kAxis = 1;
+    const std::vector<int64_t> shape = TypeOf(node.outputs[0]).shape;
+    if (shape.size() != 4 || !InBlocks(shape[kAxis])) return false;
+    std::vector<ValueId> images;
+    std::vector<std::vector<double>> scales;
+    double largest = 0;
+    for (const ValueId id : sum.inputs) {
+      const Node* from = Before(id, "dequantize");
+      if (from == nullptr || TypeOf(from->inputs[0]) != op::TensorType{ir::kI8, shape} ||
+          IsConstant(g_, from->inputs[0])) {
+        return false;
+      }
+      TW_ASSIGN(const auto known, ScalesOf(*from, kAxis));
+      if (!known) return false;
+      images.push_back(from->inputs[0]);
+      scales.push_back(*known);
+      largest = std::max(largest, *std::max_element(known->begin(), known->end()));
+    }
+    if (images[0] == images[1]) return false;
+    const auto shift = ShiftOf({largest}, kFactorBits);
+    if (!shift) return false;
+    std::vector<ValueId> parts;
+    for (size_t i = 0; i < images.size(); ++i) {
+      const std::string name = node.name + (i == 0 ? "_first" : "_second");
+      TW_ASSIGN(const ValueId wide,
+                Emit(name + "_wide", "cast", {images[i]}, {{"dtype", std::string("i32")}}));
+      const ValueId factor =
+          Whole(name + "_factor", Scaled(scales[i], *shift), kAxis, shape.size());
+      TW_ASSIGN(const ValueId part, Emit(name, "mul", {wide, factor}));
+      parts.push_back(part);
+    }
+    TW_ASSIGN(ValueId total, Emit(node.name + "_sum", "add", parts));
+    if (rectified) {
+      TW_ASSIGN(total, Emit(node.name + "_relu", "relu", {total}));
+    }
+    const std::vector<double> ones(static_cast<size_t>(shape[kAxis]), 1);
+    return Requantized(node, total, Whole(node.name + "_one", ones, kAxis, shape.size()), *shift);
   }
 
   const int64_t block_;

@@ -82,8 +82,9 @@ struct TensorOperandMatch {
   Buffer buffer;
   Expr base = {};                     // over variables outside the nest
   std::vector<int64_t> strides = {};  // one per loop of the description
-  // Dot products only: the element is read where this holds for all of the nest, and is `otherwise`
-  // where it does not (the padding of an image). Null: always read, or, without a buffer, never.
+  // Dot products and loads only: the element is read where this holds for all of the nest, and is
+  // `otherwise` where it does not (the padding of an image, which is 0 for a load). Null: always
+  // read, or, without a buffer, never.
   Expr guard = {};
   Expr otherwise = {};
 };

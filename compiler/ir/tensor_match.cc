@@ -255,14 +255,16 @@ class Matcher {
   }
 
   // select(condition, X[..], constant), the same condition for all of the nest, where the
-  // description reads an operand of a dot product.
+  // description reads an operand of a dot product, or with zeros what a load brings.
   bool IsGuarded(const Expr& pattern, const Expr& e) const {
-    if (row_.op != TensorOp::kDot4 || pattern->kind != ExprKind::kLoad ||
+    const bool loads = row_.op == TensorOp::kLoad;
+    if ((row_.op != TensorOp::kDot4 && !loads) || pattern->kind != ExprKind::kLoad ||
         e->kind != ExprKind::kSelect || pattern->buffer == pattern_.store->buffer) {
       return false;
     }
     return e->args[1]->kind == ExprKind::kLoad && e->args[1]->mask == nullptr &&
            e->args[2]->kind == ExprKind::kIntImm && !e->args[0]->dtype.is_vector() &&
+           !(loads && e->args[2]->int_value != 0) &&
            std::none_of(vars_.begin(), vars_.end(),
                         [&](const Var& v) { return UsesVar(e->args[0], v); });
   }

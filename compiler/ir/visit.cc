@@ -250,4 +250,18 @@ bool UsesVar(const Stmt& s, const Var& var) {
   return used;
 }
 
+bool Touches(const Stmt& s, const BufferNode* buffer) {
+  bool found = false;
+  VisitStmts(s, [&](const Stmt& part) {
+    found = found || (part->kind == StmtKind::kStore && part->buffer.get() == buffer);
+    return !found;
+  });
+  if (found) return true;
+  VisitExprsIn(s, [&](const Expr& e) {
+    found = found || (e->kind == ExprKind::kLoad && e->buffer.get() == buffer);
+    return !found;
+  });
+  return found;
+}
+
 }  // namespace tilewright::ir

@@ -48,5 +48,6 @@ Stmt CloneWithFreshVars(const Stmt& s);
 bool UsesVar(const Expr& e, const Var& var);
 bool HasLoad(const Expr& e);  // reads a buffer
 bool UsesVar(const Stmt& s, const Var& var);
+bool Touches(const Stmt& s, const BufferNode* buffer);  // reads or writes it
 
 }  // namespace tilewright::ir

@@ -7,6 +7,9 @@
 // Quantised: activations u8 or i8, weights i8, sums i32. Dense weights keep four input channels
 // side by side, [o/b, i/a, kh, kw, a/4, b out, 4 in], which is what dot products of four bytes read
 // (x86 vpdpbusd; the tensor intrinsics generic.dot4). They are padded with the attribute pad_value.
+// A matrix unit reads weights in squares instead, [o/b, i/a, kh, kw, b out, a in].
+#include <utility>
+
 #include "compiler/op/depthwise_dots.h"
 #include "compiler/op/op_rows.h"
 #include "compiler/op/winograd.h"
@@ -24,7 +27,7 @@ constexpr std::string_view kOp = "conv2d_blocked";
 // What the attributes, the element types and the weight's rank say.
 struct Form {
   int64_t pad_value;
-  bool depthwise, quantised;
+  bool depthwise, quantised, dots, squares;  // dots, squares: of dense weights in bytes
   Window h, w;
 };
 struct Shape : Form {
@@ -44,20 +47,21 @@ absl::StatusOr<TensorTypes> InferForm(std::span<const TensorType> inputs, const 
     return OpError(
         kOp, "shape",
         StrCat("expected float input [n,i,h,w,b] and weight [o,i,kh,kw,b,c] or [i,kh,kw,b], or "
-               "bytes and weight [o,i,kh,kw,b/4,c,4] or [i,kh,kw,b], found ",
+               "bytes and weight [o,i,kh,kw,b/4,c,4], [o,i,kh,kw,c,b] or [i,kh,kw,b], found ",
                ToText(x), " and ", ToText(w)));
   };
   form->quantised = IsQuantised(x.dtype, w.dtype);
   form->depthwise = w.shape.size() == 4;
-  const bool floats = x.dtype == w.dtype && x.dtype.is_float();
-  const bool dots = form->quantised && !form->depthwise;
+  form->squares = form->quantised && w.shape.size() == 6;
+  form->dots = form->quantised && !form->depthwise && !form->squares;
+  const bool floats = x.dtype == w.dtype && x.dtype.is_float(), dots = form->dots;
   const size_t rank = form->depthwise ? 4 : dots ? 7 : 6;
   if (x.shape.size() != 5 || (!form->quantised && !floats) || w.shape.size() != rank)
     return refuse();
   // Input blocks, rows, columns, channels of an input block.
   const std::span<const Dim> taps = std::span(w.shape).subspan(form->depthwise ? 0 : 1);
   if (!MayEqual(taps[0], x.shape[1], equal) ||
-      !MayEqual(taps[3] * Dim(dots ? kDot : 1), x.shape[4], equal) ||
+      !MayEqual(form->squares ? w.shape[5] : taps[3] * Dim(dots ? kDot : 1), x.shape[4], equal) ||
       (dots && !MayEqual(w.shape[6], kDot, equal))) {
     return refuse();
   }
@@ -71,7 +75,7 @@ absl::StatusOr<TensorTypes> InferForm(std::span<const TensorType> inputs, const 
                    StrCat("expected a kernel that fits the padded input, found input ", ToText(x),
                           " and weight ", ToText(w)));
   }
-  const Dim& out_block = w.shape[dots ? 5 : w.shape.size() - 1];
+  const Dim& out_block = w.shape[dots ? 5 : form->squares ? 4 : w.shape.size() - 1];
   return TensorTypes{
       {form->quantised ? ir::kI32 : x.dtype, {x.shape[0], w.shape[0], height, width, out_block}}};
 }
@@ -102,7 +106,7 @@ absl::StatusOr<std::vector<ir::Buffer>> Build(const ComputeArgs& a) {
   const ir::Axis kw = b.ReduceAxis("kw", ir::Int(c.w.kernel));
   taps.push_back(kh);
   taps.push_back(kw);
-  const bool inner = !c.depthwise && c.in_block > 1, dots = c.quantised && !c.depthwise;
+  const bool inner = !c.depthwise && c.in_block > 1, dots = c.dots;
   if (inner) taps.push_back(b.ReduceAxis("ib", ir::Int(dots ? c.in_block / kDot : c.in_block)));
   if (dots) taps.push_back(b.ReduceAxis("il", ir::Int(kDot)));
   const Padded rows = TakePadding(&c.h, c.height, c.out_height),
@@ -124,6 +128,7 @@ absl::StatusOr<std::vector<ir::Buffer>> Build(const ComputeArgs& a) {
     } else {
       if (inner) from[4] = taps.back().var;
       with.insert(with.end(), {from[4], i[4]});
+      if (c.squares) std::swap(with[4], with[5]);
     }
     const ir::DType sum = outputs[0].dtype;
     return AsSum(sum, ir::Load(x, from)) * AsSum(sum, ir::Load(inputs[1], with));
@@ -189,9 +194,12 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildDots(const ComputeArgs& a) {
 
 double TapsPerOutput(std::span<const TensorType> inputs) {
   const TensorType& w = inputs[1];
-  const bool dots = IsQuantised(inputs[0].dtype, w.dtype) && w.shape.size() > 4;
-  const double lanes = static_cast<double>(w.size(dots ? 5 : -1));
-  const double per_channel = static_cast<double>(w.elements()) / static_cast<double>(w.size(0));
+  const bool bytes = IsQuantised(inputs[0].dtype, w.dtype), squares = w.shape.size() == 6;
+  const bool dots = w.shape.size() == 7;
+  const double lanes = static_cast<double>(w.shape[dots               ? 5
+                                                   : bytes && squares ? 4
+                                                                      : w.shape.size() - 1]);
+  const double per_channel = static_cast<double>(w.elements()) / static_cast<double>(w.shape[0]);
   return per_channel / lanes;
 }
 
@@ -209,20 +217,21 @@ absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
   TW_ASSIGN(Shape c, ShapeOf(types, attrs));
   const ImageSizes s(types[0], outputs[0]);
   RefTensor out{outputs[0], std::vector<double>(outputs[0].elements(), 0)};
-  const std::vector<int64_t> from = RowMajorStrides(types[0].sizes()),
-                             to = RowMajorStrides(outputs[0].sizes());
-  const std::vector<int64_t> taps = types[1].sizes();
-  std::vector<int64_t> k(taps.size(), 0);  // o, [i,] kh, kw, [in,] out [, in % 4]
+  const std::vector<int64_t> from = RowMajorStrides(types[0].shape),
+                             to = RowMajorStrides(outputs[0].shape);
+  // o, [i,] kh, kw, [in,] out [, in % 4], or out, in
+  std::vector<int64_t> k(types[1].shape.size(), 0);
   size_t at = 0;
   do {
     const double weight = inputs[1].values[at++];
     const size_t spatial = c.depthwise ? 1 : 2;
     const int64_t in_block = c.depthwise ? k[0] : k[1];
-    const bool dots = c.quantised && !c.depthwise;
-    const int64_t within = c.depthwise ? k.back() : dots ? k[4] * kDot + k[6] : k[4];
-    const int64_t lane = dots ? k[5] : k.back();
-    for (int64_t n = 0; n < s.batch; ++n) {
-      for (int64_t oh = 0; oh < s.out_height; ++oh) {
+    const int64_t within = c.depthwise ? k.back()
+                           : c.dots    ? k[4] * kDot + k[6]
+                                       : k[c.squares ? 5 : 4];
+    const int64_t lane = c.dots ? k[5] : c.squares ? k[4] : k.back();
+    for (int64_t n = 0; n < c.batch; ++n) {
+      for (int64_t oh = 0; oh < c.out_height; ++oh) {
         const int64_t row = oh * c.h.stride + k[spatial] * c.h.dilation - c.h.pad_begin;
         for (int64_t ow = 0; ow < s.out_width; ++ow) {
           const int64_t col = ow * c.w.stride + k[spatial + 1] * c.w.dilation - c.w.pad_begin;

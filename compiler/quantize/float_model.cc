@@ -74,9 +74,9 @@ struct FloatModel::Impl {
   std::vector<FloatLayer> floats;
   std::map<std::string, std::string> shared;
   std::vector<std::string> tensors;
-  bool int8_data = false;
+  ByteForm data = ByteForm::kUint8;
 
-  QdqSource source() const { return {model, nodes, shared, int8_data}; }
+  QdqSource source() const { return {model, nodes, shared, data}; }
 };
 
 FloatModel::FloatModel(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
@@ -101,7 +101,7 @@ absl::StatusOr<FloatModel> FloatModel::Read(std::string_view onnx, const Quantiz
     impl->layers.push_back({NodeName(node), node.op_type(), WeightNoise(layer),
                             static_cast<int64_t>(layer.weights.size())});
   }
-  impl->int8_data = options.int8_data;
+  impl->data = options.data;
   if (!options.weights_only) impl->shared = FindIntegerTensors(view, impl->nodes, options.keep);
   for (const auto& [tensor, shared] : impl->shared) impl->tensors.push_back(tensor);
   return FloatModel(std::move(impl));
@@ -115,7 +115,7 @@ int FloatModel::num_folded_norms() const { return impl_->num_folded_norms; }
 ObservedModel FloatModel::WithTensors() const {
   const std::vector<LayerNodes> no_layers;
   const std::map<std::string, std::string> no_tensors;
-  const QdqSource source{impl_->model, no_layers, no_tensors, false};
+  const QdqSource source{impl_->model, no_layers, no_tensors, ByteForm::kUint8};
   QdqWriter writer(source, {});
   writer.WriteQuantized();
   for (const std::string& tensor : impl_->tensors) writer.AddOutput(tensor);

@@ -7,7 +7,7 @@
 namespace tilewright::quantize {
 namespace {
 
-constexpr double kMaxWeight = 127;
+constexpr double kMaxWeight = 127;  // and of symmetric data
 // Sums of products have 2^15 for each term: with a bias of this size, 2^15 terms fit into int32.
 constexpr double kMaxBias = 1 << 29;
 // Steps of a bias whose channel has no weights.
@@ -31,12 +31,20 @@ float ScaleOf(double largest_weight, double bias, double data_scale) {
 
 }  // namespace
 
-Affine AffineOf(const Range& range, bool is_signed) {
+Affine AffineOf(const Range& range, ByteForm form) {
   Affine affine;
-  affine.is_signed = is_signed;
-  const int least = is_signed ? -128 : 0;
+  affine.is_signed = form != ByteForm::kUint8;
+  const int least = affine.is_signed ? -128 : 0;
   affine.zero_point = least;
   const double low = std::min(range.low, 0.0), high = std::max(range.high, 0.0);
+  if (form == ByteForm::kSymmetricInt8) {
+    affine.zero_point = 0;
+    const double largest = std::max(-low, high);
+    if (largest < std::numeric_limits<float>::min()) return affine;
+    affine.scale = static_cast<float>(
+        std::max(largest / kMaxWeight, double{std::numeric_limits<float>::min()}));
+    return affine;
+  }
   if (high - low < std::numeric_limits<float>::min()) return affine;
   affine.scale = static_cast<float>(
       std::max((high - low) / kIntegerSteps, double{std::numeric_limits<float>::min()}));

@@ -10,13 +10,17 @@
 
 namespace tilewright::quantize {
 
+// What data between layers becomes. Symmetric int8 has the zero point 0, as matrix units want it;
+// of numbers that are never negative it uses half of its values.
+enum class ByteForm : uint8_t { kUint8, kInt8, kSymmetricInt8 };
+
 // Of a tensor between layers: one scale and one zero point for all its elements.
 struct Affine {
   float scale = 1;
   int zero_point = 0;
   bool is_signed = false;  // int8 instead of uint8
 };
-Affine AffineOf(const Range& range, bool is_signed);
+Affine AffineOf(const Range& range, ByteForm form);
 
 // Weights as symmetric int8 in [-127, 127], a scale for each output channel, and the bias as int32
 // in steps of the layer's sums.

@@ -18,7 +18,7 @@ QdqWriter::QdqWriter(const QdqSource& source, const Ranges& ranges)
     range = Union(range, ranges.at(tensor));
   }
   for (const auto& [tensor, shared] : source.shared) {
-    affines_[tensor] = AffineOf(of_shared.at(shared), source.int8_data);
+    affines_[tensor] = AffineOf(of_shared.at(shared), source.data);
     dequantized_[tensor] = names_.Take(tensor + "_dequantized");
   }
 }

@@ -17,7 +17,7 @@ struct QdqSource {
   const pb::ModelProto& model;  // in float, norms folded
   const std::vector<LayerNodes>& layers;
   const std::map<std::string, std::string>& shared;  // FindIntegerTensors; empty: weights only
-  bool int8_data;
+  ByteForm data;
 };
 
 class QdqWriter {

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/quantize/parameters.h"
 #include "compiler/quantize/ranges.h"
 #include "deploy/support/status.h"
 
@@ -24,7 +25,7 @@ namespace tilewright::quantize {
 struct QuantizeOptions {
   std::vector<std::string> keep = {};  // ONNX nodes that stay in float, by name or first output
   bool weights_only = false;           // data stays in float: no ranges
-  bool int8_data = false;              // data as int8 instead of uint8
+  ByteForm data = ByteForm::kUint8;
 };
 
 // A layer that computes with integers (weights_only: with integer weights).

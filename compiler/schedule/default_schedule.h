@@ -28,8 +28,8 @@ struct BlockChoice {
   bool swap_outer = false;   // tiles along rows outside of those along lanes, or the reverse
   int64_t parallel = 0;      // outer loops run in parallel together
   // Of a group, on devices of groups and threads; virtual threads of a matrix unit. Of a matrix
-  // unit, `rows` are those of a tile, `vectors` its columns in blocks, and `unroll` the steps of
-  // the sum, in blocks, whose operands are loaded together.
+  // unit, `rows` are those of a tile, `planes` its width in an image, `vectors` its columns in
+  // blocks, and `unroll` the steps of the sum, in blocks, whose operands are loaded together.
   int64_t threads = 0;
   // Of a stage before a reduction: made anew in each turn of the reduction's first (1) or second
   // (2) outer loop of more than one turn, or in each use (kInlined).

@@ -47,18 +47,24 @@ class DefaultScheduler {
   }
 
   // Of RunMatrix: the blocks that fill the unit's memories.
+  struct MatrixCopy {
+    std::string block;
+    std::string_view memory;
+  };
   struct MatrixCopies {
-    std::string inputs, weights;
-    std::vector<std::string> operands;  // that stages read
+    std::string inputs, weights;       // of the product
+    std::vector<MatrixCopy> operands;  // that stages read
   };
   std::string MatrixWord(std::string_view part) const;
   bool CacheOperand(const std::string& block, int read, std::string_view memory, std::string* copy);
+  bool CacheMatrixProduct(const MatrixProblem& problem, MatrixCopies* copies);
   bool CacheMatrixOperands(const MatrixProblem& problem, MatrixCopies* copies);
-  int TileMatrixResult(const std::string& last, const MatrixTile& tile);
-  bool PlaceMatrixStage(const std::string& name, int at);
-  bool PlaceMatrixProduct(const std::string& name, const MatrixTile& tile, int at,
+  int TileMatrixResult(const MatrixProblem& problem, const MatrixTile& tile);
+  int LanesOf(const std::vector<int>& loops, bool image);
+  bool PlaceMatrixStage(const std::string& name, int at, bool image);
+  bool PlaceMatrixProduct(const MatrixProblem& problem, const MatrixTile& tile, int at,
                           const MatrixCopies& copies);
-  bool PlaceMatrixLoad(const std::string& name, int at, std::string_view memory);
+  bool PlaceMatrixLoad(const std::string& name, int at, std::string_view memory, bool image);
   void InlineCheapStages();
   // Whether every product has operands of its own, as those of a depthwise convolution's windows.
   bool HasOwnWindows(const ir::StmtNode& reduction) const;

@@ -69,6 +69,8 @@ struct MatrixUnit {
   // What the memories hold: vectors of bytes, matrices, vectors of sums.
   int64_t inputs = 0, weights = 0, sums = 0;
   int64_t micro_ops = 0;  // points of loops beyond two around an instruction, of the whole program
+  int64_t instructions = 0;  // of a program, at most
+  int64_t padding = 0;       // rows or columns of zeros at a side of what a load brings, at most
   // A product of a vector and a matrix takes a cycle; an operation on two vectors of sums so many.
   int64_t sums_cycles = 2;
   int64_t bytes_per_cycle = 8;  // of memory

@@ -1,10 +1,14 @@
 // TRANSFORMATIONS of inject_virtual_threads (kLoops → kLoops)
 //   for v in 0..V virtual { alloc B; for k { S1; S2 } }
 //     → alloc B[V, …]; for k { S1[v := 0]; …; S1[v := V-1]; S2[v := 0]; …; S2[v := V-1] }
-//   Loops around one use of a tensor intrinsic are one statement.
+//   Loops around one use of a tensor intrinsic are one statement, and so are loads one after
+//   the other: an accelerator loads in order, and what one thread loads must not wait behind what
+//   the next thread cannot load yet.
 //   Loops, conditions and allocations that are the same for all virtual threads are shared;
 //   everything else appears once for each. Iterations of a virtual loop are independent, so any
 //   interleaving computes the same.
+#include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -55,8 +59,15 @@ class Interleaver {
   Stmt Walk(const Stmt& s) {
     switch (s->kind) {
       case StmtKind::kSeq: {
+        const Stmt whole = WithAllocsOutside(s);
+        if (whole->kind != StmtKind::kSeq) return Walk(whole);
         std::vector<Stmt> stmts;
-        for (const Stmt& child : s->stmts) stmts.push_back(Walk(child));
+        for (size_t i = 0; i < s->stmts.size(); ++i) {
+          std::vector<Stmt> run;
+          for (; i < s->stmts.size() && IsLoad(s->stmts[i]); ++i) run.push_back(s->stmts[i]);
+          if (!run.empty()) stmts.push_back(ForEach(ir::MakeSeq(std::move(run))));
+          if (i < s->stmts.size()) stmts.push_back(Walk(s->stmts[i]));
+        }
         return ir::MakeSeq(std::move(stmts));
       }
       case StmtKind::kFor:
@@ -82,6 +93,44 @@ class Interleaver {
   }
 
  private:
+  // Whether it is a tensor nest that loads.
+  static bool IsLoad(const Stmt& s) {
+    if (!ir::IsTensorNest(s)) return false;
+    const ir::StmtNode* at = s.get();
+    while (ir::TensorNameOf(*at).empty()) at = at->body.get();
+    const std::span<const ir::TensorIntrinsic> rows = ir::TensorIntrinsics();
+    return std::any_of(rows.begin(), rows.end(), [&](const ir::TensorIntrinsic& row) {
+      return row.op == ir::TensorOp::kLoad && row.name == ir::TensorNameOf(*at);
+    });
+  }
+
+  static void Flatten(const Stmt& s, std::vector<Buffer>* allocs, std::vector<Stmt>* stmts) {
+    if (s->kind == StmtKind::kAlloc) {
+      allocs->push_back(s->buffer);
+      return Flatten(s->body, allocs, stmts);
+    }
+    if (s->kind != StmtKind::kSeq) return stmts->push_back(s);
+    for (const Stmt& child : s->stmts) Flatten(child, allocs, stmts);
+  }
+
+  // A sequence with loads as one sequence in its allocations, in the order in
+  // which it begins to use them; others as they are.
+  static Stmt WithAllocsOutside(const Stmt& s) {
+    std::vector<Buffer> allocs;
+    std::vector<Stmt> stmts;
+    Flatten(s, &allocs, &stmts);
+    if (allocs.empty() || std::none_of(stmts.begin(), stmts.end(), IsLoad)) return s;
+    const auto first_use = [&](const Buffer& b) {
+      return std::find_if(stmts.begin(), stmts.end(),
+                          [&](const Stmt& part) { return ir::Touches(part, b.get()); });
+    };
+    std::stable_sort(allocs.begin(), allocs.end(),
+                     [&](const Buffer& a, const Buffer& b) { return first_use(a) < first_use(b); });
+    Stmt whole = ir::MakeSeq(stmts);
+    for (size_t i = allocs.size(); i-- > 0;) whole = ir::MakeAlloc(allocs[i], std::move(whole));
+    return whole;
+  }
+
   Stmt ForEach(const Stmt& s) {
     std::vector<Stmt> copies;
     for (int64_t t = 0; t < threads_; ++t) {

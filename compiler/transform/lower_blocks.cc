@@ -41,20 +41,6 @@ void AddVars(const Expr& e, VarSet* vars) {
   });
 }
 
-bool Touches(const Stmt& s, const ir::BufferNode* buffer) {
-  bool found = false;
-  ir::VisitStmts(s, [&](const Stmt& part) {
-    found = found || (part->kind == StmtKind::kStore && part->buffer.get() == buffer);
-    return !found;
-  });
-  if (found) return true;
-  ir::VisitExprsIn(s, [&](const Expr& e) {
-    found = found || (e->kind == ir::ExprKind::kLoad && e->buffer.get() == buffer);
-    return !found;
-  });
-  return found;
-}
-
 Stmt Guarded(const std::vector<Expr>& conditions, Stmt body) {
   if (conditions.empty()) return body;
   return ir::MakeIf(ir::Conjunction(conditions), std::move(body));
@@ -258,7 +244,7 @@ class BlockLowering {
     ir::VisitStmts(loop->body, [&](const Stmt& s) {
       if (s->kind != StmtKind::kBlock) return true;
       if (s->name == block->name) return false;
-      for (const ir::BufferNode* buffer : written) alone = alone && !Touches(s, buffer);
+      for (const ir::BufferNode* buffer : written) alone = alone && !ir::Touches(s, buffer);
       return false;
     });
     return alone;
@@ -343,7 +329,7 @@ class AllocPlacer {
       case StmtKind::kSeq: {
         size_t first = s->stmts.size(), last = 0;
         for (size_t i = 0; i < s->stmts.size(); ++i) {
-          if (!Touches(s->stmts[i], buffer.get())) continue;
+          if (!ir::Touches(s->stmts[i], buffer.get())) continue;
           first = std::min(first, i);
           last = i;
         }
@@ -380,7 +366,7 @@ absl::StatusOr<Function> LowerBlocks(const Function& f, const PassContext& ctx) 
   if (ctx.test_miscompile == "tail" && !lowering.planted())
     result.body = ShortLoop().RewriteStmt(result.body);
   for (const Buffer& buffer : f.allocs) {
-    if (!Touches(result.body, buffer.get())) continue;
+    if (!ir::Touches(result.body, buffer.get())) continue;
     AllocPlacer placer(CarryingLoops(f.body, buffer.get()));
     result.body = placer.Place(buffer, result.body);
   }

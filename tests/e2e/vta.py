@@ -41,11 +41,43 @@ class Product:
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
     def expected(self):
-        """By the rule of compiler/graph/requantize_sums.cc: a whole number over a power of two, halves up."""
-        sums = self.x.astype(np.int64) @ self.weights.astype(np.int64)
-        shift = min(60, (30 - math.frexp(float(self.scale))[1]) // 4 * 4)
-        multiplier = round(math.ldexp(float(self.scale), shift))
-        return np.clip((sums * multiplier + (1 << shift) // 2) >> shift, -128, 127).astype(np.int8)
+        return requantised(self.x.astype(np.int64) @ self.weights.astype(np.int64), self.scale)
+
+
+def requantised(sums, scale):
+    """By the rule of compiler/graph/requantize_sums.cc: a whole number over a power of two, halves up."""
+    shift = min(60, (30 - math.frexp(float(scale))[1]) // 4 * 4)
+    multiplier = round(math.ldexp(float(scale), shift))
+    return np.clip((sums * multiplier + (1 << shift) // 2) >> shift, -128, 127).astype(np.int8)
+
+
+class Convolution:
+    """3x3 with zeros around the image, as QLinearConv of i8 without zero points."""
+
+    def __init__(self, channels, columns, size, stride, scale, seed=1):
+        rng = np.random.default_rng(seed)
+        self.weights = rng.integers(-128, 128, (columns, channels, 3, 3)).astype(np.int8)
+        self.x = rng.integers(-128, 128, (1, channels, size, size)).astype(np.int8)
+        self.stride, self.scale = stride, np.float32(scale)
+
+    def sums(self):
+        x = np.pad(self.x.astype(np.int64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+        windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(2, 3))[:, :, ::self.stride, ::self.stride]
+        return np.einsum("nchwij,ocij->nohw", windows, self.weights.astype(np.int64))
+
+    def model(self):
+        parameters = {"xs": self.scale, "xz": np.int8(0), "w": self.weights, "ws": np.float32(1), "wz": np.int8(0),
+                      "ys": np.float32(1), "yz": np.int8(0)}
+        node = helper.make_node("QLinearConv", ["x", *parameters], ["y"], name="convolution", pads=[1, 1, 1, 1],
+                                strides=[self.stride, self.stride])
+        graph = helper.make_graph(
+            [node], "convolution", [helper.make_tensor_value_info("x", TensorProto.INT8, list(self.x.shape))],
+            [helper.make_tensor_value_info("y", TensorProto.INT8, list(self.sums().shape))],
+            [numpy_helper.from_array(np.asarray(value), name) for name, value in parameters.items()])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+    def expected(self):
+        return requantised(self.sums(), self.scale)
 
 
 def outputs_on(module, folder, device, **inputs):
@@ -183,11 +215,23 @@ def a_product_is_tuned_in_cycles():
         # The log has the best program; the module of another job is made of it, and computes the same.
         fleet.tune(model, 1, output=module, extra=("--pool", CYCLE_MODEL))
         assert np.array_equal(outputs_on(module, folder, "", x=product.x), product.expected())
+        # A convolution: no candidate is invalid.
+        convolution = Convolution(64, 64, 14, 1, 0.0002)
+        onnx.save(convolution.model(), model)
+        ended = fleet.wait_job(fleet.submit(model, 2 * TRIALS, extra=("--pool", CYCLE_MODEL)), timeout=240)
+        assert ended["state"] == "SUCCEEDED", ended
+        fleet.tune(model, 1, output=module, extra=("--pool", CYCLE_MODEL))
+        assert np.array_equal(outputs_on(module, folder, "", x=convolution.x), convolution.expected())
+        measured = [r for r in fleet.export() if r["task"].split("-")[1].startswith("conv")]
+        assert len(measured) >= 2 * TRIALS and len({r["program_hash"] for r in measured}) >= TRIALS, measured
+        assert {r["outcome"] for r in measured} <= {"OK", "EARLY_STOPPED"}, measured
+        cycles = [min(r["samples"]) for r in measured if r["outcome"] == "OK"]
+        print(f"        a convolution: {min(cycles)} cycles, at most {max(cycles)}")
         # Of a network, what the processor runs is not measured.
         onnx.save(two_layers(), model)
         fleet.tune(model, 4, output=module, extra=("--pool", CYCLE_MODEL))
         records = fleet.export()
-        assert {r["task"].split("-")[1] for r in records} == {"dense"}, records
+        assert {r["task"].split("-")[1].split("_")[0] for r in records} == {"dense", "conv2d"}, records
         assert {r["outcome"] for r in records} <= {"OK", "EARLY_STOPPED"}, records
 
 

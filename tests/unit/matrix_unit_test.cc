@@ -8,6 +8,7 @@
 #include <iostream>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tests/support/equivalence.h"
+#include "tests/support/matrix_tasks.h"
 #include "tests/support/test_seed.h"
 #include "tuner_server/search/space.h"
 #include "vta/driver/simulated_backends.h"
@@ -61,6 +63,39 @@ ir::Function FunctionOf(const Product& p, int64_t block) {
   if (p.bias) last = node("i32", StrCat("add(%", last, ", %2)"));
   if (p.relu) last = node("i32", StrCat("relu(%", last, ")"));
   last = node("i32", StrCat("requantize(%", last, ", %", multiplier, ") {shift=8}"));
+  last = node("i8", StrCat("cast(%", last, ") {dtype=\"i8\"}"));
+  auto function = driver::TaskFunction(StrCat(text, "  output %", last, "\n}\n"));
+  TW_CHECK(function.ok()) << support::StatusText(function.status()) << text;
+  return *std::move(function);
+}
+
+using Convolution = tests::ConvolutionTask;
+using tests::FunctionOf;
+
+struct Addition {
+  int64_t columns, height, width;
+  bool relu = true;
+};
+
+// The sum of two quantised images as a task of the driver.
+ir::Function FunctionOf(const Addition& a, int64_t block) {
+  const std::string image = StrCat("[1,", a.columns, ",", a.height, ",", a.width, ",", block, "]");
+  const std::string channels = StrCat("i32[", a.columns, ",1,1,", block, "]\n");
+  std::string text =
+      StrCat("graph {\n  input %0: i8", image, "\n  input %1: i8", image,
+             "\n  weight %2: ", channels, "  weight %3: ", channels, "  weight %4: ", channels);
+  int next = 5;
+  const auto node = [&](const std::string& type, const std::string& rest) {
+    text += StrCat("  %", next, ": ", type, image, " = ", rest, "\n");
+    return next++;
+  };
+  const int first = node("i32", "cast(%0) {dtype=\"i32\"}");
+  const int part = node("i32", StrCat("mul(%", first, ", %2)"));
+  const int second = node("i32", "cast(%1) {dtype=\"i32\"}");
+  int last = node("i32", StrCat("mul(%", second, ", %3)"));
+  last = node("i32", StrCat("add(%", part, ", %", last, ")"));
+  if (a.relu) last = node("i32", StrCat("relu(%", last, ")"));
+  last = node("i32", StrCat("requantize(%", last, ", %4) {shift=12}"));
   last = node("i8", StrCat("cast(%", last, ") {dtype=\"i8\"}"));
   auto function = driver::TaskFunction(StrCat(text, "  output %", last, "\n}\n"));
   TW_CHECK(function.ok()) << support::StatusText(function.status()) << text;
@@ -144,12 +179,26 @@ constexpr Product kProducts[] = {
     {.rows = 4, .columns = 2, .depth = 2, .relu = true, .outer = 3},
 };
 
-TEST(MatrixUnitTest, DefaultsComputeTheSameInEveryConfiguration) {
+constexpr Convolution kConvolutions[] = {
+    {.inputs = 2, .columns = 2, .height = 6, .width = 6},
+    {.inputs = 2, .columns = 4, .height = 8, .width = 8, .stride = 2},
+    {.inputs = 4, .columns = 2, .height = 6, .width = 5, .taps = 1, .pad = 0, .relu = false},
+    {.inputs = 2, .columns = 4, .height = 8, .width = 8, .taps = 1, .stride = 2, .pad = 0},
+    {.inputs = 1, .columns = 1, .height = 5, .width = 9, .taps = 3, .pad = 0, .bias = false},
+    {.inputs = 1, .columns = 3, .height = 7, .width = 7, .taps = 5, .pad = 2, .images = 2},
+    {.inputs = 1, .columns = 2, .height = 9, .width = 8, .pad = 2, .dilation = 2},
+};
+
+constexpr Addition kAdditions[] = {{.columns = 2, .height = 6, .width = 5},
+                                   {.columns = 3, .height = 1, .width = 4, .relu = false}};
+
+template <typename Problem>
+void ExpectDefaults(std::span<const Problem> problems) {
   for (const char* config : {"block8", "block16", "block32"}) {
     const target::Target target = TargetOf(config);
-    for (size_t p = 0; p < std::size(kProducts); ++p) {
-      SCOPED_TRACE(StrCat(config, " product ", p));
-      const ir::Function function = FunctionOf(kProducts[p], target.machine.matrix.block);
+    for (size_t p = 0; p < problems.size(); ++p) {
+      SCOPED_TRACE(StrCat(config, " ", p));
+      const ir::Function function = FunctionOf(problems[p], target.machine.matrix.block);
       schedule::Schedule s(function);
       s.set_verify_each(true);
       schedule::ApplyDefaultSchedule(target, {}, &s);
@@ -159,11 +208,22 @@ TEST(MatrixUnitTest, DefaultsComputeTheSameInEveryConfiguration) {
   }
 }
 
+TEST(MatrixUnitTest, DefaultsComputeTheSameInEveryConfiguration) {
+  ExpectDefaults<Product>(kProducts);
+}
+TEST(MatrixUnitTest, ConvolutionsComputeTheSameInEveryConfiguration) {
+  ExpectDefaults<Convolution>(kConvolutions);
+}
+TEST(MatrixUnitTest, AdditionsComputeTheSameInEveryConfiguration) {
+  ExpectDefaults<Addition>(kAdditions);
+}
+
 // No point is invalid, and random ones compute the same.
-TEST(MatrixUnitTest, EveryPointOfTheSpaceComputesTheSame) {
+template <typename Problem>
+void ExpectPoints(std::span<const Problem> problems) {
   support::Rng rng(tests::TestSeed());
   const target::Target target = TargetOf("block16");
-  for (const Product& p : kProducts) {
+  for (const Problem& p : problems) {
     const ir::Function function = FunctionOf(p, 16);
     auto space = Space::Create(function, target);
     ASSERT_TRUE(space.ok()) << space.status();
@@ -181,12 +241,55 @@ TEST(MatrixUnitTest, EveryPointOfTheSpaceComputesTheSame) {
   }
 }
 
+TEST(MatrixUnitTest, EveryPointOfTheSpaceComputesTheSame) { ExpectPoints<Product>(kProducts); }
+TEST(MatrixUnitTest, EveryPointOfAConvolutionComputesTheSame) {
+  ExpectPoints<Convolution>(kConvolutions);
+}
+TEST(MatrixUnitTest, EveryPointOfAnAdditionComputesTheSame) { ExpectPoints<Addition>(kAdditions); }
+
+// Layers of ResNet-18 at their size: tiles near every limit of the hardware become programs.
+TEST(MatrixUnitTest, EveryPointOfANetworksLayersBecomesCode) {
+  support::Rng rng(tests::TestSeed());
+  for (const char* config : {"block8", "block16", "block32"}) {
+    const target::Target target = TargetOf(config);
+    const int64_t block = target.machine.matrix.block;
+    const Convolution layers[] = {
+        {.inputs = 64 / block, .columns = 64 / block, .height = 56, .width = 56},
+        {.inputs = 64 / block,
+         .columns = 128 / block,
+         .height = 56,
+         .width = 56,
+         .taps = 1,
+         .stride = 2,
+         .pad = 0},
+        {.inputs = 512 / block, .columns = 512 / block, .height = 7, .width = 7}};
+    for (const Convolution& layer : layers) {
+      auto space = Space::Create(FunctionOf(layer, block), target);
+      ASSERT_TRUE(space.ok()) << space.status();
+      for (int64_t round = 0; round < tests::TestRounds(2); ++round) {
+        Point point;
+        ASSERT_TRUE((*space)->Sample(&rng, &point));
+        auto schedule = (*space)->Apply(point);
+        ASSERT_TRUE(schedule.ok()) << schedule.status();
+        const auto code = CodeOf(schedule->function(), target);
+        ASSERT_TRUE(code.ok()) << config << ": " << code.status();
+      }
+    }
+  }
+}
+
 // What does not fit the memories is no point: here the sums, the weights and the inputs of tiles.
 TEST(MatrixUnitTest, TilesFitTheMemoriesExactly) {
-  const target::MatrixUnit unit = {
-      .name = "vta", .block = 16, .inputs = 64, .weights = 32, .sums = 40, .micro_ops = 1024};
+  const target::MatrixUnit unit = {.name = "vta",
+                                   .block = 16,
+                                   .inputs = 64,
+                                   .weights = 32,
+                                   .sums = 40,
+                                   .micro_ops = 1024,
+                                   .instructions = 1 << 16};
   const schedule::MatrixProblem p{.product = "p",
                                   .last = "y",
+                                  .padding = {},
                                   .stages = {},
                                   .rows = 64,
                                   .columns = 64,
@@ -203,34 +306,41 @@ TEST(MatrixUnitTest, TilesFitTheMemoriesExactly) {
 }
 
 // The default is one of the best of the space.
-TEST(MatrixUnitTest, TheDefaultIsNearTheOptimum) {
+void ExpectNearOptimum(const ir::Function& function) {
   const target::Target target = TargetOf("block16");
-  for (const Product& p : {Product{.rows = 32, .columns = 8, .depth = 16},
-                           Product{.rows = 48, .columns = 4, .depth = 4, .bias = true}}) {
-    const ir::Function function = FunctionOf(p, 16);
-    auto space = Space::Create(function, target);
-    ASSERT_TRUE(space.ok()) << space.status();
-    int64_t best = INT64_MAX, of_default = 0;
-    const Point first = *(*space)->DefaultPoint();
-    support::Rng rng(3);
-    const Sample sample = SampleOf(function);
-    for (int i = 0; i < 20; ++i) {
-      Point point = first;
-      if (i > 0) {
-        ASSERT_TRUE((*space)->Sample(&rng, &point));
-      }
-      auto schedule = (*space)->Apply(point);
-      ASSERT_TRUE(schedule.ok()) << schedule.status();
-      const auto code = CodeOf(schedule->function(), target);
-      ASSERT_TRUE(code.ok()) << code.status();
-      const auto cycles = RunOn(vta::MakeCycleModel(), *code, sample);
-      ASSERT_TRUE(cycles.ok()) << cycles.status();
-      if (i == 0) of_default = *cycles;
-      best = std::min(best, *cycles);
+  auto space = Space::Create(function, target);
+  ASSERT_TRUE(space.ok()) << space.status();
+  int64_t best = INT64_MAX, of_default = 0;
+  const Point first = *(*space)->DefaultPoint();
+  support::Rng rng(3);
+  const Sample sample = SampleOf(function);
+  for (int i = 0; i < 20; ++i) {
+    Point point = first;
+    if (i > 0) {
+      ASSERT_TRUE((*space)->Sample(&rng, &point));
     }
-    EXPECT_LE(static_cast<double>(of_default), 1.15 * static_cast<double>(best));
-    std::cout << "cycles of the default " << of_default << ", best of 20 " << best << "\n";
+    auto schedule = (*space)->Apply(point);
+    ASSERT_TRUE(schedule.ok()) << schedule.status();
+    const auto code = CodeOf(schedule->function(), target);
+    ASSERT_TRUE(code.ok()) << code.status();
+    const auto cycles = RunOn(vta::MakeCycleModel(), *code, sample);
+    ASSERT_TRUE(cycles.ok()) << cycles.status();
+    if (i == 0) of_default = *cycles;
+    best = std::min(best, *cycles);
   }
+  EXPECT_LE(static_cast<double>(of_default), 1.15 * static_cast<double>(best));
+  std::cout << "cycles of the default " << of_default << ", best of 20 " << best << "\n";
+}
+
+TEST(MatrixUnitTest, TheDefaultIsNearTheOptimum) {
+  ExpectNearOptimum(FunctionOf(Product{.rows = 32, .columns = 8, .depth = 16}, 16));
+  ExpectNearOptimum(FunctionOf(Product{.rows = 48, .columns = 4, .depth = 4, .bias = true}, 16));
+  ExpectNearOptimum(
+      FunctionOf(Convolution{.inputs = 2, .columns = 4, .height = 14, .width = 14}, 16));
+  ExpectNearOptimum(FunctionOf(
+      Convolution{
+          .inputs = 2, .columns = 4, .height = 14, .width = 14, .taps = 1, .stride = 2, .pad = 0},
+      16));
 }
 
 // A function that the unit does not compute gets no steps, and the generator names what it found.

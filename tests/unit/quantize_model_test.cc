@@ -320,8 +320,8 @@ TEST(QuantizeModel, ComputesWhatPlainLoopsDo) {
   OnnxBuilder::AttrFloat(gemm, "alpha", 0.5F);
   OnnxBuilder::AttrFloat(gemm, "beta", 2);
   b.Output("y", {2, 3});
-  for (const bool with_sign : {false, true}) {
-    const FloatModel model = Read(b.Bytes(), {.int8_data = with_sign});
+  for (const ByteForm form : {ByteForm::kUint8, ByteForm::kInt8, ByteForm::kSymmetricInt8}) {
+    const FloatModel model = Read(b.Bytes(), {.data = form});
     ASSERT_EQ(NamesOf(model), (std::set<std::string>{"x", "clipped"}));
     const Ranges ranges = {{"x", {-1.5, 2}}, {"clipped", {0, 2.5}}};
     const std::string onnx = model.Quantized(ranges);
@@ -334,7 +334,7 @@ TEST(QuantizeModel, ComputesWhatPlainLoopsDo) {
       }
       return std::vector<float>();
     };
-    const Affine x = AffineOf({-1.5, 2}, with_sign), mid = AffineOf({0, 2.5}, with_sign);
+    const Affine x = AffineOf({-1.5, 2}, form), mid = AffineOf({0, 2.5}, form);
     // Symmetric, with the largest weight of each column (row) at 127.
     const auto weights = [](std::vector<float> w, int rows, int columns, bool by_column) {
       for (int c = 0; c < (by_column ? columns : rows); ++c) {

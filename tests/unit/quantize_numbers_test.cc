@@ -28,7 +28,7 @@ std::vector<float> WithOutlier(float outlier) {
 }
 
 double MeanSquaredError(const std::vector<float>& values, const Range& range) {
-  const Affine affine = AffineOf(range, false);
+  const Affine affine = AffineOf(range, ByteForm::kUint8);
   double sum = 0;
   for (const float v : values) {
     const double q =
@@ -113,20 +113,26 @@ TEST(Ranges, RuleIsParsed) {
 }
 
 TEST(Affine, HasZeroAndBothEnds) {
-  const Affine positive = AffineOf({0, 51}, false);
+  const Affine positive = AffineOf({0, 51}, ByteForm::kUint8);
   EXPECT_FLOAT_EQ(positive.scale, 0.2F);
   EXPECT_EQ(positive.zero_point, 0);
-  const Affine both = AffineOf({-51, 204}, false);
+  const Affine both = AffineOf({-51, 204}, ByteForm::kUint8);
   EXPECT_FLOAT_EQ(both.scale, 1);
   EXPECT_EQ(both.zero_point, 51);
-  const Affine negative = AffineOf({-51, 0}, false);
+  const Affine negative = AffineOf({-51, 0}, ByteForm::kUint8);
   EXPECT_EQ(negative.zero_point, 255);
-  const Affine with_sign = AffineOf({-51, 204}, true);
+  const Affine with_sign = AffineOf({-51, 204}, ByteForm::kInt8);
   EXPECT_EQ(with_sign.zero_point, 51 - 128);
   EXPECT_TRUE(with_sign.is_signed);
   // A tensor that is 0 has a scale all the same.
-  EXPECT_EQ(AffineOf({0, 0}, false).scale, 1);
-  EXPECT_EQ(AffineOf({0, 0}, true).zero_point, -128);
+  EXPECT_EQ(AffineOf({0, 0}, ByteForm::kUint8).scale, 1);
+  EXPECT_EQ(AffineOf({0, 0}, ByteForm::kInt8).zero_point, -128);
+  const Affine symmetric = AffineOf({-50.8, 25}, ByteForm::kSymmetricInt8);
+  EXPECT_TRUE(symmetric.is_signed);
+  EXPECT_EQ(symmetric.zero_point, 0);
+  EXPECT_FLOAT_EQ(symmetric.scale, 0.4F);
+  EXPECT_FLOAT_EQ(AffineOf({0, 25.4}, ByteForm::kSymmetricInt8).scale, 0.2F);
+  EXPECT_EQ(AffineOf({0, 0}, ByteForm::kSymmetricInt8).scale, 1);
 }
 
 TEST(Layer, HasAScaleForEachChannelAlongItsAxis) {

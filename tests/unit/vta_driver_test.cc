@@ -98,7 +98,7 @@ TEST(DramAllocatorTest, RandomAllocationsNeverOverlap) {
 TEST(StreamRelocationTest, MovesEachOperandByItself) {
   const Isa isa = IsaOf(kConfig);
   const Program program = ScaleProgram(kConfig, kVectors, 3);
-  auto moved = Relocate(isa, program, {.params = {8192, 65536}, .uops = 4096});
+  auto moved = Relocate(isa, program, {.params = {8192, 65536}, .own = 4096});
   ASSERT_TRUE(moved.ok()) << moved.status();
   std::vector<Instruction> expected = program.stream;
   expected[0].dram_base = 4096 / 4;
@@ -113,7 +113,7 @@ TEST(StreamRelocationTest, KeepsThePlaceInsideOfAnOperand) {
   Program program = ScaleProgram(kConfig, kVectors, 3);
   program.stream[4].dram_base += 2;
   program.stream[4].x_size = program.stream[4].x_stride = kVectors - 2;
-  auto moved = Relocate(isa, program, {.params = {0, 4096}, .uops = 0});
+  auto moved = Relocate(isa, program, {.params = {0, 4096}, .own = 0});
   ASSERT_TRUE(moved.ok()) << moved.status();
   EXPECT_EQ((*moved)[4].dram_base, 4096 / 16 + 2);
 }
@@ -129,7 +129,7 @@ TEST_P(RefusedAddresses, NameTheInstruction) {
   const size_t index = GetParam().instruction;
   GetParam().spoil(&program.stream[index]);
   const absl::Status status =
-      Relocate(IsaOf(kConfig), program, {.params = {0, 4096}, .uops = 0}).status();
+      Relocate(IsaOf(kConfig), program, {.params = {0, 4096}, .own = 0}).status();
   EXPECT_EQ(Slug(status), "vta.driver.address");
   EXPECT_THAT(support::StatusText(status), HasSubstr(StrCat("instruction ", index, ":")));
   EXPECT_THAT(support::StatusText(status), HasSubstr(Disassemble(program.stream[index])));
@@ -148,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(StreamRelocationTest, RefusesPlacesBetweenElements) {
   const Isa isa = IsaOf(kConfig);
   const Program program = ScaleProgram(kConfig, kVectors, 3);
-  const absl::Status status = Relocate(isa, program, {.params = {32, 4096}, .uops = 0}).status();
+  const absl::Status status = Relocate(isa, program, {.params = {32, 4096}, .own = 0}).status();
   EXPECT_EQ(Slug(status), "vta.driver.alignment");
   EXPECT_THAT(support::StatusText(status), HasSubstr("x: expected a multiple of 64 bytes"));
 }

@@ -105,8 +105,11 @@ void AddQuantize(CLI::App* app, Action* action) {
                    "how ranges follow from the data: mse (least squared error), minmax, or\n"
                    "percentile=P (so many percent of the numbers are inside; default 99.99)")
       ->capture_default_str();
-  command->add_option("--activations", options->activations, "type of the data between layers")
-      ->check(CLI::IsMember({"uint8", "int8"}))
+  command
+      ->add_option("--activations", options->activations,
+                   "type of the data between layers;\n"
+                   "symmetric-int8 (zero points 0) for matrix units")
+      ->check(CLI::IsMember({"uint8", "int8", "symmetric-int8"}))
       ->capture_default_str();
   command
       ->add_option("--keep", options->keep,

@@ -186,9 +186,12 @@ class Quantizer {
   }
 
   quantize::QuantizeOptions ModelOptions() const {
+    const bool symmetric = options_.activations == "symmetric-int8";
     return {.keep = options_.keep,
             .weights_only = options_.weights_only,
-            .int8_data = options_.activations == "int8"};
+            .data = symmetric                        ? quantize::ByteForm::kSymmetricInt8
+                    : options_.activations == "int8" ? quantize::ByteForm::kInt8
+                                                     : quantize::ByteForm::kUint8};
   }
 
   absl::Status Write() {

@@ -70,7 +70,7 @@ absl::StatusOr<std::unique_ptr<VtaCode>> VtaDevice::Load(std::string_view bytes)
   return code;
 }
 
-// Checks a program and puts its micro-ops into DRAM.
+// Checks a program and puts its constants and micro-ops into DRAM.
 absl::Status VtaDevice::Prepare(const VtaCode& code, VtaKernel* kernel) {
   const Program& program = *kernel->program;
   if (program.image_bytes > info().memory_bytes) {
@@ -89,17 +89,17 @@ absl::Status VtaDevice::Prepare(const VtaCode& code, VtaKernel* kernel) {
   TW_ASSIGN(const std::vector<uint8_t> image, program.Image(code.isa_));
   TW_TRY(CheckTokens(code.isa_, words, image));
   TW_ASSIGN(kernel->commands, Allocate(static_cast<int64_t>(words.size() * sizeof(Word128))));
-  if (program.uops.empty()) return absl::OkStatus();
-  TW_ASSIGN(kernel->uops, Allocate(program.image_bytes - program.uop_offset));
-  std::memcpy(Bytes(kernel->uops).data(), image.data() + program.uop_offset,
-              static_cast<size_t>(kernel->uops.bytes));
+  if (program.image_bytes == program.constant_offset()) return absl::OkStatus();
+  TW_ASSIGN(kernel->own, Allocate(program.image_bytes - program.constant_offset()));
+  std::memcpy(Bytes(kernel->own).data(), image.data() + program.constant_offset(),
+              static_cast<size_t>(kernel->own.bytes));
   return absl::OkStatus();
 }
 
 void VtaDevice::Unload(std::unique_ptr<VtaCode> code) {
   for (const VtaKernel& kernel : code->kernels_) {
     if (kernel.commands.bytes > 0) Free(kernel.commands);
-    if (kernel.uops.bytes > 0) Free(kernel.uops);
+    if (kernel.own.bytes > 0) Free(kernel.own);
   }
 }
 
@@ -132,7 +132,7 @@ absl::Status VtaDevice::CheckOperands(const VtaKernel& kernel,
 }
 
 absl::Status VtaDevice::WriteCommands(VtaKernel* kernel, std::span<const DramRange> operands) {
-  OperandPlaces places{.params = {}, .uops = kernel->uops.address};
+  OperandPlaces places{.params = {}, .own = kernel->own.address};
   for (const DramRange& operand : operands) places.params.push_back(operand.address);
   const Isa& isa = kernel->code->isa_;
   TW_ASSIGN(const std::vector<Instruction> stream, Relocate(isa, *kernel->program, places));

@@ -36,7 +36,7 @@ struct VtaKernel {
   const Program* program = nullptr;
   std::vector<bool> stored;  // by parameter: the stream writes it
   int64_t max_cycles = 0;    // later, the stream hangs
-  DramRange uops, commands;
+  DramRange own, commands;   // own: constants and micro-ops
   // What the command buffer is for; none before the first launch.
   std::optional<std::vector<DramRange>> operands;
 };

@@ -1,13 +1,15 @@
 // The bytes, all integers little-endian, 64 bits but for micro-ops:
-//   "TWVTA" 0 0 2
+//   "TWVTA" 0 0 3
 //   hardware configuration (its length, its text)
 //   number of programs, then for each
 //     name (its length, its bytes), uop_offset, image_bytes
 //     number of parameters, then for each: name, offset, bytes
 //     number of instructions, then their low and high halves
 //     number of micro-ops, then 32 bits for each
+//     constants (their length, their bytes)
 #include "vta/isa/code_object.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "deploy/support/status.h"
@@ -18,7 +20,7 @@ namespace {
 
 using support::StrCat;
 
-constexpr std::string_view kMagic("TWVTA\0\0\2", 8);
+constexpr std::string_view kMagic("TWVTA\0\0\3", 8);
 
 class Writer {
  public:
@@ -103,13 +105,15 @@ absl::Status Write(const Isa& isa, const Program& program, Writer* out) {
     TW_ASSIGN(const uint32_t word, isa.EncodeUop(uop));
     out->Number(word, 4);
   }
+  out->Text(program.constants);
   return absl::OkStatus();
 }
 
 bool IsPlaced(const Program& program) {
+  const int64_t end = program.constant_offset();
+  if (end < 0) return false;
   for (const Program::Param& param : program.params) {
-    if (param.offset > program.uop_offset || param.bytes > program.uop_offset - param.offset)
-      return false;
+    if (param.offset > end || param.bytes > end - param.offset) return false;
   }
   const auto uop_bytes = static_cast<int64_t>(4 * program.uops.size());
   return program.uop_offset <= program.image_bytes &&
@@ -136,6 +140,7 @@ absl::StatusOr<Program> Read(const Isa& isa, Reader* in) {
   }
   for (uint64_t n = in->Count(4); n > 0; --n)
     program.uops.push_back(isa.DecodeUop(static_cast<uint32_t>(in->Number(4))));
+  program.constants = in->Text();
   if (!in->ok()) return NotCode("one that ends early");
   if (!IsPlaced(program)) return NotCode("places outside of the image of " + program.name);
   return program;
@@ -148,6 +153,8 @@ std::string Program::Listing() const {
   for (const Param& p : params) {
     text += StrCat("# ", p.name, ": bytes ", p.offset, " to ", p.offset + p.bytes, "\n");
   }
+  if (!constants.empty())
+    text += StrCat("# constants: bytes ", constant_offset(), " to ", uop_offset, "\n");
   text += StrCat("# micro-ops: bytes ", uop_offset, " to ", image_bytes, "\n");
   for (size_t i = 0; i < stream.size(); ++i) {
     text += StrCat(i, ": ", Disassemble(stream[i]), "\n");
@@ -165,6 +172,7 @@ absl::StatusOr<std::vector<Word128>> Program::Encoded(const Isa& isa) const {
 
 absl::StatusOr<std::vector<uint8_t>> Program::Image(const Isa& isa) const {
   std::vector<uint8_t> image(static_cast<size_t>(image_bytes), 0);
+  std::copy(constants.begin(), constants.end(), image.begin() + constant_offset());
   for (size_t i = 0; i < uops.size(); ++i) {
     TW_ASSIGN(const uint32_t word, isa.EncodeUop(uops[i]));
     std::memcpy(image.data() + uop_offset + 4 * static_cast<int64_t>(i), &word, sizeof word);
@@ -189,7 +197,7 @@ absl::StatusOr<CodeObject> ParseCode(std::string_view bytes) {
   CodeObject code;
   TW_ASSIGN(code.config, ParseConfig(config));
   TW_ASSIGN(const Isa isa, Isa::Make(code.config));
-  for (uint64_t n = in.Count(48); n > 0; --n) {
+  for (uint64_t n = in.Count(56); n > 0; --n) {
     TW_ASSIGN(Program program, Read(isa, &in));
     code.programs.push_back(std::move(program));
   }

@@ -27,16 +27,18 @@ struct Program {
   std::vector<Instruction> stream;
   std::vector<MicroOp> uops;
   std::vector<Param> params;  // in the order of the kernel's parameters, row-major
+  std::string constants;      // bytes right before the micro-ops, which programs load
   int64_t uop_offset = 0;
   int64_t image_bytes = 0;
 
   bool operator==(const Program&) const = default;
 
+  int64_t constant_offset() const { return uop_offset - static_cast<int64_t>(constants.size()); }
   // One instruction a line, micro-ops below.
   std::string Listing() const;
   // The instructions of the stream as bits.
   absl::StatusOr<std::vector<Word128>> Encoded(const Isa& isa) const;
-  // A DRAM image with the micro-ops in place and everything else 0.
+  // A DRAM image with the constants and the micro-ops in place and everything else 0.
   absl::StatusOr<std::vector<uint8_t>> Image(const Isa& isa) const;
 };
 

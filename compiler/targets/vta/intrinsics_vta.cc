@@ -24,6 +24,10 @@ constexpr char kVtaGemm[] =
     " for o in 0..# { for i in 0..# { C[o] = C[o] + i32(A[i]) * i32(B[o, i]); } } }";
 constexpr char kVtaGemmReset[] = "(C: i32[#] output) { for o in 0..# { C[o] = 0i32; } }";
 
+// Bytes as sums: the product with an identity matrix, which the code generator adds.
+constexpr char kVtaWiden[] =
+    "(D: i32[#] output, S: i8[#] input) { for l in 0..# { D[l] = i32(S[l]); } }";
+
 // D[l] = f(S[l], T[l]), and with a constant in place of T.
 void AddVtaAlu(const std::string& name, const std::string& with_tensor,
                const std::string& with_constant, std::vector<TensorIntrinsicRow>* rows) {
@@ -54,27 +58,32 @@ constexpr char kVtaRequantise[] =
     " for l in 0..# { D[l] = i32(max(min("
     "floordiv(i64(S[l]) * i64(T[l]) + half, scale), 127i64), -128i64)); } }";
 
-// A block of elements moved between DRAM and a memory: `type[#]` or, of weights, `type[#, #]`,
-// in rows of rows or in one row.
+// Elements moved between DRAM and a memory: `type[#]` or, of weights, `type[#, #]`. One of them, a
+// row, or rows of rows; the code generator joins what loops around it move.
 void AddVtaTransfer(const std::string& name, const std::string& from_type,
                     const std::string& to_type, const std::string& from_scope,
                     const std::string& to_scope, std::vector<TensorIntrinsicRow>* rows) {
   const bool matrix = to_scope == "vta.wgt";
-  const std::string element = matrix ? ", #, #]" : ", #]", lanes = matrix ? ", m, l]" : ", l]";
-  for (bool two : {true, false}) {
-    const std::string shape = (two ? "[ny, nx" : "[nx") + element;
-    const std::string value = (two ? "S[y, x" : "S[x") + lanes;
-    std::string body = StrCat("D", value.substr(1), " = ",
+  const std::string element = matrix ? "#, #]" : "#]", lanes = matrix ? "m, l]" : "l]";
+  struct Form {
+    std::string sizes, shape, index;
+  };
+  for (const Form& form : {Form{"ny: size, nx: size, ", "[ny, nx, ", "[y, x, "},
+                           Form{"nx: size, ", "[nx, ", "[x, "}, Form{"", "[", "["}}) {
+    const std::string shape = form.shape + element, index = form.index + lanes;
+    const std::string value = "S" + index;
+    std::string body = StrCat("D", index, " = ",
                               from_type == to_type ? value : StrCat(to_type, "(", value, ")"), ";");
     for (const char* loop : {"l in 0..#", "m in 0..#", "x in 0..nx", "y in 0..ny"}) {
-      if ((loop[0] == 'm' && !matrix) || (loop[0] == 'y' && !two)) continue;
-      body = StrCat("for ", loop, " { ", body, " }");
+      const bool there =
+          loop[0] == 'l' || (loop[0] == 'm' ? matrix : index.find(loop[0]) < index.size());
+      if (there) body = StrCat("for ", loop, " { ", body, " }");
     }
     rows->push_back(
         {.name = name,
          .op = from_scope == "global" ? TensorOp::kLoad : TensorOp::kStore,
-         .update = StrCat(two ? "(ny: size, nx" : "(nx", ": size, D: ", to_type, shape,
-                          " output, S: ", from_type, shape, " input) { ", body, " }"),
+         .update = StrCat("(", form.sizes, "D: ", to_type, shape, " output, S: ", from_type, shape,
+                          " input) { ", body, " }"),
          .operands = {{"D", matrix ? 2 : 1, to_scope}, {"S", matrix ? 2 : 1, from_scope}},
          .max_extent = 4096});
   }
@@ -87,6 +96,10 @@ std::vector<TensorIntrinsicRow> RowsOfAnyBlock() {
                   .update = kVtaGemm,
                   .reset = kVtaGemmReset,
                   .operands = {{"C", 1, "vta.acc"}, {"A", 1, "vta.inp"}, {"B", 2, "vta.wgt"}}});
+  rows.push_back({.name = "vta.widen",
+                  .op = TensorOp::kAlu,
+                  .update = kVtaWiden,
+                  .operands = {{"D", 1, "vta.acc"}, {"S", 1, "vta.inp"}}});
   AddVtaAlu("add", "S[l] + T[l]", "S[l] + i32(imm)", &rows);
   AddVtaAlu("max", "max(S[l], T[l])", "max(S[l], i32(imm))", &rows);
   AddVtaAlu("min", "min(S[l], T[l])", "min(S[l], i32(imm))", &rows);

@@ -1,5 +1,6 @@
 // The configurations of vta/isa with a name, the default first: what the memories of each hold.
 #include "compiler/targets/kind_table.h"
+#include "compiler/targets/vta/vta_codegen.h"
 #include "vta/isa/config.h"
 
 namespace tilewright::vta {
@@ -13,7 +14,9 @@ constexpr target::Machine MachineOf(std::string_view name, const Config& c) {
                      .inputs = c.inp,
                      .weights = c.wgt,
                      .sums = c.acc,
-                     .micro_ops = c.uop},
+                     .micro_ops = c.uop,
+                     .instructions = kMaxInstructions,
+                     .padding = (int64_t{1} << c.pad_bits) - 1},
           .rule_set = target::RuleSet::kMatrix};
 }
 

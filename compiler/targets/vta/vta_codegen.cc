@@ -1,5 +1,8 @@
 #include "compiler/targets/vta/vta_codegen.h"
 
+#include <algorithm>
+
+#include "compiler/ir/expr_parts.h"
 #include "compiler/ir/numeric.h"
 #include "compiler/targets/backend.h"
 #include "compiler/targets/vta/vta_emitter.h"
@@ -9,6 +12,7 @@ namespace tilewright::vta {
 
 namespace {
 
+using ir::Buffer;
 using ir::Expr;
 using ir::ExprKind;
 using ir::Stmt;
@@ -18,8 +22,6 @@ using ir::TensorOp;
 using ir::TensorOperandMatch;
 using support::StrCat;
 using vta::Memory;
-
-constexpr int64_t kMaxInstructions = 1 << 16;
 
 constexpr transform::PassRow kPasses[] = {
     {"lower_blocks", transform::LowerBlocks},
@@ -116,27 +118,65 @@ absl::Status VtaEmitter::WalkFor(const Stmt& s) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> VtaEmitter::UnitOf(const TensorOperandMatch& operand, const Stmt& s) {
+absl::StatusOr<int64_t> VtaEmitter::UnitOf(const TensorOperandMatch& operand, Memory held,
+                                           const Stmt& s) {
   auto place = places_.find(operand.buffer.get());
-  if (place == places_.end() || place->second.in_dram) {
-    return Bad("memory", StrCat("expected an allocated buffer, found ", operand.buffer->name), s);
-  }
+  TW_CHECK(place != places_.end()) << operand.buffer->name;
   TW_ASSIGN(int64_t base, Value(operand.base));
-  const int64_t per_unit = ElementsPerUnit(place->second.memory);
+  const int64_t per_unit = ElementsPerUnit(held);
   if (base % per_unit != 0) {
     return Bad("alignment",
                StrCat(operand.buffer->name, ": expected a multiple of ", per_unit,
                       " elements, found ", base),
                s);
   }
-  return place->second.offset + base / per_unit;
+  const VtaPlace& at = place->second;
+  const int64_t first =
+      at.in_dram ? at.offset / (per_unit * operand.buffer->dtype.bytes()) : at.offset;
+  return first + base / per_unit;
 }
+
+absl::StatusOr<std::vector<Memory>> VtaEmitter::MemoriesOf(const TensorMatch& match,
+                                                           const Stmt& nest) {
+  const bool is_store = match.intrinsic->op == TensorOp::kStore;
+  const bool transfer = is_store || match.intrinsic->op == TensorOp::kLoad;
+  const size_t in_dram = !transfer ? match.operands.size() : is_store ? 0 : 1;
+  std::vector<Memory> memories;
+  for (size_t k = 0; k < match.operands.size(); ++k) {
+    const Buffer& buffer = match.operands[k].buffer;
+    auto place = places_.find(buffer.get());
+    if (place == places_.end() || place->second.in_dram != (k == in_dram)) {
+      return Bad("memory",
+                 StrCat("expected ", k == in_dram ? "a parameter in DRAM" : "an allocated buffer",
+                        ", found ", buffer->name),
+                 nest);
+    }
+    memories.push_back(place->second.memory);
+  }
+  if (transfer) memories[in_dram] = memories[1 - in_dram];
+  return memories;
+}
+
+namespace {
+
+// Whether every operand is linear in the loops, whatever the values of other variables are.
+bool IsLinear(const std::vector<Stmt>& loops, const TensorMatch& match) {
+  std::vector<ir::Var> vars;
+  for (const Stmt& l : loops) vars.push_back(l->var);
+  return std::all_of(match.operands.begin(), match.operands.end(), [&](const auto& operand) {
+    return ir::CoefficientsOf(operand.base, vars).has_value();
+  });
+}
+
+}  // namespace
 
 // The steps of the loops around a nest in each operand. False when some operand is not linear in
 // them.
 absl::StatusOr<bool> VtaEmitter::StepsOf(const std::vector<Stmt>& loops, const TensorMatch& match,
                                          const Stmt& nest, std::vector<VtaLoopStep>* steps,
                                          std::array<int64_t, 3>* base) {
+  TW_ASSIGN(const std::vector<Memory> memories, MemoriesOf(match, nest));
+  const auto unit_of = [&](size_t k) { return UnitOf(match.operands[k], memories[k], nest); };
   for (const Stmt& l : loops) {
     TW_ASSIGN(int64_t min, Value(l->range.min));
     TW_ASSIGN(int64_t extent, Value(l->range.extent));
@@ -145,16 +185,17 @@ absl::StatusOr<bool> VtaEmitter::StepsOf(const std::vector<Stmt>& loops, const T
   }
   const size_t operands = match.operands.size();
   for (size_t k = 0; k < operands; ++k) {
-    TW_ASSIGN((*base)[k], UnitOf(match.operands[k], nest));
+    TW_ASSIGN((*base)[k], unit_of(k));
     for (size_t l = 0; l < loops.size(); ++l) {
       if ((*steps)[l].extent < 2) continue;
       int64_t& value = values_[loops[l]->var.get()];
       ++value;
-      TW_ASSIGN(int64_t next, UnitOf(match.operands[k], nest));
+      TW_ASSIGN(int64_t next, unit_of(k));
       --value;
       (*steps)[l].step[k] = next - (*base)[k];
     }
   }
+  if (IsLinear(loops, match)) return true;
   // Every point, so that an index with divisions is not taken for a linear one.
   std::vector<int64_t> point(loops.size(), 0);
   bool linear = true;
@@ -162,7 +203,7 @@ absl::StatusOr<bool> VtaEmitter::StepsOf(const std::vector<Stmt>& loops, const T
     for (size_t k = 0; linear && k < operands; ++k) {
       int64_t expected = (*base)[k];
       for (size_t l = 0; l < loops.size(); ++l) expected += point[l] * (*steps)[l].step[k];
-      TW_ASSIGN(int64_t found, UnitOf(match.operands[k], nest));
+      TW_ASSIGN(int64_t found, unit_of(k));
       linear = found == expected;
     }
     more = false;
@@ -179,8 +220,13 @@ absl::StatusOr<bool> VtaEmitter::StepsOf(const std::vector<Stmt>& loops, const T
 }
 
 absl::Status VtaEmitter::EmitNest(const std::vector<Stmt>& loops, const Stmt& nest) {
-  std::string_view name = ir::TensorNameOf(*nest);
-  TW_ASSIGN(TensorMatch match, ir::MatchTensor(nest, name));
+  const std::string_view name = ir::TensorNameOf(*nest);
+  auto known = matches_.find(nest.get());
+  if (known == matches_.end()) {
+    TW_ASSIGN(TensorMatch found, ir::MatchTensor(nest, name));
+    known = matches_.emplace(nest.get(), std::move(found)).first;
+  }
+  const TensorMatch& match = known->second;
   TensorOp op = match.intrinsic->op;
   bool transfer = op == TensorOp::kLoad || op == TensorOp::kStore;
   if (!transfer && op != TensorOp::kGemm && op != TensorOp::kAlu) {
@@ -192,19 +238,17 @@ absl::Status VtaEmitter::EmitNest(const std::vector<Stmt>& loops, const Stmt& ne
                StrCat("expected ", lanes(), " lanes, found ", match.extents.back(), " of ", name),
                nest);
   }
-  if (!transfer) {
-    std::vector<VtaLoopStep> steps;
-    std::array<int64_t, 3> base = {};
-    TW_ASSIGN(bool linear, StepsOf(loops, match, nest, &steps, &base));
-    for (const VtaLoopStep& step : steps) {
-      if (step.extent == 0) return absl::OkStatus();
-    }
-    if (linear) {
-      return op == TensorOp::kGemm ? EmitGemm(match, steps, base, nest)
-                                   : EmitAlu(match, steps, base, nest);
-    }
+  std::vector<VtaLoopStep> steps;
+  std::array<int64_t, 3> base = {};
+  TW_ASSIGN(bool linear, StepsOf(loops, match, nest, &steps, &base));
+  for (const VtaLoopStep& step : steps) {
+    if (step.extent == 0) return absl::OkStatus();
   }
-  if (loops.empty()) return EmitTransfer(match, nest);
+  if (linear) {
+    if (transfer) return EmitTransfer(match, loops, steps, base, nest);
+    return op == TensorOp::kGemm ? EmitGemm(match, steps, base, nest)
+                                 : EmitAlu(match, steps, base, nest);
+  }
   // The outermost loop is written out.
   const Stmt& outer = loops[0];
   TW_ASSIGN(int64_t min, Value(outer->range.min));
@@ -226,8 +270,8 @@ absl::StatusOr<Program> VtaEmitter::Run() {
                                     StrCat(function_.name, ": expected constant sizes, found ",
                                            function_.size_params[0]->name));
   }
-  TW_TRY(PlaceParams());
   nests_ = MarkedNests(function_.body);
+  TW_TRY(PlaceParams());
   TW_TRY(Walk(function_.body));
   const int64_t uops = static_cast<int64_t>(program_.uops.size());
   const int64_t capacity = isa_.InfoOf(Memory::kUop).elements;
@@ -286,7 +330,7 @@ absl::StatusOr<codegen::Artifact> GenerateFor(const Config& config,
 constinit const targets::Backend kBackend = {
     .pipeline = Pipeline,
     .generate = Generate,
-    .toolchain = [] { return std::string("vta-isa-2"); },
+    .toolchain = [] { return std::string("vta-isa-3"); },
     .alignment = 1024,  // of an element of any memory of any configuration
     .on_device = true,
 };

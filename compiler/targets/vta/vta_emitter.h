@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -17,6 +18,8 @@
 #include "deploy/support/strings.h"
 
 namespace tilewright::vta {
+
+inline constexpr std::string_view kWiden = "vta.widen";  // intrinsics_vta.cc
 
 // A nest's operands where it is a marked one.
 std::vector<ir::TensorMatch> MarkedNests(const ir::Stmt& s);
@@ -32,6 +35,22 @@ struct VtaPlace {
 struct VtaLoopStep {
   int64_t extent = 1;
   std::array<int64_t, 3> step = {};
+};
+
+// One loop of a load or store: elements between its iterations on the chip and in DRAM, and the
+// iterations [valid_begin, valid_end) that are not padding.
+struct TransferDim {
+  int64_t extent = 1, chip = 0, dram = 0;
+  int64_t valid_begin = 0, valid_end = 1;
+  ir::Var var = {};  // null: a loop of the intrinsic's own
+  bool is_whole() const { return valid_begin == 0 && valid_end == extent; }
+};
+// What one instruction moves: rows of elements, from these on.
+struct TransferRows {
+  bool is_store = false;
+  vta::Memory held = vta::Memory::kInp;  // on the chip
+  int64_t chip = 0, dram = 0;            // elements of the memory
+  TransferDim y = {}, x = {};
 };
 
 class VtaEmitter {
@@ -62,21 +81,37 @@ class VtaEmitter {
   int64_t ElementsPerUnit(vta::Memory memory) const {
     return memory == vta::Memory::kWgt ? lanes() * lanes() : lanes();
   }
-  // Operands in units of their memories.
-  absl::StatusOr<int64_t> UnitOf(const ir::TensorOperandMatch& operand, const ir::Stmt& s);
+  // The memory of each operand; of one in DRAM, the memory that it is moved to or from.
+  absl::StatusOr<std::vector<vta::Memory>> MemoriesOf(const ir::TensorMatch& match,
+                                                      const ir::Stmt& nest);
+  // An operand in units of a memory.
+  absl::StatusOr<int64_t> UnitOf(const ir::TensorOperandMatch& operand, vta::Memory held,
+                                 const ir::Stmt& s);
   absl::Status EmitNest(const std::vector<ir::Stmt>& loops, const ir::Stmt& nest);
   absl::StatusOr<bool> StepsOf(const std::vector<ir::Stmt>& loops, const ir::TensorMatch& match,
                                const ir::Stmt& nest, std::vector<VtaLoopStep>* steps,
                                std::array<int64_t, 3>* base);
   absl::Status EmitGemm(const ir::TensorMatch& match, const std::vector<VtaLoopStep>& steps,
                         const std::array<int64_t, 3>& base, const ir::Stmt& nest);
+  absl::Status EmitWiden(const std::vector<VtaLoopStep>& steps, const std::array<int64_t, 3>& base,
+                         const ir::Stmt& nest);
+  absl::Status Clear(std::vector<VtaLoopStep> steps, int64_t base, const ir::Stmt& nest);
   absl::Status EmitAlu(const ir::TensorMatch& match, const std::vector<VtaLoopStep>& steps,
                        std::array<int64_t, 3> base, const ir::Stmt& nest);
-  absl::Status EmitTransfer(const ir::TensorMatch& match, const ir::Stmt& nest);
+  absl::Status EmitTransfer(const ir::TensorMatch& match, const std::vector<ir::Stmt>& loops,
+                            const std::vector<VtaLoopStep>& steps,
+                            const std::array<int64_t, 3>& base, const ir::Stmt& nest);
+  absl::Status NarrowToGuard(const ir::Expr& guard, const ir::Stmt& nest,
+                             std::vector<TransferDim>* dims);
+  absl::Status EmitRows(const TransferRows& rows, std::span<const TransferDim> outer,
+                        const ir::Stmt& nest);
   // An instruction with micro-ops over `steps`; operand k moves by step[k] and starts at base[k].
   absl::Status AddLoops(vta::Instruction instruction, const std::vector<VtaLoopStep>& steps,
                         const std::array<int64_t, 3>& base, std::vector<VtaRegion> regions,
                         const ir::Stmt& s);
+  // Whether some nest multiplies by an identity matrix, which has the last place of its memory.
+  bool Widens() const;
+  int64_t IdentityPlace() const { return isa_.InfoOf(vta::Memory::kWgt).elements - 1; }
   int64_t UopsAt(const std::vector<vta::MicroOp>& wanted);
 
   const Isa& isa_;
@@ -88,6 +123,9 @@ class VtaEmitter {
   std::array<int64_t, 8> used_ = {};    // of each memory, in units
   std::vector<ir::Buffer> live_;        // allocated around the statement, outermost first
   std::vector<ir::TensorMatch> nests_;  // of the whole function
+  // Nests that were emitted before, in other iterations of the loops around them.
+  std::unordered_map<const ir::StmtNode*, ir::TensorMatch> matches_;
+  bool has_identity_ = false;  // it was loaded
 };
 
 }  // namespace tilewright::vta

@@ -45,8 +45,19 @@ absl::Status VtaEmitter::PlaceParams() {
     places_[b.get()] = {.in_dram = true, .offset = at};
     at += (bytes + alignment - 1) / alignment * alignment;
   }
+  if (Widens()) {
+    const int64_t n = lanes();
+    program_.constants.assign(static_cast<size_t>(n * n), '\0');
+    for (int64_t i = 0; i < n; ++i) program_.constants[static_cast<size_t>(i * n + i)] = 1;
+    at += n * n;
+  }
   program_.uop_offset = at;
   return absl::OkStatus();
+}
+
+bool VtaEmitter::Widens() const {
+  return std::any_of(nests_.begin(), nests_.end(),
+                     [](const TensorMatch& m) { return m.intrinsic->name == kWiden; });
 }
 
 // A nest's operands where it is a marked one.
@@ -128,7 +139,8 @@ absl::Status VtaEmitter::WalkAlloc(const Stmt& s) {
     return WalkLive(s);
   }
   int64_t& used = used_[static_cast<size_t>(*memory)];
-  const int64_t capacity = isa_.InfoOf(*memory).elements;
+  const int64_t capacity =
+      *memory == Memory::kWgt && Widens() ? IdentityPlace() : isa_.InfoOf(*memory).elements;
   if (used + units > capacity) {
     return Bad("memory",
                StrCat("expected ", capacity, " elements of ", isa_.InfoOf(*memory).text,

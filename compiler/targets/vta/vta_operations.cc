@@ -3,6 +3,8 @@
 #include <bit>
 #include <optional>
 
+#include "compiler/ir/expr_parts.h"
+#include "compiler/ir/visit.h"
 #include "compiler/targets/vta/vta_emitter.h"
 
 namespace tilewright::vta {
@@ -12,7 +14,6 @@ namespace {
 using ir::Stmt;
 using ir::TensorMatch;
 using ir::TensorOp;
-using ir::TensorOperandMatch;
 using support::StrCat;
 using vta::Memory;
 
@@ -135,8 +136,40 @@ absl::Status VtaEmitter::EmitGemm(const TensorMatch& match, const std::vector<Vt
   return AddLoops(gemm, steps, base, std::move(regions), nest);
 }
 
+// The product with an identity matrix, which the first of them loads.
+absl::Status VtaEmitter::EmitWiden(const std::vector<VtaLoopStep>& steps,
+                                   const std::array<int64_t, 3>& base, const Stmt& nest) {
+  const int64_t identity = IdentityPlace();
+  const VtaRegion matrix{static_cast<int>(Memory::kWgt), identity, identity + 1, false};
+  if (!has_identity_) {
+    has_identity_ = true;
+    vta::Instruction load{.op = vta::Opcode::kLoad};
+    load.memory = static_cast<int64_t>(Memory::kWgt);
+    load.sram_base = identity;
+    load.dram_base = program_.constant_offset() / isa_.InfoOf(Memory::kWgt).element_bytes;
+    load.y_size = load.x_size = load.x_stride = 1;
+    VtaRegion loaded = matrix;
+    loaded.is_write = true;
+    TW_TRY(Add(load, {loaded}, nest));
+  }
+  const VtaRegion sums = RegionOf(Memory::kAcc, steps, base[0], 0, true);
+  TW_TRY(Clear(steps, base[0], nest));
+  vta::Instruction gemm{.op = vta::Opcode::kGemm};
+  return AddLoops(gemm, steps, {base[0], base[1], identity},
+                  {sums, RegionOf(Memory::kInp, steps, base[1], 1, false), matrix}, nest);
+}
+
+// Zeros where the loops write their first operand.
+absl::Status VtaEmitter::Clear(std::vector<VtaLoopStep> steps, int64_t base, const Stmt& nest) {
+  vta::Instruction clear{.op = vta::Opcode::kGemm};
+  clear.reset = 1;
+  for (VtaLoopStep& s : steps) s.step[1] = s.step[2] = 0;
+  return AddLoops(clear, steps, {base, 0, 0}, {RegionOf(Memory::kAcc, steps, base, 0, true)}, nest);
+}
+
 absl::Status VtaEmitter::EmitAlu(const TensorMatch& match, const std::vector<VtaLoopStep>& steps,
                                  std::array<int64_t, 3> base, const Stmt& nest) {
+  if (match.intrinsic->name == kWiden) return EmitWiden(steps, base, nest);
   std::optional<AluForm> form = AluFormOf(match.intrinsic->name);
   TW_CHECK(form.has_value()) << match.intrinsic->name;
   vta::Instruction alu{.op = vta::Opcode::kAlu};
@@ -166,12 +199,7 @@ absl::Status VtaEmitter::EmitAlu(const TensorMatch& match, const std::vector<Vta
   if (!same(1) && !form->immediate && same(2)) {
     other = 1;  // all operations of two tensors commute
   } else if (!same(1)) {
-    vta::Instruction clear{.op = vta::Opcode::kGemm};
-    clear.reset = 1;
-    std::array<int64_t, 3> only = {base[0], 0, 0};
-    std::vector<VtaLoopStep> dst_only = steps;
-    for (VtaLoopStep& s : dst_only) s.step[1] = s.step[2] = 0;
-    TW_TRY(AddLoops(clear, dst_only, only, regions, nest));
+    TW_TRY(Clear(steps, base[0], nest));
     vta::Instruction copy{.op = vta::Opcode::kAlu};
     copy.operation = static_cast<int64_t>(vta::AluOp::kAdd);
     use_as_source(1, &moved, &at);
@@ -189,62 +217,159 @@ absl::Status VtaEmitter::EmitAlu(const TensorMatch& match, const std::vector<Vta
   return AddLoops(alu, moved, at, std::move(regions), nest);
 }
 
-absl::Status VtaEmitter::EmitTransfer(const TensorMatch& match, const Stmt& nest) {
-  const bool is_store = match.intrinsic->op == TensorOp::kStore;
-  const TensorOperandMatch& on_chip = match.operands[is_store ? 1 : 0];
-  const TensorOperandMatch& in_dram = match.operands[is_store ? 0 : 1];
-  auto place = places_.find(in_dram.buffer.get());
-  if (place == places_.end() || !place->second.in_dram) {
-    return Bad("memory", StrCat("expected a parameter in DRAM, found ", in_dram.buffer->name),
-               nest);
+// The iterations that a conjunction of conditions on single loops allows.
+absl::Status VtaEmitter::NarrowToGuard(const ir::Expr& guard, const Stmt& nest,
+                                       std::vector<TransferDim>* dims) {
+  for (const ir::Expr& part : ir::Conjuncts(guard)) {
+    TransferDim* moves = nullptr;
+    for (TransferDim& dim : *dims) {
+      if (dim.var == nullptr || !ir::UsesVar(part, dim.var)) continue;
+      if (moves != nullptr) {
+        return Bad("padding",
+                   StrCat("expected conditions on one loop each, found ", ir::Print(part)), nest);
+      }
+      moves = &dim;
+    }
+    if (moves == nullptr) {
+      return Bad("padding", StrCat("expected a condition on a loop, found ", ir::Print(part)),
+                 nest);
+    }
+    int64_t& value = values_[moves->var.get()];
+    const int64_t first = value;
+    int64_t begin = moves->extent, end = 0, count = 0;
+    for (int64_t i = 0; i < moves->extent; ++i) {
+      value = first + i;
+      TW_ASSIGN(const int64_t inside, Value(part));
+      if (inside == 0) continue;
+      begin = std::min(begin, i);
+      end = i + 1;
+      ++count;
+    }
+    value = first;
+    if (count != end - std::min(begin, end)) {
+      return Bad("padding", StrCat("expected one range of iterations, found ", ir::Print(part)),
+                 nest);
+    }
+    moves->valid_begin = std::max(moves->valid_begin, begin);
+    moves->valid_end = std::min(moves->valid_end, end);
   }
-  TW_ASSIGN(int64_t sram, UnitOf(on_chip, nest));
-  TW_ASSIGN(int64_t dram, Value(in_dram.base));
-  const Memory held = places_[on_chip.buffer.get()].memory;
-  const Memory memory = is_store ? Memory::kOut : held;
-  const int64_t per_unit = ElementsPerUnit(held);
-  const int64_t unit_bytes = isa_.InfoOf(memory).element_bytes;
-  const int64_t first_byte = place->second.offset + dram * in_dram.buffer->dtype.bytes();
-  // Rows of rows, or one row; a row with gaps in DRAM is as good as a column.
-  const size_t inner = held == Memory::kWgt ? 2 : 1;  // loops over an element
-  const size_t x_loop = match.extents.size() - inner - 1;
-  const bool column = x_loop == 0 && in_dram.strides[0] != ElementsPerUnit(held);
-  const int64_t ny = x_loop == 1 || column ? match.extents[0] : 1;
-  const int64_t nx = column ? 1 : match.extents[x_loop];
-  const int64_t chip_y = on_chip.strides[0], chip_x = on_chip.strides[x_loop];
-  const int64_t dram_y = in_dram.strides[0], dram_x = in_dram.strides[x_loop];
-  for (int64_t stride :
-       {ny > 1 ? chip_y : 0, nx > 1 ? chip_x : 0, ny > 1 ? dram_y : 0, nx > 1 ? dram_x : 0, dram}) {
-    if (stride % per_unit != 0) {
+  for (const TransferDim& dim : *dims) {
+    if (dim.valid_begin >= dim.valid_end)
+      return Bad("padding", "expected some elements of the image, found padding alone", nest);
+  }
+  return absl::OkStatus();
+}
+
+namespace {
+
+// Loops whose iterations lie without gaps on both sides are one loop.
+std::vector<TransferDim> Joined(const std::vector<TransferDim>& dims) {
+  std::vector<TransferDim> joined;  // innermost first
+  for (size_t d = dims.size(); d-- > 0;) {
+    TransferDim dim = dims[d];
+    if (dim.extent == 1) continue;
+    if (!joined.empty()) {
+      TransferDim& inner = joined.back();
+      const bool follows = dim.chip == inner.extent * inner.chip &&
+                           dim.dram == inner.extent * inner.dram && dim.is_whole() &&
+                           inner.is_whole();
+      if (follows) {
+        inner.extent *= dim.extent;
+        inner.valid_end = inner.extent;
+        continue;
+      }
+    }
+    joined.push_back(dim);
+  }
+  std::reverse(joined.begin(), joined.end());
+  return joined;
+}
+
+}  // namespace
+
+absl::Status VtaEmitter::EmitTransfer(const TensorMatch& match, const std::vector<Stmt>& loops,
+                                      const std::vector<VtaLoopStep>& steps,
+                                      const std::array<int64_t, 3>& base, const Stmt& nest) {
+  const size_t on_chip = match.intrinsic->op == TensorOp::kStore ? 1 : 0, in_dram = 1 - on_chip;
+  TransferRows rows{.is_store = on_chip == 1};
+  rows.held = places_[match.operands[on_chip].buffer.get()].memory;
+  rows.chip = base[on_chip];
+  rows.dram = base[in_dram];
+  std::vector<TransferDim> dims;
+  for (size_t l = 0; l < loops.size(); ++l) {
+    dims.push_back({.extent = steps[l].extent,
+                    .chip = steps[l].step[on_chip],
+                    .dram = steps[l].step[in_dram],
+                    .valid_end = steps[l].extent,
+                    .var = loops[l]->var});
+  }
+  const int64_t per_unit = ElementsPerUnit(rows.held);
+  const size_t inner = rows.held == Memory::kWgt ? 2 : 1;  // loops over an element
+  for (size_t l = 0; l + inner < match.extents.size(); ++l) {
+    const int64_t extent = match.extents[l];
+    const int64_t chip = match.operands[on_chip].strides[l];
+    const int64_t dram = match.operands[in_dram].strides[l];
+    for (const int64_t stride : {chip, dram}) {
+      if (extent == 1 || stride % per_unit == 0) continue;
       return Bad("alignment",
                  StrCat("expected multiples of ", per_unit, " elements, found ", stride), nest);
     }
+    dims.push_back(
+        {.extent = extent, .chip = chip / per_unit, .dram = dram / per_unit, .valid_end = extent});
   }
-  // Rows that lie without gaps on the chip are one instruction; else one a row, or one an element.
-  bool x_joins = nx == 1 || (chip_x == per_unit && dram_x == per_unit);
-  bool y_joins = ny == 1 || (x_joins && chip_y == nx * per_unit);
-  const int64_t rows = y_joins ? 1 : ny, pieces = x_joins ? 1 : nx;
-  for (int64_t y = 0; y < rows; ++y) {
-    for (int64_t x = 0; x < pieces; ++x) {
-      vta::Instruction move{.op = is_store ? vta::Opcode::kStore : vta::Opcode::kLoad};
-      const int64_t offset = y * chip_y + x * chip_x;
-      const int64_t byte = first_byte + (y * dram_y + x * dram_x) * in_dram.buffer->dtype.bytes();
-      move.memory = static_cast<int64_t>(memory);
-      move.sram_base = sram + offset / per_unit;
-      move.dram_base = byte / unit_bytes;
-      move.y_size = y_joins ? ny : 1;
-      move.x_size = x_joins ? nx : 1;
-      move.x_stride = move.y_size > 1 ? dram_y / per_unit : move.x_size;
-      const int64_t units = move.y_size * move.x_size;
-      const int64_t last_byte =
-          byte + ((move.y_size - 1) * move.x_stride + move.x_size) * unit_bytes;
-      TW_TRY(Add(move,
-                 {{static_cast<int>(held), move.sram_base, move.sram_base + units, !is_store},
-                  {kDramSpace, byte, last_byte, is_store}},
-                 nest));
+  if (match.operands[in_dram].guard != nullptr)
+    TW_TRY(NarrowToGuard(match.operands[in_dram].guard, nest, &dims));
+  dims = Joined(dims);
+  if (!dims.empty() && dims.back().chip == 1 && dims.back().dram == 1) {
+    rows.x = dims.back();
+    dims.pop_back();
+  }
+  if (!dims.empty() && dims.back().chip == rows.x.extent) {
+    rows.y = dims.back();
+    dims.pop_back();
+  }
+  return EmitRows(rows, dims, nest);
+}
+
+// An instruction for each iteration of the outer loops.
+absl::Status VtaEmitter::EmitRows(const TransferRows& rows, std::span<const TransferDim> outer,
+                                  const Stmt& nest) {
+  if (!outer.empty()) {
+    const TransferDim& loop = outer.front();
+    if (!loop.is_whole())
+      return Bad("padding", "expected padding of rows and columns, found another", nest);
+    for (int64_t i = 0; i < loop.extent; ++i) {
+      TransferRows part = rows;
+      part.chip += i * loop.chip;
+      part.dram += i * loop.dram;
+      TW_TRY(EmitRows(part, outer.subspan(1), nest));
     }
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  const TransferDim &y = rows.y, &x = rows.x;
+  const Memory memory = rows.is_store ? Memory::kOut : rows.held;
+  vta::Instruction move{.op = rows.is_store ? vta::Opcode::kStore : vta::Opcode::kLoad};
+  move.memory = static_cast<int64_t>(memory);
+  move.sram_base = rows.chip;
+  move.dram_base = rows.dram + y.valid_begin * y.dram + x.valid_begin * x.dram;
+  move.y_size = y.valid_end - y.valid_begin;
+  move.x_size = x.valid_end - x.valid_begin;
+  move.x_stride = move.y_size > 1 ? y.dram : move.x_size;
+  move.y_pad_0 = y.valid_begin;
+  move.y_pad_1 = y.extent - y.valid_end;
+  move.x_pad_0 = x.valid_begin;
+  move.x_pad_1 = x.extent - x.valid_end;
+  const int64_t most = (int64_t{1} << isa_.config().pad_bits) - 1;
+  for (const int64_t pad : {move.y_pad_0, move.y_pad_1, move.x_pad_0, move.x_pad_1}) {
+    if (pad > most) return Bad("padding", StrCat("expected at most ", most, ", found ", pad), nest);
+  }
+  const int64_t bytes = isa_.InfoOf(memory).element_bytes;
+  const int64_t end = move.dram_base + (move.y_size - 1) * move.x_stride + move.x_size;
+  const int64_t units = y.extent * x.extent;
+  return Add(move,
+             {{static_cast<int>(rows.held), rows.chip, rows.chip + units, !rows.is_store},
+              {kDramSpace, move.dram_base * bytes, end * bytes, rows.is_store}},
+             nest);
 }
 
 }  // namespace tilewright::vta

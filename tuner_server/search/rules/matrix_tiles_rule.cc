@@ -1,6 +1,8 @@
 // matrix_tiles: the default schedule of a matrix unit with its decisions as knobs. The memories'
 // limits are exact (compiler/schedule/matrix_tiles.h), so every feasible point fits. The first
 // value of every knob leaves the decision to the estimate: the default is a point of the space.
+#include <optional>
+
 #include "compiler/schedule/default_schedule.h"
 #include "compiler/schedule/matrix_tiles.h"
 #include "tuner_server/search/rules/rules.h"
@@ -12,11 +14,12 @@ class MatrixTiles final : public Sketch {
  public:
   MatrixTiles(schedule::MatrixProblem problem, const target::Target& target)
       : target_(target), problem_(std::move(problem)) {
-    const KnobAdder knob = Adder(problem_.product);
+    const KnobAdder knob = Adder(problem_.key());
     rows_ = knob("rows", MenuOf(problem_.rows));
     columns_ = knob("vectors", MenuOf(problem_.columns));
     steps_ = knob("unroll", MenuOf(problem_.steps));
     threads_ = knob("threads", {0, 1, 2, 4});
+    if (problem_.image) width_ = knob("planes", MenuOf(problem_.width));
   }
   std::string name() const override { return "matrix_tiles"; }
   bool starts_at_default() const override { return true; }
@@ -28,11 +31,12 @@ class MatrixTiles final : public Sketch {
   absl::Status Apply(const Point& point, schedule::Schedule* s) const override {
     const schedule::MatrixTile tile = TileOf(point);
     schedule::Choices choices;
-    schedule::BlockChoice& choice = choices[problem_.product];
+    schedule::BlockChoice& choice = choices[problem_.key()];
     choice.rows = tile.rows;
     choice.vectors = tile.columns;
     choice.unroll = tile.steps;
     choice.threads = tile.threads;
+    choice.planes = tile.width;
     schedule::ApplyDefaultSchedule(target_, choices, s);
     return absl::OkStatus();
   }
@@ -46,12 +50,13 @@ class MatrixTiles final : public Sketch {
   }
   schedule::MatrixTile TileOf(const Point& point) const {
     return {Value(point, rows_), Value(point, columns_), Value(point, steps_),
-            Value(point, threads_)};
+            Value(point, threads_), width_ ? Value(point, *width_) : 0};
   }
 
   target::Target target_;
   const schedule::MatrixProblem problem_;
   size_t rows_, columns_, steps_, threads_;
+  std::optional<size_t> width_;  // of an image
 };
 
 }  // namespace

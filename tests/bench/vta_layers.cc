@@ -1,0 +1,180 @@
+// How much of the accelerator's time its products take: ResNet-18's convolutions but the first, by
+// their default schedules on the cycle model, with and without a second virtual thread, which hides
+// loads and stores. Prints a line of JSON for each layer.
+//   vta_layers [CONFIG [FOLDER [LAYER]]]
+//     CONFIG: block16 (default), block8, block32
+//     FOLDER: gets a timeline of each layer, as a picture and for Chrome's trace viewer; '' for none
+//     LAYER: C2 to C12: runs every tile of this layer that fits instead, and prints the best and the
+//       default
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/driver/compile.h"
+#include "compiler/schedule/default_schedule.h"
+#include "compiler/schedule/matrix_tiles.h"
+#include "compiler/targets/backend.h"
+#include "compiler/transform/passes.h"
+#include "deploy/support/file.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+#include "tests/bench/layers.h"
+#include "tests/support/matrix_tasks.h"
+#include "vta/isa/code_object.h"
+#include "vta/sim/cycle_model.h"
+#include "vta/sim/timeline.h"
+
+namespace tilewright {
+namespace {
+
+using support::StrCat;
+
+constexpr uint64_t kSeed = 1;
+
+struct Run {
+  schedule::MatrixTile tile;
+  vta::CycleReport report;
+};
+
+absl::StatusOr<Run> RunLayer(const ir::Function& function, const target::Target& target,
+                             const schedule::MatrixTile& given, const std::string& timeline) {
+  const target::MatrixUnit& unit = target.machine.matrix;
+  const auto problem = schedule::MatrixProblemOf(function, unit);
+  TW_CHECK(problem.has_value());
+  const auto tile = schedule::BestTile(unit, *problem, given);
+  if (!tile.has_value()) return support::NotFound("bench.tile", "no tile fits the memories");
+  schedule::Schedule scheduled(function);
+  schedule::Choices choices;
+  schedule::BlockChoice& choice = choices[problem->key()];
+  choice.rows = given.rows;
+  choice.planes = given.width;
+  choice.vectors = given.columns;
+  choice.unroll = given.steps;
+  choice.threads = given.threads;
+  schedule::ApplyDefaultSchedule(target, choices, &scheduled);
+  transform::PassContext context;
+  context.target = target;
+  const targets::Backend& backend = targets::BackendOf(target);
+  TW_ASSIGN(ir::Function lowered,
+            transform::RunPipeline(scheduled.function(), backend.pipeline(), context));
+  const std::vector<ir::Function> functions = {std::move(lowered)};
+  TW_ASSIGN(const codegen::Artifact artifact, backend.generate({functions, target, {}}));
+  TW_ASSIGN(const vta::CodeObject code, vta::ParseCode(artifact.bytes));
+  TW_ASSIGN(const vta::Isa isa, vta::Isa::Make(code.config));
+  const vta::Program& program = code.programs.at(0);
+  TW_ASSIGN(const std::vector<vta::Word128> words, program.Encoded(isa));
+  TW_ASSIGN(std::vector<uint8_t> dram, program.Image(isa));
+  Run run{*tile, {}};
+  TW_ASSIGN(run.report, vta::RunCycles(isa, words, {}, kSeed, &dram));
+  if (timeline.empty()) return run;
+  TW_TRY(support::WriteFileAtomic(timeline + ".svg", vta::TimelineSvg(program.stream, run.report)));
+  TW_TRY(
+      support::WriteFileAtomic(timeline + ".json", vta::ChromeTrace(program.stream, run.report)));
+  return run;
+}
+
+// Products are counted once for each pair of a vector and a matrix, without resets.
+void Print(const std::string& layer, int64_t threads, int64_t products, const Run& run) {
+  const auto& [tile, report] = run;
+  const auto share = [&](int64_t part) {
+    return static_cast<double>(part) / static_cast<double>(report.cycles);
+  };
+  std::printf(
+      "{\"layer\": \"%s\", \"threads\": %d, \"rows\": %d, \"width\": %d, \"columns\": %d, "
+      "\"steps\": %d, \"instructions\": %d, \"cycles\": %d, \"products\": %.4f, "
+      "\"compute\": %.4f, \"load\": %.4f, \"store\": %.4f}\n",
+      layer.c_str(), static_cast<int>(threads), static_cast<int>(tile.rows),
+      static_cast<int>(tile.width), static_cast<int>(tile.columns), static_cast<int>(tile.steps),
+      static_cast<int>(report.counters.instructions), static_cast<int>(report.cycles),
+      share(products), share(report.busy[1]), share(report.busy[0]), share(report.busy[2]));
+}
+
+// Every tile that fits, with its estimate: where the default stands among them.
+absl::Status RunTiles(const std::string& name, const ir::Function& function,
+                      const target::Target& target) {
+  const target::MatrixUnit& unit = target.machine.matrix;
+  const auto problem = schedule::MatrixProblemOf(function, unit);
+  TW_CHECK(problem.has_value());
+  const schedule::MatrixTile free{.rows = 0, .columns = 0, .steps = 0, .threads = 0, .width = 0};
+  const auto chosen = schedule::BestTile(unit, *problem, free);
+  std::optional<Run> best, of_default;
+  int64_t tiles = 0, better = 0;
+  std::vector<int64_t> cycles;
+  for (const int64_t rows : schedule::DivisorsOf(problem->rows)) {
+    for (const int64_t width : schedule::DivisorsOf(problem->width)) {
+      for (const int64_t columns : schedule::DivisorsOf(problem->columns)) {
+        for (const int64_t steps : schedule::DivisorsOf(problem->steps)) {
+          for (const int64_t threads : {1, 2, 4}) {
+            const schedule::MatrixTile tile{rows, columns, steps, threads, width};
+            if (!Fits(unit, *problem, tile)) continue;
+            TW_ASSIGN(Run run, RunLayer(function, target, tile, ""));
+            ++tiles;
+            cycles.push_back(run.report.cycles);
+            const bool is_default = chosen->rows == rows && chosen->width == width &&
+                                    chosen->columns == columns && chosen->steps == steps &&
+                                    chosen->threads == threads;
+            if (is_default) of_default = run;
+            if (!best || run.report.cycles < best->report.cycles) best = std::move(run);
+          }
+        }
+      }
+    }
+  }
+  TW_CHECK(best && of_default);
+  for (const int64_t n : cycles) better += n < of_default->report.cycles;
+  const schedule::MatrixTile& b = best->tile;
+  std::printf(
+      "{\"layer\": \"%s\", \"tiles\": %d, \"best_cycles\": %d, \"default_cycles\": %d, "
+      "\"better_than_default\": %d, \"best\": {\"rows\": %d, \"width\": %d, \"columns\": %d, "
+      "\"steps\": %d, \"threads\": %d}}\n",
+      name.c_str(), static_cast<int>(tiles), static_cast<int>(best->report.cycles),
+      static_cast<int>(of_default->report.cycles), static_cast<int>(better),
+      static_cast<int>(b.rows), static_cast<int>(b.width), static_cast<int>(b.columns),
+      static_cast<int>(b.steps), static_cast<int>(b.threads));
+  std::fflush(stdout);
+  return absl::OkStatus();
+}
+
+absl::Status RunAll(const std::string& config, const std::string& folder, const std::string& only) {
+  TW_ASSIGN(const target::Target target, target::ParseTarget("vta,config=" + config));
+  const int64_t block = target.machine.matrix.block;
+  if (!folder.empty()) TW_TRY(support::MakeDirs(folder));
+  for (int n = 2; n <= 12; ++n) {
+    TW_ASSIGN(const bench::Layer layer, bench::FindLayer(StrCat("C", n)));
+    const tests::ConvolutionTask task{.inputs = layer.in / block,
+                                      .columns = layer.out / block,
+                                      .height = layer.size,
+                                      .width = layer.size,
+                                      .taps = layer.kernel,
+                                      .stride = layer.stride,
+                                      .pad = layer.kernel / 2};
+    const ir::Function function = tests::FunctionOf(task, block);
+    const int64_t out = layer.out_size();
+    const int64_t products = out * out * task.columns * task.inputs * layer.kernel * layer.kernel;
+    if (!only.empty()) {
+      if (only == layer.name) TW_TRY(RunTiles(layer.name, function, target));
+      continue;
+    }
+    for (const int64_t threads : {1, 2}) {
+      const std::string timeline =
+          folder.empty() ? "" : support::PathJoin(folder, StrCat(layer.name, "_", threads));
+      TW_ASSIGN(const Run run,
+                RunLayer(function, target,
+                         {.rows = 0, .columns = 0, .steps = 0, .threads = threads, .width = 0},
+                         timeline));
+      Print(layer.name, threads, products, run);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace tilewright
+
+int main(int argc, char** argv) {
+  const absl::Status ran = tilewright::RunAll(argc > 1 ? argv[1] : "block16",
+                                              argc > 2 ? argv[2] : "", argc > 3 ? argv[3] : "");
+  if (!ran.ok()) std::fprintf(stderr, "%s\n", tilewright::support::StatusText(ran).c_str());
+  return ran.ok() ? 0 : 1;
+}
