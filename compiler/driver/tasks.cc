@@ -7,6 +7,8 @@
 #include <optional>
 
 #include "compiler/graph/graph_passes.h"
+#include "compiler/targets/kind_table.h"
+#include "deploy/module/manifest.h"
 #include "deploy/runtime/input_gen.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/rng.h"
@@ -181,7 +183,7 @@ absl::StatusOr<std::vector<Task>> ExtractTasks(const Graph& fused) {
   std::vector<Task> tasks;
   std::map<std::string, size_t> by_hash;
   for (const Node& node : fused.nodes) {
-    if (node.op == graph::kViewOp) continue;
+    if (graph::IsView(node)) continue;
     if (node.body == nullptr) {
       return support::InvalidArgument(
           "driver.task.not_fused", StrCat("expected a graph of fused nodes and views, found node ",
@@ -250,6 +252,8 @@ graph::GraphPassContext PassContext(const target::Target& target) {
   graph::GraphPassContext context;
   context.channel_block = machine.block_vectors * machine.vector_bytes / ir::kF32.bytes();
   context.matrix_block = machine.matrix.block;
+  // Only processors: what moves between a host and a device is whole tensors.
+  if (target.kind == target::kProcessors) context.view_alignment = module::kTensorAlignment;
   // A matrix unit has no caches.
   context.far_weights_bytes = machine.has_matrix() ? 0 : machine.l3.all_bytes();
   return context;

@@ -32,6 +32,7 @@ constexpr GraphPass kPasses[] = {
     {"clean", Clean},
     {"layout_weights", LayoutWeights},
     {"materialize_outputs", MaterializeOutputs, GraphPass::Use::kRequired},
+    {"view_moves", ViewMoves},
     {"fuse_operators", FuseOperators},
     {"wrap_operators", WrapOperators, GraphPass::Use::kRequired},
     {"mark_far_weights", MarkFarWeights},
