@@ -20,6 +20,7 @@ constexpr GraphPass kPasses[] = {
     {"integer_layers", IntegerLayers},
     {"fold_requantize", FoldRequantize},
     {"requantize_sums", RequantizeSums},
+    {"pack_weights", PackWeights},
     {"fold_constants", FoldConstants},
     {"simplify_algebra", SimplifyAlgebra},
     {"eliminate_common", EliminateCommon},

@@ -27,6 +27,9 @@ struct GraphPassContext {
   int64_t matrix_block = 0;
   // Of view_moves: storage in the arena begins at multiples of so many bytes; 0: no views.
   int64_t view_alignment = 0;
+  // Of pack_weights: the most rows of data for which a layer reads its weights as bytes, and twice
+  // the most for which it reads 4-bit integers; 0: no layer does.
+  int64_t packed_weight_rows = 0;
   // Nodes with more operations or larger results are left to run time.
   double fold_max_flops = 1e8;
   int64_t fold_max_bytes = int64_t{64} << 20;
@@ -48,6 +51,9 @@ absl::StatusOr<Graph> FoldRequantize(Graph g, const GraphPassContext& ctx);
 // Only for a matrix unit: quantize(dequantize(sums)) of a product that the unit can do becomes
 // cast(requantize(sums)), which has no floats. A result may differ by one quantum.
 absl::StatusOr<Graph> RequantizeSums(Graph g, const GraphPassContext& ctx);
+// Dense layers of floats and few rows read weights that were dequantised as packed integers with a
+// scale for each group, instead of as floats.
+absl::StatusOr<Graph> PackWeights(Graph g, const GraphPassContext& ctx);
 // Nodes whose inputs are all constants are evaluated by op::Reference (bounded work and size).
 absl::StatusOr<Graph> FoldConstants(Graph g, const GraphPassContext& ctx);
 // Local algebraic rules from a table (simplify_algebra.cc): neutral elements, chains of constants,

@@ -21,6 +21,7 @@ std::vector<OpSpec> ContractRows();
 std::vector<OpSpec> IndexingRows();
 std::vector<OpSpec> OrderingRows();
 std::vector<OpSpec> ReductionRows();
+std::vector<OpSpec> PackedDenseRows();
 std::vector<OpSpec> PoolRows();
 std::vector<OpSpec> QuantizeRows();
 std::vector<OpSpec> ShapeRows();
@@ -128,6 +129,9 @@ Padded TakePadding(Window* window, int64_t output);
 // (op.<name>.type).
 absl::StatusOr<ir::DType> SumType(std::string_view op, const SymbolicType& x,
                                   const SymbolicType& w);
+// OpSpec::flops of products of the last dimension of the first operand.
+double ContractFlops(std::span<const TensorType> inputs, std::span<const TensorType> outputs,
+                     const Attrs& attrs);
 // A factor of such a product.
 ir::Expr AsSum(ir::DType sum, const ir::Expr& factor);
 // value if all conditions hold, else otherwise.

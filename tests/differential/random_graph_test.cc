@@ -74,6 +74,7 @@ std::string CheckPasses(const Graph& g, const std::vector<std::string>& disabled
   context.enabled = enabled;
   context.channel_block = 2;
   context.view_alignment = 4;
+  context.packed_weight_rows = 2;
   auto after = graph::RunGraphPasses(g, context);
   if (!after.ok()) return support::StatusText(after.status());
   for (const graph::Node& node : after->nodes) {
@@ -120,6 +121,7 @@ std::string CheckCompiled(const Graph& g, bool blocks, const target::Target& tar
   graph::GraphPassContext context;
   context.channel_block = 2;
   context.view_alignment = driver::PassContext(target).view_alignment;
+  context.packed_weight_rows = driver::PassContext(target).packed_weight_rows;
   if (blocks) context.enabled = {"block_layouts"};
   auto fused = graph::RunGraphPasses(g, context);
   if (!expected.ok() || !fused.ok()) return "the passes fail";
@@ -248,6 +250,70 @@ TEST(RandomGraph, CompiledViewsComputeTheSame) {
     if (!check(g).empty()) FAIL() << "seed " << seed << ", graph " << i << ": " << Shrunk(g, check);
   }
   EXPECT_GT(views, rounds / 2);
+}
+
+// A layer of few rows with weights of 4 or 8 bits, in groups or by column, any of them with zero
+// points, and what follows it.
+Graph RandomPacked(support::Rng* rng) {
+  using Ints = std::vector<int64_t>;
+  const int64_t group = 16 * rng->UniformInt(1, 3), groups = rng->UniformInt(1, 4);
+  const int64_t k = group * groups, n = rng->UniformInt(1, 70);
+  const bool nibbles = rng->Bernoulli(0.5), in_groups = rng->Bernoulli(0.6);
+  const int64_t rows = rng->UniformInt(1, nibbles ? 2 : 4);
+  Graph g;
+  auto random = [&](const char* name, ir::DType type, const Ints& shape, double low, double high) {
+    RefTensor tensor{{type, shape}, {}};
+    for (int64_t i = 0; i < tensor.type.elements(); ++i) {
+      const double value = low + (high - low) * rng->UniformDouble();
+      tensor.values.push_back(op::RoundToType(value, type));
+    }
+    return graph::AddConstant(&g, name, tensor.type, op::ToBytes(tensor));
+  };
+  auto add = [&](const char* op, const std::vector<graph::ValueId>& inputs, const Ints& shape,
+                 const op::Attrs& attrs) {
+    graph::Node node;
+    node.name = node.op = op;
+    node.attrs = attrs;
+    node.inputs = inputs;
+    node.outputs = {graph::AddValue(&g, op, {ir::kF32, shape})};
+    g.nodes.push_back(node);
+    return node.outputs[0];
+  };
+  g.inputs = {graph::AddValue(&g, "x", {ir::kF32, {rows, k}})};
+  const Ints cut = in_groups ? Ints{n, groups, group} : Ints{n, k};
+  Ints one = cut;
+  one.back() = 1;
+  const ir::DType type = nibbles ? ir::kU8 : ir::kI8;
+  const auto q = random("q", type, cut, nibbles ? 0 : -128, nibbles ? 15.9 : 127);
+  const auto scale = random("scale", ir::kF32, one, 0.1, 0.2);
+  const auto zero = rng->Bernoulli(0.5)
+                        ? random("zero", type, one, 0, 9)
+                        : random("zero", type, {}, nibbles ? 8 : 0, nibbles ? 8 : 0);
+  auto w = add("dequantize", {q, scale, zero}, cut, {});
+  if (in_groups) w = add("reshape", {w}, {n, k}, {{"shape", Ints{n, k}}});
+  const bool kn = rng->Bernoulli(0.5);
+  if (kn) w = add("transpose", {w}, {k, n}, {{"perm", Ints{1, 0}}});
+  const auto y =
+      add("dense", {g.inputs[0], w}, {rows, n}, {{"weight_layout", std::string(kn ? "KN" : "NK")}});
+  g.outputs = {rng->Bernoulli(0.5) ? add("tanh", {y}, {rows, n}, {}) : y};
+  return g;
+}
+
+TEST(RandomGraph, CompiledPackedWeightsComputeTheSame) {
+  const uint64_t seed = tests::TestSeed();
+  const int64_t rounds = tests::TestRounds(30);
+  for (int64_t i = 0; i < rounds; ++i) {
+    support::Rng rng = support::Rng(seed).Split("packed").Split(static_cast<uint64_t>(i));
+    const Graph g = RandomPacked(&rng);
+    ASSERT_TRUE(graph::Verify(g).ok()) << graph::Verify(g) << graph::Print(g);
+    const auto passes = graph::RunGraphPasses(g, driver::PassContext(tests::WidestTarget()));
+    ASSERT_TRUE(passes.ok()) << passes.status();
+    EXPECT_NE(graph::Print(*passes).find("packed_dense"), std::string::npos) << graph::Print(g);
+    auto check = [&](const Graph& s) {
+      return CheckCompiled(s, /*blocks=*/false, tests::WidestTarget(), {1, 2});
+    };
+    if (!check(g).empty()) FAIL() << "seed " << seed << ", graph " << i << ": " << Shrunk(g, check);
+  }
 }
 
 // Default schedules for groups and threads, launches, transfers and the device's arena. A model
