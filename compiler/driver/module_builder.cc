@@ -182,27 +182,22 @@ class ModelLayout {
  public:
   ModelLayout(const Graph& g, const graph::MemoryPlan& plan, int64_t alignment,
               module::ModuleParts* parts)
-      : g_(g),
-        plan_(plan),
-        alignment_(alignment),
-        parts_(*parts),
-        roots_(graph::StorageRoots(g)),
-        tensor_(g.values.size(), -1) {}
+      : g_(g), plan_(plan), alignment_(alignment), parts_(*parts), storage_(graph::StorageOf(g)) {}
 
   absl::Status Run(module::Function* main) {
     for (ValueId id : g_.inputs) {
-      TW_TRY(Add(id, id, module::TensorKind::kInput, 0));
-      main->inputs.push_back(tensor_[id]);
+      TW_TRY(Add(id, module::TensorKind::kInput, 0));
+      main->inputs.push_back(TensorId(id));
     }
     // An output may be a view: its kernel writes the root, under the output's own name and shape.
     for (ValueId id : g_.outputs) {
-      if (tensor_[roots_[id]] >= 0) {
+      if (Known(id)) {
         return support::Internal("driver.module.output",
                                  StrCat("expected outputs with storage of their own, found ",
                                         g_.values[id].name, " to share its"));
       }
-      TW_TRY(Add(roots_[id], id, module::TensorKind::kOutput, 0));
-      main->outputs.push_back(tensor_[roots_[id]]);
+      TW_TRY(Add(id, module::TensorKind::kOutput, 0));
+      main->outputs.push_back(TensorId(id));
     }
     const size_t results = main->outputs.size() - g_.checks.size();
     for (size_t i = 0; i < g_.checks.size(); ++i) {
@@ -211,12 +206,12 @@ class ModelLayout {
     }
     main->outputs.resize(results);
     for (const Node& node : g_.nodes) {
-      if (node.op == graph::kViewOp) continue;
-      for (ValueId id : node.inputs) TW_TRY(Constant(roots_[id]));
-      for (ValueId id : node.outputs) {
-        if (tensor_[id] >= 0) continue;
-        TW_TRY(Add(id, id, module::TensorKind::kIntermediate, plan_.offset[id]));
+      if (graph::IsView(node)) continue;
+      for (ValueId id : node.inputs) {
+        TW_TRY(g_.values[storage_[id].root].constant ? Constant(storage_[id].root)
+                                                     : Intermediate(id));
       }
+      for (ValueId id : node.outputs) TW_TRY(Intermediate(id));
     }
     if (parts_.manifest.open_sizes()) {
       PlaceOpen();
@@ -227,36 +222,55 @@ class ModelLayout {
     return absl::OkStatus();
   }
 
-  int64_t TensorId(ValueId id) const { return tensor_[roots_[id]]; }
+  int64_t TensorId(ValueId id) const { return tensor_.at(PlaceOf(id)); }
 
  private:
-  absl::Status Add(ValueId root, ValueId shown, module::TensorKind kind, int64_t offset) {
-    const graph::Value& value = g_.values[shown];
+  // Values of one place are one tensor, whatever their shapes: the bytes of a root that they are.
+  struct Place {
+    ValueId root;
+    int64_t offset, bytes;
+    auto operator<=>(const Place&) const = default;
+  };
+  Place PlaceOf(ValueId id) const {
+    // Of open size, only whole tensors have views.
+    const op::TensorType& type = g_.values[id].type;
+    return {storage_[id].root, storage_[id].offset, type.fixed() ? type.bytes() : 0};
+  }
+  bool Known(ValueId id) const { return tensor_.contains(PlaceOf(id)); }
+
+  absl::Status Add(ValueId id, module::TensorKind kind, int64_t offset) {
+    const graph::Value& value = g_.values[id];
     auto& tensors = parts_.manifest.tensors;
     TW_ASSIGN(module::Tensor tensor,
               TensorOf(value.type, kind, static_cast<int64_t>(tensors.size())));
     tensor.name = value.name;
     tensor.offset = offset;
-    tensor_[root] = tensor.id;
+    tensor_[PlaceOf(id)] = tensor.id;
     tensors.push_back(std::move(tensor));
     return absl::OkStatus();
   }
 
   // Offsets follow from the tensors below.
   void PlaceOpen() {
-    for (size_t id = 0; id < g_.values.size(); ++id) {
-      if (tensor_[id] < 0) continue;
-      module::Tensor& tensor = parts_.manifest.tensors[static_cast<size_t>(tensor_[id])];
-      if (tensor.kind != module::TensorKind::kIntermediate) continue;
+    for (size_t i = 0; i < g_.values.size(); ++i) {
+      const ValueId id = static_cast<ValueId>(i);
+      if (!Known(id)) continue;
+      module::Tensor& tensor = parts_.manifest.tensors[static_cast<size_t>(TensorId(id))];
+      if (tensor.kind != module::TensorKind::kIntermediate || !tensor.after.empty()) continue;
       tensor.offset = 0;
-      for (ValueId below : plan_.after[id]) tensor.after.push_back(tensor_[below]);
+      for (ValueId below : plan_.after[i]) tensor.after.push_back(TensorId(below));
     }
+  }
+
+  absl::Status Intermediate(ValueId id) {
+    if (Known(id)) return absl::OkStatus();
+    return Add(id, module::TensorKind::kIntermediate, plan_.offset[id]);
   }
 
   // Equal bytes are stored once.
   absl::Status Constant(ValueId id) {
     const graph::Value& value = g_.values[id];
-    if (value.constant == nullptr || tensor_[id] >= 0) return absl::OkStatus();
+    if (Known(id)) return absl::OkStatus();
     auto [it, fresh] =
         offsets_.try_emplace(support::Sha256Hex(value.constant->view()), parts_.constants.size());
     if (fresh) {
@@ -264,15 +278,15 @@ class ModelLayout {
       const auto bytes = static_cast<int64_t>(parts_.constants.size());
       parts_.constants.resize(static_cast<size_t>(RoundUp(bytes, alignment_)), '\0');
     }
-    return Add(id, id, module::TensorKind::kConstant, static_cast<int64_t>(it->second));
+    return Add(id, module::TensorKind::kConstant, static_cast<int64_t>(it->second));
   }
 
   const Graph& g_;
   const graph::MemoryPlan& plan_;
   const int64_t alignment_;
   module::ModuleParts& parts_;
-  const std::vector<ValueId> roots_;
-  std::vector<int64_t> tensor_;  // per storage root
+  const std::vector<graph::Storage> storage_;
+  std::map<Place, int64_t> tensor_;
   std::map<std::string, size_t> offsets_;
 };
 
@@ -303,7 +317,7 @@ absl::StatusOr<module::ModuleParts> ModelParts(const Graph& fused, const std::ve
   for (size_t i = 0; i < tasks.size(); ++i) by_hash[tasks[i].hash] = i;
   std::vector<module::LaunchNames> names;
   for (const Node& node : fused.nodes) {
-    if (node.op == graph::kViewOp) continue;
+    if (graph::IsView(node)) continue;
     const size_t i = by_hash.at(TaskHash(graph::CanonicalText(*node.body)));
     const CompileReport::Kernel& kernel = report->kernels[i];
     std::vector<int64_t> params;

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <optional>
 
 #include "compiler/graph/graph_passes.h"
+#include "compiler/targets/kind_table.h"
+#include "deploy/module/manifest.h"
 #include "deploy/runtime/input_gen.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/rng.h"
@@ -20,6 +23,9 @@ using graph::Graph;
 using graph::Node;
 using graph::ValueId;
 using support::StrCat;
+
+// With more rows a processor is faster with floats, which it need not unpack.
+constexpr int64_t kPackedWeightRows = 4;
 
 std::string ShapeWords(const op::TensorType& type) {
   std::vector<std::string> words;
@@ -128,6 +134,13 @@ module::Distribution MultiplierOfSums(double length, int64_t shift) {
   return {module::Distribution::Kind::kIntRange, whole(scale.a), whole(scale.b)};
 }
 
+// Whether an operand is words of packed integers: every pattern of bits is some.
+bool IsPackedWords(const Graph& task, ValueId id) {
+  return std::any_of(task.nodes.begin(), task.nodes.end(), [&](const Node& node) {
+    return node.op == "packed_dense" && node.inputs[1] == id;
+  });
+}
+
 // Whether results are quantised numbers that another order of summation, or a library function, may
 // round to the other side.
 bool RoundsInexact(const Graph& task) {
@@ -185,7 +198,7 @@ absl::StatusOr<std::vector<Task>> ExtractTasks(const Graph& fused) {
   std::vector<Task> tasks;
   std::map<std::string, size_t> by_hash;
   for (const Node& node : fused.nodes) {
-    if (node.op == graph::kViewOp) continue;
+    if (graph::IsView(node)) continue;
     if (node.body == nullptr) {
       return support::InvalidArgument(
           "driver.task.not_fused", StrCat("expected a graph of fused nodes and views, found node ",
@@ -263,6 +276,11 @@ graph::GraphPassContext PassContext(const target::Target& target) {
   context.channel_block = machine.has_matrix()
                               ? machine.matrix.block
                               : machine.block_vectors * machine.vector_bytes / ir::kF32.bytes();
+  // Only processors: what moves between a host and a device is whole tensors.
+  if (target.kind == target::kProcessors) {
+    context.view_alignment = module::kTensorAlignment;
+    context.packed_weight_rows = kPackedWeightRows;
+  }
   // A matrix unit has no caches.
   context.far_weights_bytes = machine.has_matrix() ? 0 : machine.l3.all_bytes();
   return context;
@@ -286,6 +304,10 @@ absl::StatusOr<std::vector<TaskInput>> TaskInputs(const Graph& task, uint64_t se
     }
     if (IsScale(task, task.inputs[i], /*sums=*/true)) {
       input.distribution = ScaleOfSums(LongestReduction(task));
+    }
+    if (IsPackedWords(task, task.inputs[i])) {
+      constexpr auto kWords = std::numeric_limits<int32_t>();
+      input.distribution = {module::Distribution::Kind::kIntRange, kWords.min(), kWords.max()};
     }
     if (const auto shift = ShiftOfMultiplier(task, task.inputs[i])) {
       input.distribution = MultiplierOfSums(LongestReduction(task), *shift);

@@ -36,7 +36,7 @@ class Fuser {
   // One group per operator, whatever it could join.
   Graph Wrap() {
     for (size_t n = 0; n < g_.nodes.size(); ++n) {
-      if (g_.nodes[n].op == kViewOp || g_.nodes[n].op == kFusedOp) continue;
+      if (IsView(g_.nodes[n]) || g_.nodes[n].op == kFusedOp) continue;
       group_[n] = static_cast<int>(n);
       members_[group_[n]] = {group_[n]};
     }
@@ -67,7 +67,7 @@ class Fuser {
       if (ClassOf(n) == op::FusionClass::kComplexOutFusable) TakeConversions(static_cast<int>(n));
     }
     for (size_t n = 0; n < g_.nodes.size(); ++n) {
-      if (group_[n] >= 0 || g_.nodes[n].op == kViewOp) continue;
+      if (group_[n] >= 0 || IsView(g_.nodes[n])) continue;
       Grow(static_cast<int>(n));
       if (ClassOf(n) == op::FusionClass::kInjective) TakeConversions(static_cast<int>(n));
     }
@@ -82,7 +82,7 @@ class Fuser {
   }
 
   bool Joinable(int n, int root, bool anchor) const {
-    if (group_[n] >= 0 || g_.nodes[n].op == kViewOp || !SameElements(n, root)) return false;
+    if (group_[n] >= 0 || IsView(g_.nodes[n]) || !SameElements(n, root)) return false;
     const op::OpSpec* spec = op::FindOp(g_.nodes[n].op);
     return spec->fusion == op::FusionClass::kInjective && (!anchor || spec->elementwise());
   }
@@ -233,7 +233,7 @@ class Fuser {
       work.pop_back();
       for (ValueId id : reader.inputs) {
         const int from = producer_[id];
-        if (from < 0 || group_[from] >= 0 || g_.nodes[from].op == kViewOp) continue;
+        if (from < 0 || group_[from] >= 0 || IsView(g_.nodes[from])) continue;
         if (outputs_.count(id) > 0 || readers_[id].size() != 1 || !Cheap(g_.nodes[from])) continue;
         if (++taken > kMaxPrologue) return;
         members.insert(from);
@@ -253,7 +253,7 @@ class Fuser {
       if (reader == root) continue;
       for (ValueId id : g_.nodes[reader].inputs) {
         const int from = producer_[id];
-        if (from < 0 || group_[from] >= 0 || g_.nodes[from].op == kViewOp) continue;
+        if (from < 0 || group_[from] >= 0 || IsView(g_.nodes[from])) continue;
         const Node& node = g_.nodes[from];
         const op::TensorType &narrow = g_.values[node.inputs[0]].type, &wide = g_.values[id].type;
         if (narrow.shape != wide.shape || narrow.dtype.bytes() >= wide.dtype.bytes()) continue;

@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "compiler/graph/storage_map.h"
 #include "compiler/graph/symbolic_shapes.h"
 #include "compiler/op/empty.h"
 #include "deploy/support/hash.h"
@@ -56,7 +57,7 @@ class Verifier {
                                        support::Quote(g_.values[id].name)));
       }
     }
-    return absl::OkStatus();
+    return CheckViews(g_);
   }
 
  private:
@@ -216,15 +217,6 @@ std::vector<std::vector<int>> Readers(const Graph& graph) {
   return readers;
 }
 
-std::vector<ValueId> StorageRoots(const Graph& graph) {
-  std::vector<ValueId> roots(graph.values.size());
-  for (size_t id = 0; id < roots.size(); ++id) roots[id] = static_cast<ValueId>(id);
-  for (const Node& node : graph.nodes) {
-    if (node.op == kViewOp) roots[node.outputs[0]] = roots[node.inputs[0]];
-  }
-  return roots;
-}
-
 Graph Compact(const Graph& graph) {
   std::vector<bool> live(graph.values.size(), false);
   for (ValueId id : graph.inputs) live[id] = true;
@@ -262,23 +254,6 @@ Graph Compact(const Graph& graph) {
   result.inputs = map(graph.inputs);
   result.outputs = map(graph.outputs);
   return result;
-}
-
-Graph ShowValues(Graph graph) {
-  const std::vector<ValueId> roots = StorageRoots(graph);
-  std::set<ValueId> shown;
-  for (ValueId id : graph.outputs) shown.insert(roots[id]);
-  std::vector<ValueId> added;
-  for (const Node& node : graph.nodes) {
-    if (node.op == kViewOp) continue;
-    for (ValueId id : node.outputs) {
-      if (shown.insert(id).second) added.push_back(id);
-    }
-  }
-  // The last outputs belong to the checks.
-  const auto at = graph.outputs.end() - static_cast<std::ptrdiff_t>(graph.checks.size());
-  graph.outputs.insert(at, added.begin(), added.end());
-  return graph;
 }
 
 std::vector<std::string> SourcesOf(const Graph& graph, const Node& node) {

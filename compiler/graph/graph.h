@@ -74,6 +74,9 @@ struct Graph {
 
 inline constexpr std::string_view kFusedOp = "fused";
 inline constexpr std::string_view kViewOp = "reshape";  // in a fused graph: an alias, not a kernel
+// Attribute of a slice that is one run of its operand's bytes, and of a concat whose operands are
+// one run after the other: it shares storage, and no kernel computes it (view_moves).
+inline constexpr std::string_view kViewAttr = "view";
 
 // Appends a value (the name gets a suffix where it is taken); returns its id.
 ValueId AddValue(Graph* graph, std::string name, op::TensorType type);
@@ -81,8 +84,16 @@ ValueId AddConstant(Graph* graph, std::string name, op::TensorType type, std::st
 // Nodes that read each value; a node that reads it twice stands twice. Graph outputs are no
 // readers.
 std::vector<std::vector<int>> Readers(const Graph& graph);
-// The value whose storage each value shares: reshape nodes are views of their operand.
-std::vector<ValueId> StorageRoots(const Graph& graph);
+// Whether no kernel computes the node's result: it shares the storage of its operands.
+bool IsView(const Node& node);
+// The value that a value shares its storage with, and the byte in it where the value begins. A
+// value without views is its own root.
+struct Storage {
+  ValueId root = -1;
+  int64_t offset = 0;
+  bool operator==(const Storage&) const = default;
+};
+std::vector<Storage> StorageOf(const Graph& graph);
 // The names of the ONNX nodes whose work a node does, in order, each once. What passes made has the
 // source of what it was made from: they name it after that ("conv1_b" after "conv1").
 std::vector<std::string> SourcesOf(const Graph& graph, const Node& node);
@@ -113,7 +124,8 @@ absl::StatusOr<std::vector<op::RefTensor>> Interpret(const Graph& graph,
 absl::StatusOr<std::vector<op::RefTensor>> InterpretNode(const Node& node,
                                                          const std::vector<op::RefTensor>& args);
 // The graph with the results of all kernels among its outputs, after those that it has: each
-// storage once, under the name of the node's result.
+// storage once, under the name of the node's result. Slices and concats that were views are
+// kernels in it, since every output has storage of its own.
 Graph ShowValues(Graph graph);
 double Flops(const Graph& graph);
 

@@ -26,6 +26,11 @@ struct GraphPassContext {
   // Lanes of a matrix unit that computes with signed bytes only; 0: there is none. With one, values
   // of i8 stay signed, sums become bytes in integers, and weights lie in squares of so many lanes.
   int64_t matrix_block = 0;
+  // Of view_moves: storage in the arena begins at multiples of so many bytes; 0: no views.
+  int64_t view_alignment = 0;
+  // Of pack_weights: the most rows of data for which a layer reads its weights as bytes, and twice
+  // the most for which it reads 4-bit integers; 0: no layer does.
+  int64_t packed_weight_rows = 0;
   // Nodes with more operations or larger results are left to run time.
   double fold_max_flops = 1e8;
   int64_t fold_max_bytes = int64_t{64} << 20;
@@ -48,6 +53,9 @@ absl::StatusOr<Graph> FoldRequantize(Graph g, const GraphPassContext& ctx);
 // can do becomes cast(requantize(sums)), which has no floats. So does the sum of two images of
 // bytes, each times a whole number. A result may differ by one quantum.
 absl::StatusOr<Graph> RequantizeSums(Graph g, const GraphPassContext& ctx);
+// Dense layers of floats and few rows read weights that were dequantised as packed integers with a
+// scale for each group, instead of as floats.
+absl::StatusOr<Graph> PackWeights(Graph g, const GraphPassContext& ctx);
 // Nodes whose inputs are all constants are evaluated by op::Reference (bounded work and size).
 absl::StatusOr<Graph> FoldConstants(Graph g, const GraphPassContext& ctx);
 // Local algebraic rules from a table (simplify_algebra.cc): neutral elements, chains of constants,
@@ -79,13 +87,16 @@ absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext& ctx);
 // constants or views of these or of another output become copies. Outputs without elements are
 // constants.
 absl::StatusOr<Graph> MaterializeOutputs(Graph g, const GraphPassContext& ctx);
+// Slices and concats of neighbouring bytes become views, which no kernel computes: the bytes stay
+// where the operand has them, and operands of a concat are written to their place in it.
+absl::StatusOr<Graph> ViewMoves(Graph g, const GraphPassContext& ctx);
 // Complex-out-fusable / reduction anchors take their elementwise epilogues (post-dominator rule:
 // all paths from the anchor end in one node); reductions also take what is cheap in front of them,
 // groups what widens numbers for them; remaining injective chains fuse. Bodies list data inputs
 // first, then weights. Nodes that nothing joins stay as they are.
 absl::StatusOr<Graph> FuseOperators(Graph g, const GraphPassContext& ctx);
 // Every remaining operator becomes a fused node of its own, so each node of the result is one
-// kernel = one task use, except `reshape` nodes, which are views without a kernel.
+// kernel = one task use, except views (IsView), which have no kernel.
 absl::StatusOr<Graph> WrapOperators(Graph g, const GraphPassContext& ctx);
 // Weights of kernels that come from memory at every call, since the network has more of them than
 // the last-level cache holds: `far_weight` in the text of a task, and measured that way.

@@ -231,10 +231,10 @@ std::string TakeNameOf(Graph* g, ValueId id) {
 
 absl::StatusOr<Graph> MaterializeOutputs(Graph g, const GraphPassContext&) {
   const std::vector<int> producer = Producers(g);
-  const std::vector<ValueId> roots = StorageRoots(g);
+  const std::vector<Storage> storage = StorageOf(g);
   std::set<ValueId> claimed;
   for (ValueId& out : g.outputs) {
-    const ValueId root = roots[out];
+    const ValueId root = storage[out].root;
     const op::TensorType type = g.values[out].type;
     const bool empty =
         type.fixed() && type.elements() == 0;  // no kernel writes it: a constant is as good

@@ -29,25 +29,29 @@ int64_t Aligned(int64_t bytes, int64_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-absl::StatusOr<std::vector<Tensor>> Lifetimes(const Graph& g, const std::vector<ValueId>& roots,
+absl::StatusOr<std::vector<Tensor>> Lifetimes(const Graph& g, const std::vector<Storage>& storage,
                                               int64_t alignment, const op::Sizes& maxima) {
   std::vector<int> first(g.values.size(), -1), last(g.values.size(), -1);
   std::vector<bool> outside(g.values.size(), false);
-  for (ValueId id : g.inputs) outside[roots[id]] = true;
-  for (ValueId id : g.outputs) outside[roots[id]] = true;
+  for (ValueId id : g.inputs) outside[storage[id].root] = true;
+  for (ValueId id : g.outputs) outside[storage[id].root] = true;
   for (size_t id = 0; id < g.values.size(); ++id) {
-    if (g.values[id].constant != nullptr) outside[roots[id]] = true;
+    if (g.values[id].constant != nullptr) outside[storage[id].root] = true;
   }
   for (size_t n = 0; n < g.nodes.size(); ++n) {
     const int at = static_cast<int>(n);
-    if (g.nodes[n].op == kViewOp) continue;  // no kernel: reads nothing
-    for (ValueId id : g.nodes[n].inputs) last[roots[id]] = at;
-    for (ValueId id : g.nodes[n].outputs) first[roots[id]] = last[roots[id]] = at;
+    if (IsView(g.nodes[n])) continue;  // no kernel: reads nothing
+    for (ValueId id : g.nodes[n].inputs) last[storage[id].root] = at;
+    for (ValueId id : g.nodes[n].outputs) {
+      const ValueId root = storage[id].root;
+      if (first[root] < 0) first[root] = at;  // several kernels write the parts of a concat
+      last[root] = at;
+    }
   }
   std::vector<Tensor> tensors;
   for (size_t id = 0; id < g.values.size(); ++id) {
     const ValueId root = static_cast<ValueId>(id);
-    if (roots[id] != root || outside[id] || first[id] < 0) continue;
+    if (storage[id].root != root || outside[id] || first[id] < 0) continue;
     const op::TensorType& type = g.values[id].type;
     std::optional<op::Dim> size = op::Dim::Product(type.shape);
     if (size) *size = *size * op::Dim(type.dtype.bytes());
@@ -71,20 +75,21 @@ bool SameSize(const Tensor& a, const Tensor& b) {
 
 // Results that may overwrite an operand join its tensor: one life from the operand's first write to
 // the result's last read. Both must lie in the arena, have one size, and the operand die there.
-void Merge(const Graph& g, const std::vector<ValueId>& roots, const InPlaceOperands& may,
+void Merge(const Graph& g, const std::vector<Storage>& storage, const InPlaceOperands& may,
            std::vector<Tensor>* tensors, MemoryPlan* plan, std::vector<ValueId>* shared) {
   std::map<ValueId, size_t> at;  // root → tensor
   for (size_t t = 0; t < tensors->size(); ++t) at[(*tensors)[t].root] = t;
   for (size_t n = 0; n < g.nodes.size() && n < may.size(); ++n) {
     const Node& node = g.nodes[n];
-    if (node.op == kViewOp || node.outputs.size() != 1) continue;
+    if (IsView(node) || node.outputs.size() != 1) continue;
     auto out = at.find(node.outputs[0]);
     if (out == at.end()) continue;
     for (int operand : may[n]) {
-      const ValueId root = (*shared)[roots[node.inputs[operand]]];
+      const ValueId root = (*shared)[storage[node.inputs[operand]].root];
       auto in = at.find(root);
-      const auto uses = std::count_if(node.inputs.begin(), node.inputs.end(),
-                                      [&](ValueId id) { return (*shared)[roots[id]] == root; });
+      const auto uses = std::count_if(node.inputs.begin(), node.inputs.end(), [&](ValueId id) {
+        return (*shared)[storage[id].root] == root;
+      });
       if (in == at.end() || uses != 1) continue;
       Tensor &from = (*tensors)[in->second], &to = (*tensors)[out->second];
       if (from.last != static_cast<int>(n) || !SameSize(from, to)) continue;
@@ -170,14 +175,14 @@ std::vector<Less> Orders() {
 
 absl::StatusOr<MemoryPlan> PlanMemory(const Graph& fused, const InPlaceOperands& may,
                                       int64_t alignment, const op::Sizes& maxima) {
-  const std::vector<ValueId> roots = StorageRoots(fused);
-  TW_ASSIGN(std::vector<Tensor> tensors, Lifetimes(fused, roots, alignment, maxima));
+  const std::vector<Storage> storage = StorageOf(fused);
+  TW_ASSIGN(std::vector<Tensor> tensors, Lifetimes(fused, storage, alignment, maxima));
   MemoryPlan plan;
   plan.offset.assign(fused.values.size(), -1);
   plan.in_place.assign(fused.nodes.size(), -1);
   std::vector<ValueId> shared(fused.values.size());  // root → the root whose tensor it lives in
   std::iota(shared.begin(), shared.end(), 0);
-  Merge(fused, roots, may, &tensors, &plan, &shared);
+  Merge(fused, storage, may, &tensors, &plan, &shared);
   plan.liveness_bound = LivenessBound(tensors, fused.nodes.size());
 
   std::vector<int> order(tensors.size()), best_order;
@@ -214,9 +219,10 @@ absl::StatusOr<MemoryPlan> PlanMemory(const Graph& fused, const InPlaceOperands&
   }
   for (size_t t = 0; t < tensors.size(); ++t) plan.offset[tensors[t].root] = best[t];
   if (IsSymbolic(fused)) plan.after = Below(tensors, best, fused.values.size());
-  for (size_t id = 0; id < roots.size(); ++id) {
-    const ValueId root = shared[roots[id]];
-    plan.offset[id] = plan.offset[root];
+  const std::vector<int64_t> of_root = plan.offset;
+  for (size_t id = 0; id < storage.size(); ++id) {
+    const ValueId root = shared[storage[id].root];
+    plan.offset[id] = of_root[root] < 0 ? -1 : of_root[root] + storage[id].offset;
     if (!plan.after.empty()) plan.after[id] = plan.after[root];
   }
   plan.arena_bytes = tensors.empty() ? 0 : arena;

@@ -99,6 +99,7 @@ Result ImportConvInteger(NodeReader& n);
 Result ImportDequantizeLinear(NodeReader& n);
 Result ImportDynamicQuantizeLinear(NodeReader& n);
 Result ImportMatMulInteger(NodeReader& n);
+Result ImportMatMulNBits(NodeReader& n);
 Result ImportQLinearAdd(NodeReader& n);
 Result ImportQLinearConv(NodeReader& n);
 Result ImportQLinearMatMul(NodeReader& n);

@@ -333,6 +333,8 @@ constexpr Conversion kConversions[] = {
 constexpr std::string_view kMicrosoft = "com.microsoft";
 constexpr Conversion kMicrosoftConversions[] = {
     {"DequantizeLinear", ImportDequantizeLinear},
+    {"MatMulNBits", ImportMatMulNBits,
+     "constant weights of 4 or 8 bits, K a multiple of block_size, no g_idx"},
     {"QLinearAdd", ImportQLinearAdd},
     {"QuantizeLinear", ImportQuantizeLinear},
 };

@@ -28,7 +28,8 @@ const std::set<std::string>& ShapingOperators() {
 const std::map<std::string, std::vector<int>>& ZeroPoints() {
   static const auto* const inputs = new std::map<std::string, std::vector<int>>{
       {"QuantizeLinear", {2}},      {"DequantizeLinear", {2}}, {"QLinearConv", {2, 5, 7}},
-      {"QLinearMatMul", {2, 5, 7}}, {"ConvInteger", {2, 3}},   {"MatMulInteger", {2, 3}}};
+      {"QLinearMatMul", {2, 5, 7}}, {"ConvInteger", {2, 3}},   {"MatMulInteger", {2, 3}},
+      {"MatMulNBits", {3}}};
   return *inputs;
 }
 

@@ -150,7 +150,7 @@ class SumRequantizer : public ForwardRewriter {
   // Of two images of bytes.
   absl::StatusOr<bool> Sum(const Node& node, const Node& sum, bool rectified) {
     constexpr size_t kAxis = 1;
-    const std::vector<int64_t> shape = TypeOf(node.outputs[0]).shape;
+    const std::vector<int64_t> shape = TypeOf(node.outputs[0]).sizes();
     if (shape.size() != 4 || !InBlocks(shape[kAxis])) return false;
     std::vector<ValueId> images;
     std::vector<std::vector<double>> scales;

@@ -103,11 +103,6 @@ double DenseReduction(std::span<const TensorType> inputs, const Attrs&) {
   return static_cast<double>(inputs[0].size(-1));
 }
 
-double ContractFlops(std::span<const TensorType> inputs, std::span<const TensorType> outputs,
-                     const Attrs&) {
-  return 2.0 * static_cast<double>(outputs[0].elements()) * static_cast<double>(inputs[0].size(-1));
-}
-
 absl::StatusOr<std::vector<RefTensor>> PlainDense(std::span<const RefTensor> inputs,
                                                   std::span<const TensorType> outputs,
                                                   const Attrs& attrs) {
@@ -231,6 +226,11 @@ absl::StatusOr<std::vector<RefTensor>> PlainMatmul(std::span<const RefTensor> in
 }
 
 }  // namespace
+
+double ContractFlops(std::span<const TensorType> inputs, std::span<const TensorType> outputs,
+                     const Attrs&) {
+  return 2.0 * static_cast<double>(outputs[0].elements()) * static_cast<double>(inputs[0].size(-1));
+}
 
 std::vector<OpSpec> ContractRows() {
   OpSpec dense;

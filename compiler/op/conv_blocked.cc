@@ -196,10 +196,8 @@ double TapsPerOutput(std::span<const TensorType> inputs) {
   const TensorType& w = inputs[1];
   const bool bytes = IsQuantised(inputs[0].dtype, w.dtype), squares = w.shape.size() == 6;
   const bool dots = w.shape.size() == 7;
-  const double lanes = static_cast<double>(w.shape[dots               ? 5
-                                                   : bytes && squares ? 4
-                                                                      : w.shape.size() - 1]);
-  const double per_channel = static_cast<double>(w.elements()) / static_cast<double>(w.shape[0]);
+  const double lanes = static_cast<double>(w.size(dots ? 5 : bytes && squares ? 4 : -1));
+  const double per_channel = static_cast<double>(w.elements()) / static_cast<double>(w.size(0));
   return per_channel / lanes;
 }
 
@@ -217,10 +215,11 @@ absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
   TW_ASSIGN(Shape c, ShapeOf(types, attrs));
   const ImageSizes s(types[0], outputs[0]);
   RefTensor out{outputs[0], std::vector<double>(outputs[0].elements(), 0)};
-  const std::vector<int64_t> from = RowMajorStrides(types[0].shape),
-                             to = RowMajorStrides(outputs[0].shape);
+  const std::vector<int64_t> from = RowMajorStrides(types[0].sizes()),
+                             to = RowMajorStrides(outputs[0].sizes());
   // o, [i,] kh, kw, [in,] out [, in % 4], or out, in
-  std::vector<int64_t> k(types[1].shape.size(), 0);
+  const std::vector<int64_t> taps = types[1].sizes();
+  std::vector<int64_t> k(taps.size(), 0);
   size_t at = 0;
   do {
     const double weight = inputs[1].values[at++];
@@ -230,8 +229,8 @@ absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
                            : c.dots    ? k[4] * kDot + k[6]
                                        : k[c.squares ? 5 : 4];
     const int64_t lane = c.dots ? k[5] : c.squares ? k[4] : k.back();
-    for (int64_t n = 0; n < c.batch; ++n) {
-      for (int64_t oh = 0; oh < c.out_height; ++oh) {
+    for (int64_t n = 0; n < s.batch; ++n) {
+      for (int64_t oh = 0; oh < s.out_height; ++oh) {
         const int64_t row = oh * c.h.stride + k[spatial] * c.h.dilation - c.h.pad_begin;
         for (int64_t ow = 0; ow < s.out_width; ++ow) {
           const int64_t col = ow * c.w.stride + k[spatial + 1] * c.w.dilation - c.w.pad_begin;

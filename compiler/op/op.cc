@@ -17,7 +17,7 @@ std::vector<OpSpec> MakeTable() {
   std::vector<OpSpec> table;
   for (auto rows : {ElementwiseRows(), LogicRows(), CastRows(), ConvRows(), ConvBlockedRows(),
                     ConvTransposeRows(), ContractRows(), ReductionRows(), OrderingRows(),
-                    PoolRows(), ShapeRows(), IndexingRows(), QuantizeRows()}) {
+                    PoolRows(), ShapeRows(), IndexingRows(), QuantizeRows(), PackedDenseRows()}) {
     for (OpSpec& row : rows) table.push_back(std::move(row));
   }
   return table;

@@ -21,6 +21,7 @@ std::vector<OpSpec> ContractRows();
 std::vector<OpSpec> IndexingRows();
 std::vector<OpSpec> OrderingRows();
 std::vector<OpSpec> ReductionRows();
+std::vector<OpSpec> PackedDenseRows();
 std::vector<OpSpec> PoolRows();
 std::vector<OpSpec> QuantizeRows();
 std::vector<OpSpec> ShapeRows();
@@ -140,6 +141,9 @@ Padded TakePadding(Window* window, const Dim& input, const Dim& output);
 // The type of sums of products: floats and i32 keep theirs, bytes (u8 or i8, times i8) give i32
 // (op.<name>.type).
 absl::StatusOr<ir::DType> SumType(std::string_view op, const TensorType& x, const TensorType& w);
+// OpSpec::flops of products of the last dimension of the first operand.
+double ContractFlops(std::span<const TensorType> inputs, std::span<const TensorType> outputs,
+                     const Attrs& attrs);
 // A factor of such a product.
 ir::Expr AsSum(ir::DType sum, const ir::Expr& factor);
 // value if all conditions hold, else otherwise.

@@ -73,10 +73,12 @@ std::string CheckPasses(const Graph& g, const std::vector<std::string>& disabled
   context.disabled = disabled;
   context.enabled = enabled;
   context.channel_block = 2;
+  context.view_alignment = 4;
+  context.packed_weight_rows = 2;
   auto after = graph::RunGraphPasses(g, context);
   if (!after.ok()) return support::StatusText(after.status());
   for (const graph::Node& node : after->nodes) {
-    if (node.body == nullptr && node.op != graph::kViewOp) return "not every node is a kernel";
+    if (node.body == nullptr && !graph::IsView(node)) return "not every node is a kernel";
   }
   auto actual = graph::Interpret(*after, inputs);
   if (!actual.ok()) return support::StatusText(actual.status());
@@ -118,6 +120,8 @@ std::string CheckCompiled(const Graph& g, bool blocks, const target::Target& tar
   auto expected = graph::Interpret(g, inputs);
   graph::GraphPassContext context;
   context.channel_block = 2;
+  context.view_alignment = driver::PassContext(target).view_alignment;
+  context.packed_weight_rows = driver::PassContext(target).packed_weight_rows;
   if (blocks) context.enabled = {"block_layouts"};
   auto fused = graph::RunGraphPasses(g, context);
   if (!expected.ok() || !fused.ok()) return "the passes fail";
@@ -183,6 +187,130 @@ TEST(RandomGraph, CompiledModelsComputeTheSame) {
     const Graph g = tests::RandomGraph(&rng);
     auto check = [&](const Graph& s) {
       return CheckCompiled(s, i % 3 == 1, tests::WidestTarget(), {1, 2});
+    };
+    if (!check(g).empty()) FAIL() << "seed " << seed << ", graph " << i << ": " << Shrunk(g, check);
+  }
+}
+
+// A network of rows whose sizes are whole cache lines, so that most slices and concats of it are
+// views in the compiled module.
+Graph RandomRows(support::Rng* rng) {
+  using Ints = std::vector<int64_t>;
+  Graph g;
+  std::vector<graph::ValueId> rows;
+  auto add = [&](const char* op, const std::vector<graph::ValueId>& inputs, int64_t size,
+                 const op::Attrs& attrs) {
+    graph::Node node;
+    node.name = node.op = op;
+    node.attrs = attrs;
+    node.inputs = inputs;
+    node.outputs = {graph::AddValue(&g, op, {ir::kF32, {1, size}})};
+    rows.push_back(node.outputs[0]);
+    g.nodes.push_back(std::move(node));
+  };
+  auto size_of = [&](graph::ValueId id) { return g.values[id].type.shape[1]; };
+  g.inputs = rows = {graph::AddValue(&g, "x", {ir::kF32, {1, 32}})};
+  for (int64_t n = rng->UniformInt(6, 16); n > 0; --n) {
+    const graph::ValueId from = rng->Bernoulli(0.7) ? rows.back() : rng->Choice(rows);
+    const int64_t k = size_of(from);
+    if (rng->Bernoulli(0.3) && k > 16) {
+      const int64_t size = 16 * rng->UniformInt(1, k / 16 - 1);
+      const int64_t start = 16 * rng->UniformInt(0, (k - size) / 16);
+      add("slice", {from}, size,
+          {{"starts", Ints{0, start}}, {"steps", Ints{1, 1}}, {"sizes", Ints{1, size}}});
+    } else if (rng->Bernoulli(0.5) && k < 512) {
+      const graph::ValueId other = rng->Choice(rows);
+      add("concat", {from, other}, k + size_of(other), {{"axis", int64_t{1}}});
+    } else if (rng->Bernoulli(0.4)) {
+      add("softmax", {from}, k, {{"axis", int64_t{1}}});
+    } else {
+      add(rng->Bernoulli(0.5) ? "tanh" : "neg", {from}, k, {});
+    }
+  }
+  g.outputs = {rows.back(), rows[rows.size() - 2]};
+  return graph::Compact(g);
+}
+
+TEST(RandomGraph, CompiledViewsComputeTheSame) {
+  const uint64_t seed = tests::TestSeed();
+  const int64_t rounds = tests::TestRounds(40);
+  int64_t views = 0;
+  for (int64_t i = 0; i < rounds; ++i) {
+    support::Rng rng = support::Rng(seed).Split("views").Split(static_cast<uint64_t>(i));
+    const Graph g = RandomRows(&rng);
+    ASSERT_TRUE(graph::Verify(g).ok()) << graph::Verify(g) << graph::Print(g);
+    const auto passes = graph::RunGraphPasses(g, driver::PassContext(tests::WidestTarget()));
+    ASSERT_TRUE(passes.ok()) << passes.status();
+    for (const graph::Node& node : passes->nodes) {
+      views += node.op != graph::kViewOp && graph::IsView(node);
+    }
+    auto check = [&](const Graph& s) {
+      return CheckCompiled(s, /*blocks=*/false, tests::WidestTarget(), {1});
+    };
+    if (!check(g).empty()) FAIL() << "seed " << seed << ", graph " << i << ": " << Shrunk(g, check);
+  }
+  EXPECT_GT(views, rounds / 2);
+}
+
+// A layer of few rows with weights of 4 or 8 bits, in groups or by column, any of them with zero
+// points, and what follows it.
+Graph RandomPacked(support::Rng* rng) {
+  using Ints = std::vector<int64_t>;
+  const int64_t group = 16 * rng->UniformInt(1, 3), groups = rng->UniformInt(1, 4);
+  const int64_t k = group * groups, n = rng->UniformInt(1, 70);
+  const bool nibbles = rng->Bernoulli(0.5), in_groups = rng->Bernoulli(0.6);
+  const int64_t rows = rng->UniformInt(1, nibbles ? 2 : 4);
+  Graph g;
+  auto random = [&](const char* name, ir::DType type, const Ints& shape, double low, double high) {
+    RefTensor tensor{{type, shape}, {}};
+    for (int64_t i = 0; i < tensor.type.elements(); ++i) {
+      const double value = low + (high - low) * rng->UniformDouble();
+      tensor.values.push_back(op::RoundToType(value, type));
+    }
+    return graph::AddConstant(&g, name, tensor.type, op::ToBytes(tensor));
+  };
+  auto add = [&](const char* op, const std::vector<graph::ValueId>& inputs, const Ints& shape,
+                 const op::Attrs& attrs) {
+    graph::Node node;
+    node.name = node.op = op;
+    node.attrs = attrs;
+    node.inputs = inputs;
+    node.outputs = {graph::AddValue(&g, op, {ir::kF32, shape})};
+    g.nodes.push_back(node);
+    return node.outputs[0];
+  };
+  g.inputs = {graph::AddValue(&g, "x", {ir::kF32, {rows, k}})};
+  const Ints cut = in_groups ? Ints{n, groups, group} : Ints{n, k};
+  Ints one = cut;
+  one.back() = 1;
+  const ir::DType type = nibbles ? ir::kU8 : ir::kI8;
+  const auto q = random("q", type, cut, nibbles ? 0 : -128, nibbles ? 15.9 : 127);
+  const auto scale = random("scale", ir::kF32, one, 0.1, 0.2);
+  const auto zero = rng->Bernoulli(0.5)
+                        ? random("zero", type, one, 0, 9)
+                        : random("zero", type, {}, nibbles ? 8 : 0, nibbles ? 8 : 0);
+  auto w = add("dequantize", {q, scale, zero}, cut, {});
+  if (in_groups) w = add("reshape", {w}, {n, k}, {{"shape", Ints{n, k}}});
+  const bool kn = rng->Bernoulli(0.5);
+  if (kn) w = add("transpose", {w}, {k, n}, {{"perm", Ints{1, 0}}});
+  const auto y =
+      add("dense", {g.inputs[0], w}, {rows, n}, {{"weight_layout", std::string(kn ? "KN" : "NK")}});
+  g.outputs = {rng->Bernoulli(0.5) ? add("tanh", {y}, {rows, n}, {}) : y};
+  return g;
+}
+
+TEST(RandomGraph, CompiledPackedWeightsComputeTheSame) {
+  const uint64_t seed = tests::TestSeed();
+  const int64_t rounds = tests::TestRounds(30);
+  for (int64_t i = 0; i < rounds; ++i) {
+    support::Rng rng = support::Rng(seed).Split("packed").Split(static_cast<uint64_t>(i));
+    const Graph g = RandomPacked(&rng);
+    ASSERT_TRUE(graph::Verify(g).ok()) << graph::Verify(g) << graph::Print(g);
+    const auto passes = graph::RunGraphPasses(g, driver::PassContext(tests::WidestTarget()));
+    ASSERT_TRUE(passes.ok()) << passes.status();
+    EXPECT_NE(graph::Print(*passes).find("packed_dense"), std::string::npos) << graph::Print(g);
+    auto check = [&](const Graph& s) {
+      return CheckCompiled(s, /*blocks=*/false, tests::WidestTarget(), {1, 2});
     };
     if (!check(g).empty()) FAIL() << "seed " << seed << ", graph " << i << ": " << Shrunk(g, check);
   }

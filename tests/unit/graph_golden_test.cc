@@ -60,6 +60,8 @@ TEST_P(GraphGolden, PassMakesThisText) {
   GraphPassContext context;
   context.channel_block = 2;
   context.far_weights_bytes = 16;
+  context.view_alignment = 8;
+  context.packed_weight_rows = 2;
   context.enabled = {"block_layouts"};
   if (GetParam().starts_with("matrix_")) context.matrix_block = 2;
   auto after = pass->run(*before, context);

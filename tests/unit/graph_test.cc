@@ -392,12 +392,13 @@ TEST(GraphPassOutputs, EveryOutputGetsItsOwnStorage) {
   output %3, %2, %0, %1, %4
 }
 )"));
-  const std::vector<ValueId> roots = StorageRoots(g);
+  const std::vector<Storage> storage = StorageOf(g);
   std::set<ValueId> seen;
   for (ValueId id : g.outputs) {
-    EXPECT_TRUE(seen.insert(roots[id]).second);
-    EXPECT_EQ(g.values[roots[id]].constant, nullptr);
-    EXPECT_EQ(std::count(g.inputs.begin(), g.inputs.end(), roots[id]), 0);
+    const ValueId root = storage[id].root;
+    EXPECT_TRUE(seen.insert(root).second);
+    EXPECT_EQ(g.values[root].constant, nullptr);
+    EXPECT_EQ(std::count(g.inputs.begin(), g.inputs.end(), root), 0);
   }
   EXPECT_EQ(std::count_if(g.nodes.begin(), g.nodes.end(),
                           [](const Node& n) { return n.op == "identity"; }),
@@ -515,7 +516,7 @@ TEST(GraphPasses, WholeTableOnASmallNetwork) {
   auto g = RunGraphPasses(Parse(kSmall));
   ASSERT_TRUE(g.ok()) << g.status();
   ExpectSameOutputs(Parse(kSmall), *g);
-  for (const Node& node : g->nodes) EXPECT_TRUE(node.body != nullptr || node.op == kViewOp);
+  for (const Node& node : g->nodes) EXPECT_TRUE(node.body != nullptr || IsView(node));
   EXPECT_EQ(Print(*RunGraphPasses(Parse(kSmall))), Print(*g));
 }
 

@@ -28,6 +28,7 @@ std::vector<RefTensor> Evaluate(const OnnxBuilder& b, const std::vector<RefTenso
   auto out = Interpret(*g, inputs);
   GraphPassContext context;
   context.enabled = {"block_layouts"};
+  context.packed_weight_rows = 2;
   auto fused = RunGraphPasses(*g, context);
   EXPECT_TRUE(out.ok() && fused.ok()) << out.status() << fused.status();
   if (!out.ok() || !fused.ok()) return {};
@@ -80,6 +81,53 @@ TEST(OnnxQuantized, BlocksHaveTheirOwnScales) {
   odd.Input("x", {2, 3}, kU8).Input("s", {2, 2}).Output("y", {2, 3});
   OnnxBuilder::Attr(odd.Node("DequantizeLinear", {"x", "s"}, "y"), "block_size", int64_t{2});
   EXPECT_EQ(support::Slug(ImportOnnx(odd.Bytes()).status()), "graph.onnx.attribute");
+}
+
+// y[n] = sum of x * scale * (q - zero); two blocks of 16 for each of two columns.
+TEST(OnnxQuantized, ProductsWithPackedWeights) {
+  for (const int64_t bits : {4, 8}) {
+    for (const bool zeros : {false, true}) {
+      std::vector<int64_t> packed, points = zeros ? std::vector<int64_t>{2, 5, 7, 1}
+                                                  : std::vector<int64_t>(4, 1 << (bits - 1));
+      const auto q = [&](int64_t n, int64_t k) { return (5 * k + 3 * n) % (1 << bits); };
+      const auto pack = [&](int64_t count, const auto& value) {
+        const int64_t fields = 8 / bits;
+        std::vector<int64_t> bytes(static_cast<size_t>(count / fields), 0);
+        for (int64_t i = 0; i < count; ++i) {
+          bytes[static_cast<size_t>(i / fields)] |= value(i) << (i % fields * bits);
+        }
+        return bytes;
+      };
+      packed = pack(64, [&](int64_t i) { return q(i / 32, i % 32); });
+      OnnxBuilder b;
+      b.Input("x", {1, 32}).Floats("s", {0.5F, 1, 2, 0.25F}).Floats("bias", {100, 200});
+      b.Small("w", kU8, {2, 2, 2 * bits}, packed);
+      std::vector<std::string> inputs = {"x", "w", "s"};
+      inputs.push_back(zeros ? "z" : "");
+      if (zeros) b.Small("z", kU8, {4 * bits / 8}, pack(4, [&](int64_t i) { return points[i]; }));
+      inputs.insert(inputs.end(), {"", "bias"});
+      auto* node = b.Node("MatMulNBits", inputs, "y");
+      node->set_domain("com.microsoft");
+      OnnxBuilder::Attr(node, "K", int64_t{32});
+      OnnxBuilder::Attr(node, "N", int64_t{2});
+      OnnxBuilder::Attr(node, "bits", bits);
+      OnnxBuilder::Attr(node, "block_size", int64_t{16});
+      b.Output("y", {1, 2});
+      RefTensor x = Tensor(ir::kF32, {1, 32}, {});
+      for (int64_t k = 0; k < 32; ++k) x.values.push_back(static_cast<double>(k % 7 - 3));
+      std::vector<double> expected = {100, 200};
+      const double scale[] = {0.5, 1, 2, 0.25};
+      for (int64_t n = 0; n < 2; ++n) {
+        for (int64_t k = 0; k < 32; ++k) {
+          const int64_t g = 2 * n + k / 16;
+          expected[n] += x.values[k] * scale[g] * static_cast<double>(q(n, k) - points[g]);
+        }
+      }
+      const auto out = Evaluate(b, {x});
+      ASSERT_EQ(out.size(), 1u);
+      EXPECT_EQ(out[0].values, expected) << bits << zeros;
+    }
+  }
 }
 
 TEST(OnnxQuantized, DynamicRangeHoldsZero) {

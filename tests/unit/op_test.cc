@@ -82,6 +82,48 @@ TEST(OpCompute, AttributesOfElementwiseRows) {
   ExpectComputeMatchesReference({"hard_sigmoid", {{9}}, {{"alpha", 0.3}, {"beta", 0.4}}}, &rng);
 }
 
+// Against the formula, with words of any bits, with and without zero points.
+TEST(OpCompute, PackedDenseReadsFieldsOfWords) {
+  Rng rng(Seed());
+  for (const int64_t bits : {4, 8}) {
+    for (const bool zeros : {false, true}) {
+      const int64_t fields = 32 / bits, group = 2 * fields, k = 3 * group, n = 20;
+      const TensorType parameters{ir::kF32, {2, 3, 16}};
+      std::vector<RefTensor> inputs = {
+          RandomTensor({ir::kF32, {2, k}}, -1, 1, &rng),
+          RandomTensor({ir::kI32, {2, k / fields, 16}}, -0x1p31, 0x1p31, &rng),
+          RandomTensor(parameters, 0.5, 1.5, &rng)};
+      if (zeros) inputs.push_back(RandomTensor(parameters, 0, 9, &rng));
+      const Attrs attrs = {{"bits", bits}, {"group", group}, {"units", n}};
+      std::vector<TensorType> types;
+      for (const RefTensor& input : inputs) types.push_back(input.type);
+      const OpSpec& spec = *FindOp("packed_dense");
+      auto outputs = InferTypes(spec, types, attrs);
+      ASSERT_TRUE(outputs.ok()) << outputs.status();
+      ASSERT_EQ((*outputs)[0], (TensorType{ir::kF32, {2, n}}));
+      auto reference = Reference(spec, inputs, attrs);
+      auto actual = Interpreted(*AsFunction(spec, types, *outputs, attrs), inputs, (*outputs)[0]);
+      ASSERT_TRUE(reference.ok() && actual.ok()) << reference.status() << actual.status();
+      for (int64_t at = 0; at < 2 * n; ++at) {
+        const int64_t column = at % n, lane = column % 16, block = column / 16;
+        double expected = 0;
+        for (int64_t i = 0; i < k; ++i) {
+          const auto word = static_cast<int64_t>(
+              inputs[1].values[(block * (k / fields) + i / fields) * 16 + lane]);
+          const int64_t q = (word >> (i % fields * bits)) & ((1 << bits) - 1);
+          const int64_t of_group = (block * 3 + i / group) * 16 + lane;
+          const double zero =
+              zeros ? inputs[3].values[of_group] : static_cast<double>(1 << (bits - 1));
+          expected += inputs[0].values[at / n * k + i] * inputs[2].values[of_group] *
+                      (static_cast<double>(q) - zero);
+        }
+        EXPECT_NEAR(reference->at(0).values[at], expected, 1e-6 * (1 + std::fabs(expected)));
+        EXPECT_NEAR(actual->values[at], expected, 1e-6 * static_cast<double>(k << bits));
+      }
+    }
+  }
+}
+
 constexpr ir::DType kTypes[] = {ir::kF32, ir::kF64, ir::kF16, ir::kBF16, ir::kI8,
                                 ir::kI16, ir::kI32, ir::kI64, ir::kU8,   ir::kU16,
                                 ir::kU32, ir::kU64, ir::kBool};
@@ -280,6 +322,14 @@ TEST(OpInfer, RefusesWithTheOperatorsName) {
        {{"weight_layout", std::string("NKnk")}},
        "op.dense.shape"},
       {"dense", {f32({2, 3}), f32({4, 5})}, {}, "op.dense.shape"},
+      {"packed_dense",
+       {f32({2, 32}), TensorType{ir::kI32, {1, 4, 16}}, f32({1, 2, 16})},
+       {{"bits", int64_t{4}}, {"group", int64_t{12}}},
+       "op.packed_dense.attribute"},
+      {"packed_dense",
+       {f32({2, 32}), TensorType{ir::kI32, {1, 4, 16}}, f32({1, 1, 16})},
+       {{"bits", int64_t{4}}, {"group", int64_t{16}}},
+       "op.packed_dense.shape"},
       {"dense", {f32({2, 3}), TensorType{ir::kI32, {4, 3}}}, {}, "op.dense.type"},
       {"matmul", {f32({2, 3}), f32({4, 5})}, {}, "op.matmul.shape"},
       {"add", {f32({2, 3}), f32({2, 4})}, {}, "op.add.shape"},

@@ -126,10 +126,10 @@ class Comparer {
   }
 
   absl::Status CompareKernels() {
-    const std::vector<graph::ValueId> roots = graph::StorageRoots(graph_);
+    const std::vector<graph::Storage> storage = graph::StorageOf(graph_);
     ActualValues actual;
     for (size_t i = 0; i < host_->tensors()->num_outputs(); ++i) {
-      actual[roots[graph_.outputs[i]]] = BytesOf(host_->tensors()->output(i));
+      actual[storage[graph_.outputs[i]].root] = BytesOf(host_->tensors()->output(i));
     }
     CountedProgress progress("layers", options_.format == OutputFormat::kJson);
     TW_ASSIGN(layers_, CompareLayers(graph_, inputs_, actual, options_.precision,

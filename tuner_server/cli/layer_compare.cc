@@ -17,7 +17,7 @@ class Comparison {
  public:
   Comparison(const graph::Graph& graph, const ActualValues& actual, const Precision& precision)
       : graph_(graph),
-        roots_(graph::StorageRoots(graph)),
+        storage_(graph::StorageOf(graph)),
         actual_(actual),
         precision_(precision),
         expected_(graph.values.size()) {}
@@ -40,7 +40,7 @@ class Comparison {
     for (size_t i = 0; i < results.size(); ++i) {
       const ValueId id = node.outputs[i];
       expected_[id] = std::move(results[i]);
-      if (roots_[id] != id) continue;
+      if (storage_[id].root != id) continue;
       TW_ASSIGN(const std::string_view bytes, ActualOf(id));
       LayerResult layer{node.name, graph_.values[id].type, {}, LayerVerdict::kSame};
       TW_ASSIGN(layer.compared, CompareWithReference(expected_[id], bytes, precision_));
@@ -54,7 +54,7 @@ class Comparison {
 
  private:
   absl::StatusOr<std::string_view> ActualOf(ValueId id) const {
-    const auto found = actual_.find(roots_[id]);
+    const auto found = actual_.find(storage_[id].root);
     if (found != actual_.end()) return found->second;
     return support::Internal("cli.compare.value",
                              "the module does not show " + graph_.values[id].name);
@@ -65,7 +65,7 @@ class Comparison {
                                      std::string_view bytes) const {
     std::vector<RefTensor> args;
     for (ValueId id : node.inputs) {
-      if (!actual_.contains(roots_[id])) {
+      if (!actual_.contains(storage_[id].root)) {
         args.push_back(expected_[id]);
         continue;
       }
@@ -80,7 +80,7 @@ class Comparison {
   }
 
   const graph::Graph& graph_;
-  const std::vector<ValueId> roots_;
+  const std::vector<graph::Storage> storage_;  // views are reshapes alone (ShowValues)
   const ActualValues& actual_;
   const Precision& precision_;
   std::vector<RefTensor> expected_;

@@ -1,0 +1,164 @@
+// Which values share storage: the views of a graph.
+#include <algorithm>
+#include <set>
+
+#include "compiler/graph/graph_passes.h"
+#include "compiler/graph/storage_map.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::graph {
+namespace {
+
+int64_t BytesAt(const Graph& g, ValueId id) { return g.values[id].type.bytes(); }
+
+// Where a run of elements begins in the operand of a slice, in bytes; nullopt if it is no run.
+std::optional<int64_t> RunOf(const Graph& g, const Node& slice) {
+  const op::TensorType& type = g.values[slice.inputs[0]].type;
+  if (!type.fixed() || !g.values[slice.outputs[0]].type.fixed()) return std::nullopt;
+  const std::vector<int64_t> sizes = g.values[slice.outputs[0]].type.sizes(), from = type.sizes();
+  const auto starts = op::GetInts(slice.attrs, "starts", {});
+  const auto steps = op::GetInts(slice.attrs, "steps", {});
+  int64_t at = 0;
+  bool single = true;  // the dimensions so far have one position in the result
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    const bool whole = sizes[d] == from[d];
+    if ((sizes[d] > 1 && steps[d] != 1) || (!single && !whole)) return std::nullopt;
+    single = single && sizes[d] == 1;
+    at = at * from[d] + starts[d];
+  }
+  return at * type.dtype.bytes();
+}
+
+}  // namespace
+
+bool IsView(const Node& node) {
+  if (node.op == kViewOp) return true;
+  return (node.op == "slice" || node.op == "concat") && node.attrs.contains(std::string(kViewAttr));
+}
+
+StorageMap::StorageMap(const Graph& g) : g_(g) {
+  std::vector<ValueId> ends = g.inputs;
+  for (size_t id = 0; id < g.values.size(); ++id) {
+    if (g.values[id].constant != nullptr) ends.push_back(static_cast<ValueId>(id));
+  }
+  std::vector<ValueId> reshaped(g.values.size());  // the root when reshapes alone are views
+  for (size_t id = 0; id < reshaped.size(); ++id) reshaped[id] = static_cast<ValueId>(id);
+  for (const Node& node : g.nodes) {
+    if (node.op == kViewOp) reshaped[node.outputs[0]] = reshaped[node.inputs[0]];
+  }
+  for (ValueId id : g.outputs) ends.push_back(reshaped[id]);
+  for (ValueId id : ends) Put(id, {id, 0, true});
+}
+
+StorageMap::Place StorageMap::At(ValueId id) const {
+  return id < static_cast<ValueId>(places_.size()) ? places_[id] : Place{id, 0, false};
+}
+
+void StorageMap::Put(ValueId id, Place place) {
+  while (static_cast<ValueId>(places_.size()) <= id) {
+    places_.push_back({static_cast<ValueId>(places_.size()), 0, false});
+  }
+  places_[id] = place;
+}
+
+Storage StorageMap::Of(ValueId id) const {
+  Storage found{id, 0};
+  while (At(found.root).root != found.root) {
+    found.offset += At(found.root).offset;
+    found.root = At(found.root).root;
+  }
+  return found;
+}
+
+void StorageMap::Take(const Node& node) {
+  const ValueId out = node.outputs[0];
+  if (node.op != "concat") {
+    Put(out, {node.inputs[0], node.op == "slice" ? *RunOf(g_, node) : 0, false});
+    return;
+  }
+  int64_t offset = 0;
+  for (ValueId id : node.inputs) {
+    Put(Of(id).root, {out, offset, false});
+    offset += BytesAt(g_, id);
+  }
+}
+
+std::optional<int64_t> StorageMap::SliceOffset(const Node& slice) const {
+  if (Outside(slice.inputs[0]) || Outside(slice.outputs[0])) return std::nullopt;
+  return RunOf(g_, slice);
+}
+
+bool StorageMap::HoldsParts(const Node& concat) const {
+  if (!g_.values[concat.outputs[0]].type.fixed()) return false;
+  const std::vector<int64_t> shape = g_.values[concat.outputs[0]].type.sizes();
+  int64_t axis = op::GetInt(concat.attrs, "axis", 0);
+  if (axis < 0) axis += static_cast<int64_t>(shape.size());
+  return !Outside(concat.outputs[0]) &&
+         std::all_of(shape.begin(), shape.begin() + axis, [](int64_t size) { return size == 1; });
+}
+
+bool StorageMap::MayBePart(ValueId id) const {
+  const Storage place = Of(id);
+  return !At(place.root).outside && place.offset == 0 && BytesAt(g_, id) == BytesAt(g_, place.root);
+}
+
+std::vector<Storage> StorageOf(const Graph& graph) {
+  StorageMap map(graph);
+  for (const Node& node : graph.nodes) {
+    if (IsView(node)) map.Take(node);
+  }
+  std::vector<Storage> storage;
+  for (size_t id = 0; id < graph.values.size(); ++id) {
+    storage.push_back(map.Of(static_cast<ValueId>(id)));
+  }
+  return storage;
+}
+
+absl::Status CheckViews(const Graph& g) {
+  StorageMap map(g);
+  for (const Node& node : g.nodes) {
+    if (!IsView(node)) continue;
+    bool fits = true;
+    if (node.op == "slice") fits = map.SliceOffset(node).has_value();
+    if (node.op == "concat") {
+      std::set<ValueId> roots;
+      fits = map.HoldsParts(node);
+      for (ValueId id : node.inputs) {
+        fits = fits && map.MayBePart(id) && roots.insert(map.Of(id).root).second;
+      }
+    }
+    if (!fits) {
+      return support::InvalidArgument(
+          "graph.verify.view",
+          support::StrCat("expected a ", node.op, " of storage in the arena as a view, found ",
+                          support::Quote(node.name)));
+    }
+    map.Take(node);
+  }
+  return absl::OkStatus();
+}
+
+Graph ShowValues(Graph graph) {
+  bool moves = false;
+  for (Node& node : graph.nodes) {
+    if (IsView(node) && node.attrs.erase(std::string(kViewAttr)) > 0) moves = true;
+  }
+  if (moves) graph = *WrapOperators(std::move(graph), {});
+  const std::vector<Storage> storage = StorageOf(graph);
+  std::set<ValueId> shown;
+  for (ValueId id : graph.outputs) shown.insert(storage[id].root);
+  std::vector<ValueId> added;
+  for (const Node& node : graph.nodes) {
+    if (IsView(node)) continue;
+    for (ValueId id : node.outputs) {
+      if (shown.insert(id).second) added.push_back(id);
+    }
+  }
+  // The last outputs belong to the checks.
+  const auto at = graph.outputs.end() - static_cast<std::ptrdiff_t>(graph.checks.size());
+  graph.outputs.insert(at, added.begin(), added.end());
+  return graph;
+}
+
+}  // namespace tilewright::graph
