@@ -61,15 +61,42 @@ class CEmitter {
   std::string_view barrier_;  // of the kernel
 };
 
+bool IsBarrier(const Stmt& s) {
+  return s->kind == StmtKind::kSync && s->sync == ir::SyncKind::kBarrier;
+}
+bool StoresGlobal(const Stmt& s) {
+  return s->kind == StmtKind::kStore && s->buffer->scope == ir::Scope::kGlobal;
+}
+
+// Whether a barrier may follow a store to global memory, in the order of the program or in the next
+// iteration of a loop. Then another thread may store to the same element behind the barrier.
+bool StoresBeforeBarrier(const Stmt& body) {
+  bool stored = false, found = false;
+  ir::VisitStmts(body, [&](const Stmt& s) {
+    stored = stored || StoresGlobal(s);
+    found = found || (stored && IsBarrier(s));
+    if (s->kind == StmtKind::kFor && !ir::IsBound(s->for_kind)) {
+      bool stores = false, meets = false;
+      ir::VisitStmts(s->body, [&](const Stmt& inner) {
+        stores = stores || StoresGlobal(inner);
+        meets = meets || IsBarrier(inner);
+        return true;
+      });
+      found = found || (stores && meets);
+    }
+    return !found;
+  });
+  return found;
+}
+
 // Global buffers through which a thread may get what another thread of its group wrote: both
 // written and read by a kernel with barriers.
 std::set<const ir::BufferNode*> ReadBack(const ir::Function& f) {
   std::set<const ir::BufferNode*> written, both;
   bool meets = false;
   ir::VisitStmts(f.body, [&](const Stmt& s) {
-    meets = meets || (s->kind == StmtKind::kSync && s->sync == ir::SyncKind::kBarrier);
-    if (s->kind == StmtKind::kStore && s->buffer->scope == ir::Scope::kGlobal)
-      written.insert(s->buffer.get());
+    meets = meets || IsBarrier(s);
+    if (StoresGlobal(s)) written.insert(s->buffer.get());
     return true;
   });
   if (!meets) return {};
@@ -163,7 +190,8 @@ absl::Status CEmitter::AddKernel(const ir::Function& f) {
   expr_.StartKernel(FitsInt32(f));
   const std::set<const ir::BufferNode*> read_back = ReadBack(f);
   Signature(f, read_back);
-  barrier_ = read_back.empty() ? dialect_.barrier : dialect_.global_barrier;
+  const bool global = !read_back.empty() || StoresBeforeBarrier(f.body);
+  barrier_ = global ? dialect_.global_barrier : dialect_.barrier;
   if (sub_groups_) sums_ = FindSubGroupSums(f);
   indent_ = 1;
   SharedBuffers(f.body);
