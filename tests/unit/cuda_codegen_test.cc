@@ -78,7 +78,7 @@ TEST(CudaCodegen, TheTextIsDumpedWhetherOrNotItIsCompiled) {
   ASSERT_TRUE(folder.ok()) << folder.status();
   auto artifact = Generated(kBound, "cuda", folder->path());
   if (!artifact.ok()) {
-    EXPECT_EQ(support::Slug(artifact.status()), "codegen.cuda.no_nvrtc");
+    EXPECT_EQ(support::Slug(artifact.status()), "codegen.device_compiler.missing");
   }
   auto text = support::ReadFile(folder->path() + "/mm.cu", 1 << 20);
   ASSERT_TRUE(text.ok()) << text.status();
@@ -94,7 +94,7 @@ TEST(Nvrtc, TextsThatDoNotCompileAreErrorsWithItsMessages) {
   EXPECT_NE(cubin.status().message().find("identifier \"nonsense\" is undefined"),
             std::string::npos)
       << cubin.status();
-  EXPECT_EQ(support::Slug(CompileText("", "sm_20").status()), "codegen.cuda.no_nvrtc");
+  EXPECT_EQ(support::Slug(CompileText("", "sm_20").status()), "codegen.device_compiler.missing");
 }
 
 // A thread that needs more registers than it may have says what it spills.

@@ -70,12 +70,10 @@ const Library& Api() {
 }
 
 absl::Status Missing(const std::string& found) {
-  return absl::UnavailableError(StrCat(
-      "codegen.cuda.no_nvrtc: expected the library libnvrtc.so of the CUDA Toolkit, 11.2 or later, "
-      "found ",
-      found,
-      "; install the package cuda-nvrtc (or the whole toolkit), or use --dump-ir "
-      "to get the CUDA C text without it"));
+  return support::FailedPrecondition(
+      "codegen.device_compiler.missing",
+      StrCat("expected the library libnvrtc.so of the CUDA Toolkit, 11.2 or later, found ", found,
+             "; the package cuda-nvrtc has it"));
 }
 
 std::string LogOf(Program program) {

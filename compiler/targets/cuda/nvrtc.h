@@ -14,9 +14,9 @@ struct Cubin {
   std::vector<codegen::KernelResources> kernels;  // what the compiler says of each; sorted by name
 };
 
-// Compiles a text for one instruction set ("sm_90"). UNAVAILABLE `codegen.cuda.no_nvrtc` where the
-// library is not installed, or too old for the instruction set; INTERNAL `codegen.cuda.compile`
-// with the compiler's messages.
+// Compiles a text for one instruction set ("sm_90"). FAILED_PRECONDITION
+// `codegen.device_compiler.missing` where the library is not installed, or too old for the
+// instruction set; INTERNAL `codegen.cuda.compile` with the compiler's messages.
 absl::StatusOr<Cubin> CompileText(const std::string& text, const std::string& arch);
 
 // The resources in the log of a compilation.

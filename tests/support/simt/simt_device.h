@@ -54,18 +54,15 @@ SIMT_PLAIN unsigned simt_at(const unsigned* axes, unsigned axis) { return axes[a
 #define SIMT_MATH2(name)                                                        \
   SIMT_PLAIN float name(float x, float y) { return __builtin_##name##f(x, y); } \
   SIMT_PLAIN double name(double x, double y) { return __builtin_##name(x, y); }
-// clang-format off
 namespace simt_math {
-SIMT_MATH1(exp)
-SIMT_MATH1(log)
-SIMT_MATH1(sqrt)
-SIMT_MATH1(tanh)
-SIMT_MATH1(erf) SIMT_MATH1(fabs) SIMT_MATH1(floor) SIMT_MATH1(ceil) SIMT_MATH1(rint) SIMT_MATH1(sin)
-    SIMT_MATH1(cos) SIMT_MATH1(tan) SIMT_MATH1(asin) SIMT_MATH1(acos) SIMT_MATH1(atan)
-        SIMT_MATH1(sinh) SIMT_MATH1(cosh) SIMT_MATH1(asinh) SIMT_MATH1(acosh) SIMT_MATH1(atanh)
-            SIMT_MATH1(expm1) SIMT_MATH2(pow) SIMT_MATH2(fmod) SIMT_PLAIN
+// clang-format off
+SIMT_MATH1(exp) SIMT_MATH1(log) SIMT_MATH1(sqrt) SIMT_MATH1(tanh) SIMT_MATH1(erf) SIMT_MATH1(fabs)
+SIMT_MATH1(floor) SIMT_MATH1(ceil) SIMT_MATH1(rint) SIMT_MATH1(sin) SIMT_MATH1(cos)
+SIMT_MATH1(tan) SIMT_MATH1(asin) SIMT_MATH1(acos) SIMT_MATH1(atan) SIMT_MATH1(sinh)
+SIMT_MATH1(cosh) SIMT_MATH1(asinh) SIMT_MATH1(acosh) SIMT_MATH1(atanh) SIMT_MATH1(expm1)
+SIMT_MATH2(pow) SIMT_MATH2(fmod)
     // clang-format on
-    float fma(float a, float b, float c) {
+    SIMT_PLAIN float fma(float a, float b, float c) {
   return __builtin_fmaf(a, b, c);
 }
 SIMT_PLAIN double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }

@@ -189,6 +189,10 @@ Fault Memory::Check(const Access& access, const Actor& actor) {
   }
   const size_t first = static_cast<size_t>(at) / block->element;
   const size_t last = (static_cast<size_t>(at) + access.bytes - 1) / block->element;
+  if (access.bytes < block->element) {  // no element of its own: no race is seen
+    block->cells[first].written |= access.write;
+    return {};
+  }
   for (size_t i = first; i <= last; ++i) {
     Fault fault = CheckCell(*block, block->cells[i], i, access, actor);
     if (!fault.none()) return fault;

@@ -40,7 +40,7 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
 
   // Global memory: zeroed, but no element has been written as far as checks go. `element`: its
-  // smallest access. Null if the device has no place left.
+  // smallest access; smaller ones are checked for their place only. Null if the device has no room.
   void* Allocate(size_t bytes, size_t element, std::string name);
   void Free(void* address);
   // The host wrote, or vouches for, a part of an allocation.
