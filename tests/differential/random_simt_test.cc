@@ -15,6 +15,7 @@
 #include "compiler/ir/ir_text.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/targets/cuda/cuda_codegen.h"
+#include "compiler/targets/cuda/nvrtc.h"
 #include "compiler/targets/opencl/opencl_codegen.h"
 #include "compiler/transform/passes.h"
 #include "deploy/support/rng.h"
@@ -159,6 +160,65 @@ TEST_P(RandomSimtTest, PointsOfTheSearch) {
     if (made.has_value()) cases.push_back(*std::move(made));
   }
   RunAll(cases);
+}
+
+constexpr char kHalves[] =
+    R"(fn halves(X: f16[64] input, Y: f32[64] input, Z: f16[64] output) stage=flat {
+  for b in 0..2 blockIdx.x {
+    for t in 0..32 threadIdx.x {
+      Z[b * 32 + t] = f16(f32(X[b * 32 + t]) * Y[b * 32 + t]);
+    }
+  }
+}
+)";
+
+TEST_P(RandomSimtTest, HalvesAreCast) {
+  if (GetParam().language != Language::kCuda) GTEST_SKIP() << "[SKIP] no halves in g++'s OpenCL C";
+  auto f = ir::ParseFunction(kHalves);
+  ASSERT_TRUE(f.ok()) << f.status();
+  auto text = TextOf(*f, "halves", /*sub_groups=*/false);
+  ASSERT_TRUE(text.has_value());
+  RunAll({{"halves", *f, *text}});
+  if (cuda::NvrtcName() == "nvrtc-none") GTEST_SKIP() << "[SKIP] no NVRTC";
+  const auto cubin = cuda::CompileText(text->text, "sm_90");
+  EXPECT_TRUE(cubin.ok()) << cubin.status();
+}
+
+// What g++ takes for CUDA C is what NVRTC takes: the texts of flat programs (types, casts,
+// functions) and of points of the spaces.
+TEST(RandomCudaTest, NvrtcCompilesTheTexts) {
+  if (cuda::NvrtcName() == "nvrtc-none") GTEST_SKIP() << "[SKIP] no NVRTC";
+  const uint64_t first = 1000 * TestSeed(577);
+  const int64_t rounds = TestRounds(24);
+  const target::Target target = *target::ParseTarget("cuda,arch=sm_90a");
+  int64_t ran = 0;
+  for (uint64_t seed = first; seed < first + static_cast<uint64_t>(rounds); ++seed) {
+    ir::Function f = RandomFlat(seed);
+    if (seed % 2 == 0) {
+      const ir::Function program = SpaceProgram(seed / 2);
+      auto space = search::Space::Create(program, target);
+      ASSERT_TRUE(space.ok()) << space.status();
+      support::Rng rng(seed);
+      search::Point point;
+      if (!(*space)->Sample(&rng, &point)) continue;
+      transform::PassContext context;
+      context.target = target;
+      f = *transform::RunPipeline((*space)->Apply(point)->function(), transform::GpuPipeline(),
+                                  context);
+    }
+    auto plan = codegen::SplitHostDevice(f);
+    if (!plan.ok()) continue;
+    std::vector<ir::Function> kernels;
+    for (const codegen::Launch& l : plan->launches) kernels.push_back(l.kernel);
+    auto text = cuda::EmitCuda(kernels);
+    if (support::Slug(text.status()) == "codegen.cuda.unsupported") continue;
+    ASSERT_TRUE(text.ok()) << text.status();
+    const auto cubin = cuda::CompileText(*text, target.cpu);
+    ASSERT_TRUE(cubin.ok()) << "seed " << seed << ": " << cubin.status() << "\n" << *text;
+    ++ran;
+  }
+  std::cout << "counts: compiled=" << ran << "\n";
+  EXPECT_GE(ran, rounds / 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Languages, RandomSimtTest, testing::ValuesIn(kLanguages),

@@ -80,6 +80,12 @@ TEST(CudaCodegen, TheTextIsDumpedWhetherOrNotItIsCompiled) {
   if (!artifact.ok()) {
     EXPECT_EQ(support::Slug(artifact.status()), "codegen.device_compiler.missing");
   }
+  if (artifact.ok()) {
+    auto report = support::ReadFile(folder->path() + "/mm.resources", 1 << 20);
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_TRUE(report->starts_with("mm_k0 registers=")) << *report;
+    EXPECT_NE(report->find(" spill_bytes=0 stack_bytes=0 shared_bytes=0\n"), std::string::npos);
+  }
   auto text = support::ReadFile(folder->path() + "/mm.cu", 1 << 20);
   ASSERT_TRUE(text.ok()) << text.status();
   EXPECT_NE(text->find("__launch_bounds__(32 * 1 * 1) void mm_k0(const float* restrict A"),

@@ -46,17 +46,18 @@ SIMT_PLAIN float __int_as_float(int bits) {
   return value;
 }
 
-// Dot products of four bytes; the sums wrap.
-template <class T>
-SIMT_PLAIN int simt_dp4a(int a, int b, int sum) {
+// The instruction dp4a: each operand is four bytes, signed or not, and the sum wraps.
+SIMT_PLAIN int simt_byte(unsigned four, int i, bool is_signed) {
+  const unsigned byte = four >> 8 * i & 0xFF;
+  return is_signed && byte >= 128 ? (int)byte - 256 : (int)byte;
+}
+SIMT_PLAIN int simt_dp4a(const char* types, int sum, unsigned a, unsigned b) {
   for (int i = 0; i < 4; ++i)
-    sum = (int)((unsigned)sum + (unsigned)((int)(T)(a >> 8 * i) * (int)(T)(b >> 8 * i)));
+    sum = (int)((unsigned)sum +
+                (unsigned)(simt_byte(a, i, types[0] == 's') * simt_byte(b, i, types[4] == 's')));
   return sum;
 }
-SIMT_PLAIN int __dp4a(int a, int b, int sum) { return simt_dp4a<signed char>(a, b, sum); }
-SIMT_PLAIN unsigned __dp4a(unsigned a, unsigned b, unsigned sum) {
-  return (unsigned)simt_dp4a<unsigned char>((int)a, (int)b, (int)sum);
-}
+#define TW_DP4A(types, sum, a, b) sum = simt_dp4a(types, sum, a, b)
 
 struct alignas(16) float4 {
   float x, y, z, w;
