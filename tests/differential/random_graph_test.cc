@@ -207,8 +207,8 @@ TEST(RandomGraph, CompiledModelsComputeTheSameOnADevice) {
   }
 }
 
-// The same on an emulated GPU, which refuses races and accesses out of bounds, behind a driver and a
-// compiler that stand in for the vendor's.
+// The same on an emulated GPU, which refuses races and accesses out of bounds, behind a driver and
+// a compiler that stand in for the vendor's.
 TEST(RandomGraph, CompiledModelsComputeTheSameOnAnEmulatedGpu) {
   for (const char* fake : {TILEWRIGHT_FAKE_CUDA_DRIVER, TILEWRIGHT_FAKE_NVRTC})
     ASSERT_NE(dlopen(fake, RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror();

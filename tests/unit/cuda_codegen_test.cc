@@ -53,6 +53,17 @@ absl::StatusOr<codegen::Artifact> Generated(const std::string& steps, const std:
   return Generate({functions, context.target, {.dump_dir = dump}});
 }
 
+TEST(CudaCodegen, SumsOf16BitFloatsAreRefused) {
+  const auto f = ir::ParseFunction(R"(fn sums(X: f16[32] input, Y: f16[32] output) stage=flat {
+  for t in 0..32 threadIdx.x {
+    Y[t] = X[t] + X[t];
+  }
+}
+)");
+  ASSERT_TRUE(f.ok()) << f.status();
+  EXPECT_EQ(support::Slug(EmitCuda({*f}).status()), "codegen.cuda.unsupported");
+}
+
 bool HaveNvrtc() { return NvrtcName() != "nvrtc-none"; }
 
 TEST(CudaCodegen, ATaskBecomesACubinForEachMachine) {

@@ -41,14 +41,17 @@ struct Case {
   const char* name;
   size_t launches;
   int barriers;  // in all kernels: none missing (the interpreter says so), none too many
+  // Of the CUDA C on the emulated GPU: turns of the banks of shared memory that are lost, and
+  // sectors of global memory.
+  int64_t conflicts, sectors;
   bool sub_groups = false;
 };
 constexpr Case kCases[] = {
-    {"gpu_byte_dots", 1, 0},
-    {"gpu_gemm_pipeline", 1, 3},
-    {"gpu_row_sum", 1, 1},
-    {"gpu_split_k", 2, 0},
-    {"gpu_sub_group_sum", 1, 1, /*sub_groups=*/true},
+    {"gpu_byte_dots", 1, 0, 0, 78},
+    {"gpu_gemm_pipeline", 1, 3, 1536, 768},
+    {"gpu_row_sum", 1, 1, 0, 582},
+    {"gpu_split_k", 2, 0, 0, 3104},
+    {"gpu_sub_group_sum", 1, 1, 0, 198, /*sub_groups=*/true},
 };
 
 // Comments `#: steps …` of the file are its schedule.
@@ -166,13 +169,18 @@ TEST_P(GpuSchedules, CudaText) {
   EXPECT_EQ(Occurrences(*text, "__syncthreads();"), GetParam().barriers) << *text;
   auto compiled = simt::CompilePlans({{simt::Language::kCuda, *plan, *text}});
   ASSERT_TRUE(compiled.ok()) << StatusText(compiled.status());
+  simt::Traffic traffic;
   EquivalenceOptions options;
   options.run_other = [&](const ir::Function&, const std::vector<int64_t>& sizes,
                           std::vector<ir::TensorData*> args) {
-    return simt::RunPlan((*compiled)[0], sizes, args);
+    return simt::RunPlan((*compiled)[0], sizes, args, &traffic);
   };
   const absl::Status same = SameResults(program_, scheduled_, options);
   EXPECT_TRUE(same.ok()) << StatusText(same) << "\n" << *text;
+  EXPECT_EQ(traffic.shared_conflicts(), GetParam().conflicts);
+  EXPECT_EQ(traffic.global_sectors, GetParam().sectors);
+  std::cout << GetParam().name << ": " << traffic.global_sectors << " sectors of 32 bytes, "
+            << traffic.global_ideal_sectors << " at best\n";
   if (cuda::NvrtcName() == "nvrtc-none") GTEST_SKIP() << "[SKIP] no NVRTC";
   for (const char* arch : {"sm_80", "sm_90a"}) {
     const auto cubin = cuda::CompileText(*text, arch);

@@ -38,8 +38,8 @@ TW_TO_INT(tw_u32, 0.0, 4294967295.0, 0, 4294967295U)
 TW_TO_INT(tw_u64, 0.0, 0x1p64, 0, 18446744073709551615UL)
 )";
 
-// 16-bit floats without a header of the toolkit: values are 32-bit floats, as in the IR's casts. The
-// instructions are in texts that NVRTC compiles; what else compiles them has functions of its own.
+// 16-bit floats without a header of the toolkit, to be cast and moved. The instructions are in
+// texts that NVRTC compiles; what else compiles them has functions of its own.
 constexpr std::string_view kHalf = R"(#ifdef __CUDACC_RTC__
 static inline float tw_half_to_float(unsigned short h) {
   float f;
@@ -58,6 +58,12 @@ struct half {
   half(float f) : bits(tw_float_to_half(f)) {}
   operator float() const { return tw_half_to_float(bits); }
 };
+)";
+
+constexpr std::string_view kWide =
+    R"(#ifdef __CUDACC_RTC__
+template <class T, int N> struct alignas(sizeof(T) * N) tw_wide { T v[N]; };
+#endif
 )";
 
 // Four bytes are one operand of the instruction, which takes each operand signed or not.
@@ -110,7 +116,7 @@ constexpr codegen::CDialect kCuda = {
     .prologue = kPrologue,
     .kernel = "extern \"C\" __global__ ",
     .global = "",
-    .shared = "__shared__ ",
+    .shared = "__shared__ __align__(16) ",
     .block_index = "blockIdx.%",
     .thread_index = "threadIdx.%",
     .axis_names = "xyz",
@@ -120,7 +126,10 @@ constexpr codegen::CDialect kCuda = {
     .types = {"tw_i8", "short", "int", "long", "tw_u8", "tw_u16", "tw_u32", "tw_u64", "half",
               "float", "double"},
     .half = {.prologue = kHalf},
+    .half_arithmetic = false,
     .vectors = false,
+    .wide = "tw_wide",
+    .wide_text = kWide,
     .dot4 = "tw_dot4",
     .dot4_text = kDot4,
     .sub_groups = {.feature = {.prologue = kWarps},

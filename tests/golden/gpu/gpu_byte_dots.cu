@@ -20,6 +20,9 @@ TW_TO_INT(tw_u8, 0.0, 255.0, 0, 255)
 TW_TO_INT(tw_u16, 0.0, 65535.0, 0, 65535)
 TW_TO_INT(tw_u32, 0.0, 4294967295.0, 0, 4294967295U)
 TW_TO_INT(tw_u64, 0.0, 0x1p64, 0, 18446744073709551615UL)
+#ifdef __CUDACC_RTC__
+template <class T, int N> struct alignas(sizeof(T) * N) tw_wide { T v[N]; };
+#endif
 static inline tw_u32 tw_four(tw_u8 a, tw_u8 b, tw_u8 c, tw_u8 d) {
   return a | b << 8 | c << 16 | (tw_u32)d << 24;
 }
@@ -44,21 +47,18 @@ extern "C" __global__ __launch_bounds__(2 * 1 * 1) void dots_k0(const tw_u8* res
     const int lane_1 = ((int)(0));
     const int lane_2 = ((int)(0));
     const int lane_3 = ((int)(0));
-    C[((i * 8) + (tx * 4))] = lane;
-    C[(((i * 8) + (tx * 4)) + 1)] = lane_1;
-    C[(((i * 8) + (tx * 4)) + 2)] = lane_2;
-    C[(((i * 8) + (tx * 4)) + 3)] = lane_3;
+    *(tw_wide<int, 4>*)(C + ((i * 8) + (tx * 4))) = {{lane, lane_1, lane_2, lane_3}};
   }
   for (int ko = 0; ko < 5; ++ko) {
     {
-      const int lane_4 = tw_dot4(C[((i * 8) + (tx * 4))], A[((i * 20) + (ko * 4))], A[(((i * 20) + (ko * 4)) + 1)], A[(((i * 20) + (ko * 4)) + 2)], A[(((i * 20) + (ko * 4)) + 3)], W[((tx * 80) + (ko * 16))], W[(((tx * 80) + (ko * 16)) + 1)], W[(((tx * 80) + (ko * 16)) + 2)], W[(((tx * 80) + (ko * 16)) + 3)]);
-      const int lane_5 = tw_dot4(C[(((i * 8) + (tx * 4)) + 1)], A[((i * 20) + (ko * 4))], A[(((i * 20) + (ko * 4)) + 1)], A[(((i * 20) + (ko * 4)) + 2)], A[(((i * 20) + (ko * 4)) + 3)], W[(((tx * 80) + (ko * 16)) + 4)], W[(((tx * 80) + (ko * 16)) + 5)], W[(((tx * 80) + (ko * 16)) + 6)], W[(((tx * 80) + (ko * 16)) + 7)]);
-      const int lane_6 = tw_dot4(C[(((i * 8) + (tx * 4)) + 2)], A[((i * 20) + (ko * 4))], A[(((i * 20) + (ko * 4)) + 1)], A[(((i * 20) + (ko * 4)) + 2)], A[(((i * 20) + (ko * 4)) + 3)], W[(((tx * 80) + (ko * 16)) + 8)], W[(((tx * 80) + (ko * 16)) + 9)], W[(((tx * 80) + (ko * 16)) + 10)], W[(((tx * 80) + (ko * 16)) + 11)]);
-      const int lane_7 = tw_dot4(C[(((i * 8) + (tx * 4)) + 3)], A[((i * 20) + (ko * 4))], A[(((i * 20) + (ko * 4)) + 1)], A[(((i * 20) + (ko * 4)) + 2)], A[(((i * 20) + (ko * 4)) + 3)], W[(((tx * 80) + (ko * 16)) + 12)], W[(((tx * 80) + (ko * 16)) + 13)], W[(((tx * 80) + (ko * 16)) + 14)], W[(((tx * 80) + (ko * 16)) + 15)]);
-      C[((i * 8) + (tx * 4))] = lane_4;
-      C[(((i * 8) + (tx * 4)) + 1)] = lane_5;
-      C[(((i * 8) + (tx * 4)) + 2)] = lane_6;
-      C[(((i * 8) + (tx * 4)) + 3)] = lane_7;
+      const auto run = *(const tw_wide<int, 4>*)(C + ((i * 8) + (tx * 4)));
+      const auto run_1 = *(const tw_wide<tw_u8, 4>*)(A + ((i * 20) + (ko * 4)));
+      const auto run_2 = *(const tw_wide<tw_i8, 16>*)(W + ((tx * 80) + (ko * 16)));
+      const int lane_4 = tw_dot4(run.v[0], run_1.v[0], run_1.v[1], run_1.v[2], run_1.v[3], run_2.v[0], run_2.v[1], run_2.v[2], run_2.v[3]);
+      const int lane_5 = tw_dot4(run.v[1], run_1.v[0], run_1.v[1], run_1.v[2], run_1.v[3], run_2.v[4], run_2.v[5], run_2.v[6], run_2.v[7]);
+      const int lane_6 = tw_dot4(run.v[2], run_1.v[0], run_1.v[1], run_1.v[2], run_1.v[3], run_2.v[8], run_2.v[9], run_2.v[10], run_2.v[11]);
+      const int lane_7 = tw_dot4(run.v[3], run_1.v[0], run_1.v[1], run_1.v[2], run_1.v[3], run_2.v[12], run_2.v[13], run_2.v[14], run_2.v[15]);
+      *(tw_wide<int, 4>*)(C + ((i * 8) + (tx * 4))) = {{lane_4, lane_5, lane_6, lane_7}};
     }
   }
 }

@@ -20,9 +20,12 @@ TW_TO_INT(tw_u8, 0.0, 255.0, 0, 255)
 TW_TO_INT(tw_u16, 0.0, 65535.0, 0, 65535)
 TW_TO_INT(tw_u32, 0.0, 4294967295.0, 0, 4294967295U)
 TW_TO_INT(tw_u64, 0.0, 0x1p64, 0, 18446744073709551615UL)
+#ifdef __CUDACC_RTC__
+template <class T, int N> struct alignas(sizeof(T) * N) tw_wide { T v[N]; };
+#endif
 extern "C" __global__ __launch_bounds__(8 * 8 * 1) void gemm_k0(const float* restrict A, const float* restrict B, float* restrict C) {
-  __shared__ float A_shared[768];
-  __shared__ float B_shared[768];
+  __shared__ __align__(16) float A_shared[768];
+  __shared__ __align__(16) float B_shared[768];
   const int j_0 = (int)blockIdx.x;
   const int ty = (int)threadIdx.y;
   const int tx = (int)threadIdx.x;
@@ -141,40 +144,28 @@ extern "C" __global__ __launch_bounds__(8 * 8 * 1) void gemm_k0(const float* res
       const float lane_1 = C_local_1;
       const float lane_2 = C_local_2;
       const float lane_3 = C_local_3;
-      C[(((ty * 256) + (j_0 * 32)) + (tx * 4))] = lane;
-      C[((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 1)] = lane_1;
-      C[((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 2)] = lane_2;
-      C[((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 3)] = lane_3;
+      *(tw_wide<float, 4>*)(C + (((ty * 256) + (j_0 * 32)) + (tx * 4))) = {{lane, lane_1, lane_2, lane_3}};
     }
     {
       const float lane_4 = C_local_4;
       const float lane_5 = C_local_5;
       const float lane_6 = C_local_6;
       const float lane_7 = C_local_7;
-      C[((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 64)] = lane_4;
-      C[(((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 64) + 1)] = lane_5;
-      C[(((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 64) + 2)] = lane_6;
-      C[(((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 64) + 3)] = lane_7;
+      *(tw_wide<float, 4>*)(C + ((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 64)) = {{lane_4, lane_5, lane_6, lane_7}};
     }
     {
       const float lane_8 = C_local_8;
       const float lane_9 = C_local_9;
       const float lane_10 = C_local_10;
       const float lane_11 = C_local_11;
-      C[((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 128)] = lane_8;
-      C[(((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 128) + 1)] = lane_9;
-      C[(((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 128) + 2)] = lane_10;
-      C[(((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 128) + 3)] = lane_11;
+      *(tw_wide<float, 4>*)(C + ((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 128)) = {{lane_8, lane_9, lane_10, lane_11}};
     }
     {
       const float lane_12 = C_local_12;
       const float lane_13 = C_local_13;
       const float lane_14 = C_local_14;
       const float lane_15 = C_local_15;
-      C[((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 192)] = lane_12;
-      C[(((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 192) + 1)] = lane_13;
-      C[(((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 192) + 2)] = lane_14;
-      C[(((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 192) + 3)] = lane_15;
+      *(tw_wide<float, 4>*)(C + ((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 192)) = {{lane_12, lane_13, lane_14, lane_15}};
     }
   }
 }

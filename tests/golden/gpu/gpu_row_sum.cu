@@ -21,7 +21,7 @@ TW_TO_INT(tw_u16, 0.0, 65535.0, 0, 65535)
 TW_TO_INT(tw_u32, 0.0, 4294967295.0, 0, 4294967295U)
 TW_TO_INT(tw_u64, 0.0, 0x1p64, 0, 18446744073709551615UL)
 extern "C" __global__ __launch_bounds__(32 * 1 * 1) void row_sum_k0(const float* restrict X, float* Y) {
-  __shared__ float Y_rf[32];
+  __shared__ __align__(16) float Y_rf[32];
   const int i_w = (int)blockIdx.x;
   const int tx = (int)threadIdx.x;
   Y_rf[tx] = 0.0f;

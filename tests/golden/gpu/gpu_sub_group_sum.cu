@@ -42,7 +42,7 @@ TW_WARP(add, x + y)
 TW_WARP(min, x < y ? x : y)
 TW_WARP(max, x > y ? x : y)
 extern "C" __global__ __launch_bounds__(64 * 1 * 1) void row_sum_k0(const float* restrict X, float* restrict Y) {
-  __shared__ float Y_rf[64];
+  __shared__ __align__(16) float Y_rf[64];
   const int i_w_c = (int)blockIdx.x;
   const int tx = (int)threadIdx.x;
   {

@@ -20,7 +20,8 @@ constexpr int64_t kTimeoutMs = 300'000;
 // Declarations of shared arrays become calls; literals of vectors, too. C++ would take the latter
 // for the last of their elements.
 std::string AsCpp(const std::string& text) {
-  static const std::regex kShared(R"((__shared__|__local) ([\w ]+) (\w+)\[(\d+)\];)");
+  static const std::regex kShared(
+      R"((__shared__(?: __align__\(16\))?|__local) ([\w ]+) (\w+)\[(\d+)\];)");
   static const std::regex kVector(R"(\(\((u?(char|short|int|long)|float|double)(2|4|8|16)\)\()");
   static const std::regex kExtern(R"re(extern "C" )re");
   std::string cpp = std::regex_replace(text, kShared, "SIMT_SHARED($2, $3, $4);");

@@ -66,6 +66,24 @@ struct alignas(8) float2 {
   float x, y;
 };
 
+// Neighbours in memory: a copy is one access. The type of texts for NVRTC is a plain struct.
+template <class T, int N>
+struct alignas(sizeof(T) * N) tw_wide {
+  T v[N];
+  __attribute__((noinline, no_sanitize("thread"))) tw_wide(const tw_wide& from) {
+    simt->access(simt, &from, sizeof(v), sizeof(v), 0, SIMT_HERE);
+    for (int i = 0; i < N; ++i) v[i] = from.v[i];
+  }
+  __attribute__((no_sanitize("thread"))) tw_wide(const T (&values)[N]) {
+    for (int i = 0; i < N; ++i) v[i] = values[i];
+  }
+  __attribute__((noinline, no_sanitize("thread"))) tw_wide& operator=(const tw_wide& from) {
+    simt->access(simt, this, sizeof(v), sizeof(v), 1, SIMT_HERE);
+    for (int i = 0; i < N; ++i) v[i] = from.v[i];
+    return *this;
+  }
+};
+
 // 16-bit floats: exact to 32 bits, and rounded to the nearest, ties to even.
 SIMT_PLAIN float tw_half_to_float(unsigned short h) {
   const unsigned sign = (h & 0x8000u) << 16, exponent = h >> 10 & 31, fraction = h & 0x3FFu;
