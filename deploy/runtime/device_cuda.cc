@@ -179,8 +179,10 @@ void Inspect(TwDevice* d) {
   const auto number = [&](int attribute) { return NumberOf(d->device, attribute); };
   const auto text = [&](int attribute) { return std::to_string(number(attribute)); };
   d->name = name;
-  d->fingerprint = "clock_khz=" + text(cu::kClockKhz) + "\ndriver=" + std::to_string(driver) +
-                   "\nfeatures=" + FeaturesOf(number(cu::kMajor), number(cu::kMinor)) +
+  const std::string features = FeaturesOf(number(cu::kMajor), number(cu::kMinor));
+  // What targets may ask for: `arch` (compiler/target/target.h).
+  d->fingerprint = "arch_accepts=" + features + "\nclock_khz=" + text(cu::kClockKhz) +
+                   "\ndriver=" + std::to_string(driver) + "\nfeatures=" + features +
                    "\nkind=cuda\nl2_bytes=" + text(cu::kSecondCacheBytes) +
                    "\nmemory_bus_bits=" + text(cu::kMemoryBusBits) +
                    "\nmemory_clock_khz=" + text(cu::kMemoryClockKhz) + "\nname=" + d->name +

@@ -494,6 +494,32 @@ INSTANTIATE_TEST_SUITE_P(Devices, SelfTests, testing::ValuesIn(kRows),
 INSTANTIATE_TEST_SUITE_P(Devices, DevicePlugins, testing::ValuesIn(kRows),
                          [](const auto& row) { return std::string(row.param.name); });
 
+// Work for `cuda,arch=sm_90` goes to devices that accept it (tracker/device_match.h).
+TEST(CudaDevice, AcceptsTheMachinesWhoseCodeItRuns) {
+  ASSERT_NE(dlopen(TILEWRIGHT_FAKE_CUDA_DRIVER, RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror();
+  auto plugin = DevicePlugin::Open(TILEWRIGHT_DEVICE_CUDA);
+  ASSERT_TRUE(plugin.ok()) << support::StatusText(plugin.status());
+  TwDevice* device = nullptr;
+  ASSERT_EQ(plugin->table().open(0, &device, nullptr, 0), TW_DEVICE_OK);
+  TwDeviceInfo info = {};
+  info.struct_bytes = sizeof(info);
+  ASSERT_EQ(plugin->table().describe(device, &info), TW_DEVICE_OK);
+  EXPECT_THAT(info.fingerprint, testing::StartsWith("arch_accepts=sm_90,sm_90a\n"));
+  EXPECT_THAT(info.fingerprint, testing::HasSubstr("\nfeatures=sm_90,sm_90a\n"));
+  // The rest of a cubin that was cut short is not read.
+  std::string cut = simt::FakeCubin(kCudaAdd, 90);
+  cut[40] = 1;  // where its sections are: beyond its end
+  cut[46] = 1;
+  TwDeviceCode* code = nullptr;
+  EXPECT_EQ(plugin->table().load(device, "cubin", cut.data(), cut.size(), &code),
+            TW_DEVICE_BAD_CODE);
+  // A machine that is not the device's.
+  const std::string other = simt::FakeCubin(kCudaAdd, 80);
+  EXPECT_EQ(plugin->table().load(device, "cubin", other.data(), other.size(), &code),
+            TW_DEVICE_UNSUPPORTED);
+  plugin->table().close(device);
+}
+
 TEST(DeviceLoader, RefusesWhatIsNoPlugin) {
   EXPECT_EQ(support::Slug(DevicePlugin::Open("/no/such/file.so").status()), "runtime.device.load");
   EXPECT_EQ(support::Slug(DevicePlugin::Open(TILEWRIGHT_TEST_KERNELS).status()),
