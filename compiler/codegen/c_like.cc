@@ -48,6 +48,8 @@ class CEmitter {
   void EmitFor(const Stmt& s);
   void EmitSubGroupSum(const Stmt& s, const SubGroupSum& sum);
   void EmitStore(const Stmt& s);
+  void LoadRuns(const Expr& value);
+  std::vector<std::string> LanesOf(const Expr& value);
   void EmitAlloc(const Stmt& s);
   std::string Array(const ir::Buffer& b);
 
@@ -61,15 +63,42 @@ class CEmitter {
   std::string_view barrier_;  // of the kernel
 };
 
+bool IsBarrier(const Stmt& s) {
+  return s->kind == StmtKind::kSync && s->sync == ir::SyncKind::kBarrier;
+}
+bool StoresGlobal(const Stmt& s) {
+  return s->kind == StmtKind::kStore && s->buffer->scope == ir::Scope::kGlobal;
+}
+
+// Whether a barrier may follow a store to global memory, in the order of the program or in the next
+// iteration of a loop. Then another thread may store to the same element behind the barrier.
+bool StoresBeforeBarrier(const Stmt& body) {
+  bool stored = false, found = false;
+  ir::VisitStmts(body, [&](const Stmt& s) {
+    stored = stored || StoresGlobal(s);
+    found = found || (stored && IsBarrier(s));
+    if (s->kind == StmtKind::kFor && !ir::IsBound(s->for_kind)) {
+      bool stores = false, meets = false;
+      ir::VisitStmts(s->body, [&](const Stmt& inner) {
+        stores = stores || StoresGlobal(inner);
+        meets = meets || IsBarrier(inner);
+        return true;
+      });
+      found = found || (stores && meets);
+    }
+    return !found;
+  });
+  return found;
+}
+
 // Global buffers through which a thread may get what another thread of its group wrote: both
 // written and read by a kernel with barriers.
 std::set<const ir::BufferNode*> ReadBack(const ir::Function& f) {
   std::set<const ir::BufferNode*> written, both;
   bool meets = false;
   ir::VisitStmts(f.body, [&](const Stmt& s) {
-    meets = meets || (s->kind == StmtKind::kSync && s->sync == ir::SyncKind::kBarrier);
-    if (s->kind == StmtKind::kStore && s->buffer->scope == ir::Scope::kGlobal)
-      written.insert(s->buffer.get());
+    meets = meets || IsBarrier(s);
+    if (StoresGlobal(s)) written.insert(s->buffer.get());
     return true;
   });
   if (!meets) return {};
@@ -97,6 +126,7 @@ CText CEmitter::Text() const {
     result.text += used.prologue;
     if (!used.feature.empty()) result.features.emplace_back(used.feature);
   };
+  if (expr_.uses_wide()) result.text += dialect_.wide_text;
   if (expr_.uses_dot4()) result.text += dialect_.dot4_text;
   if (expr_.uses_half()) add(dialect_.half);
   if (expr_.uses_double()) add(dialect_.float64);
@@ -163,7 +193,8 @@ absl::Status CEmitter::AddKernel(const ir::Function& f) {
   expr_.StartKernel(FitsInt32(f));
   const std::set<const ir::BufferNode*> read_back = ReadBack(f);
   Signature(f, read_back);
-  barrier_ = read_back.empty() ? dialect_.barrier : dialect_.global_barrier;
+  const bool global = !read_back.empty() || StoresBeforeBarrier(f.body);
+  barrier_ = global ? dialect_.global_barrier : dialect_.barrier;
   if (sub_groups_) sums_ = FindSubGroupSums(f);
   indent_ = 1;
   SharedBuffers(f.body);
@@ -249,6 +280,44 @@ void CEmitter::EmitFor(const Stmt& s) {
   EmitBraced(LoopHead(s, /*in_turn=*/false), s->body);
 }
 
+// Makes one access of each run that all lanes of a value load: not of those that a choice or a mask
+// may leave out.
+void CEmitter::LoadRuns(const Expr& value) {
+  using ir::ExprKind;
+  if (value->dtype.lanes == 1 || value->kind == ExprKind::kSelect ||
+      value->kind == ExprKind::kAnd || value->kind == ExprKind::kOr)
+    return;
+  if (value->kind != ExprKind::kLoad) {
+    for (const Expr& operand : value->args) LoadRuns(operand);
+    return;
+  }
+  if (value->mask != nullptr) return;
+  const auto run = expr_.WideRun(value->buffer, value->args[0], /*read_only=*/true);
+  if (run.has_value()) Line(StrCat("const auto ", expr_.NameRun(value), " = ", *run, ";"));
+}
+
+// Declares variables for the lanes of a value; returns what they are called.
+std::vector<std::string> CEmitter::LanesOf(const Expr& value) {
+  std::vector<std::string> lanes;
+  const int count = value->dtype.lanes;
+  if (const auto vector = expr_.Vector(value)) {
+    const std::string all = expr_.Temporary("lanes");
+    Line(StrCat("const ", expr_.TypeOf(value->dtype), " ", all, " = ", *vector, ";"));
+    for (int i = 0; i < count; ++i) lanes.push_back(StrCat(all, Component(i)));
+    return lanes;
+  }
+  LoadRuns(value);
+  const std::string type = expr_.TypeOf(value->dtype.Element());
+  for (int i = 0; i < count; ++i) {
+    lanes.push_back(expr_.Lane(value, i));
+    if (expr_.IsNamedRun(value)) continue;
+    const std::string name = expr_.Temporary("lane");
+    Line(StrCat("const ", type, " ", name, " = ", lanes.back(), ";"));
+    lanes.back() = name;
+  }
+  return lanes;
+}
+
 void CEmitter::EmitStore(const Stmt& s) {
   const Expr& index = s->indices[0];
   int lanes = s->value->dtype.lanes;
@@ -264,25 +333,21 @@ void CEmitter::EmitStore(const Stmt& s) {
     if (const auto run = expr_.Run(s->buffer, index))
       return Line(StrCat("vstore", lanes, "(", *value, ", 0, ", *run, ");"));
   }
-  // Lane by lane; all values before the first store.
-  std::vector<std::string> values;
-  const ir::DType element = s->value->dtype.Element();
+  // All values before the first store.
   Line("{");
   ++indent_;
-  if (value.has_value()) {
-    const std::string all = expr_.Temporary("lanes");
-    Line(StrCat("const ", expr_.TypeOf(s->value->dtype), " ", all, " = ", *value, ";"));
-    for (int i = 0; i < lanes; ++i) values.push_back(StrCat(all, Component(i)));
-  }
-  for (int i = static_cast<int>(values.size()); i < lanes; ++i) {
-    values.push_back(expr_.Temporary("lane"));
-    Line(StrCat("const ", expr_.TypeOf(element), " ", values.back(), " = ", expr_.Lane(s->value, i),
-                ";"));
+  const std::vector<std::string> values = LanesOf(s->value);
+  const auto wide =
+      s->mask == nullptr ? expr_.WideRun(s->buffer, index, /*read_only=*/false) : std::nullopt;
+  if (wide.has_value()) {
+    Line(StrCat(*wide, " = {{", support::Join(values, ", "), "}};"));
+    lanes = 0;
   }
   for (int i = 0; i < lanes; ++i) {
     std::string store = StrCat(expr_.Element(s->buffer, index, i), " = ", values[i], ";");
     Line(s->mask == nullptr ? store : StrCat("if (", expr_.Lane(s->mask, i), ") ", store));
   }
+  expr_.ForgetRuns();
   --indent_;
   Line("}");
 }

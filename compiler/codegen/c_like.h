@@ -41,10 +41,17 @@ struct CDialect {
   std::string_view group_size;                 // attribute of a kernel; %x %y %z
   // Scalar types in the order i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64; empty: not supported.
   std::string_view types[11];
-  OptionalFeature half = {}, float64 = {};
+  OptionalFeature half = {};
+  bool half_arithmetic = true;  // else 16-bit floats are cast and moved, and compared
+  OptionalFeature float64 = {};
   // Has vectors of 2, 4, 8 and 16 lanes as OpenCL C does: vloadN, vstoreN, arithmetic, builtin
   // functions, convert_, select, components .s0 to .sf.
   bool vectors;
+  // Without them: the name of a type `NAME<T, N>` of N neighbours in memory, at a multiple of their
+  // size, whose `v[i]` they are. Loads and stores of runs of 8 or 16 bytes use it, and 4 of bytes.
+  // Empty: accesses are of one element.
+  std::string_view wide = {};
+  std::string_view wide_text = {};  // its definition: of texts that use it
   // What computes sum + a0 * b0 + ... of four bytes of each operand, in 32 bits that wrap. With
   // vectors dot(int sum, A a, B b), of vectors of four signed or unsigned bytes; without them
   // dot(int sum, A a0, ... a3, B b0, ... b3). Empty: the language has no dot products.

@@ -189,10 +189,17 @@ std::string CExpressions::Binary(const Expr& e, int lane) {
     default:
       break;
   }
+  RefuseHalf(e);
   bool plain = ir::IsComparison(e->kind) || e->kind == ExprKind::kAnd || e->kind == ExprKind::kOr ||
                operand.is_float();
   if (plain) return StrCat("(", a, " ", ir::KindText(e->kind), " ", b, ")");
   return IntBinary(e, a, b);
+}
+
+// The arithmetic of 16-bit floats rounds each result, where the language has it.
+void CExpressions::RefuseHalf(const Expr& e) {
+  if (e->dtype.Element() == ir::kF16 && !dialect_.half_arithmetic)
+    Fail("arithmetic of 16-bit floats");
 }
 
 std::string CExpressions::CastTo(DType to, DType from, const std::string& value) {
@@ -267,6 +274,7 @@ std::string CExpressions::CallText(const Expr& e, int lane) {
   if (e->intrinsic == ir::Intrinsic::kAbs && e->dtype.is_int()) {
     return StrCat("((", TypeOf(e->dtype.Element()), ")abs(", args, "))");
   }
+  RefuseHalf(e);
   const std::string_view name = FunctionName(e->intrinsic);
   if (!name.empty()) return StrCat(name, "(", args, ")");
   if (e->dtype.is_int() && e->args.size() == 2) return BitsText(e, lane);
@@ -338,6 +346,8 @@ std::string CExpressions::Lane(const Expr& e, int lane) {
       return StrCat("(", Lane(e->args[0], lane), " ? ", Lane(e->args[1], lane), " : ",
                     Lane(e->args[2], lane), ")");
     case ExprKind::kLoad: {
+      if (const auto run = runs_.find(e.get()); run != runs_.end())
+        return StrCat(run->second, ".v[", lane, "]");
       std::string value = Element(e->buffer, e->args[0], lane);
       if (e->mask == nullptr) return value;
       return StrCat("(", Lane(e->mask, lane), " ? ", value, " : ((", MemoryOf(e->buffer->dtype),
@@ -357,6 +367,24 @@ std::optional<std::string> CExpressions::Run(const ir::Buffer& buffer, const Exp
   if (!run) return std::nullopt;
   return StrCat(NameOf(buffer.get()), " + ", Lane(index->args[0], 0));
 }
+
+std::optional<std::string> CExpressions::WideRun(const ir::Buffer& buffer, const Expr& index,
+                                                 bool read_only) {
+  const int64_t lanes = index->dtype.lanes, bytes = lanes * buffer->dtype.bytes();
+  const bool shaped = !dialect_.wide.empty() && index->kind == ExprKind::kRamp &&
+                      ir::IsInt(index->args[1], 1) && !buffer->dtype.is_bool() &&
+                      buffer->scope != ir::Scope::kLocal &&
+                      (bytes == 8 || bytes == 16 || (bytes == 4 && lanes == 4));
+  if (!shaped) return std::nullopt;
+  // Buffers are at multiples of more than that.
+  const analysis::Congruence base = analyzer_.CongruenceOf(index->args[0]);
+  if (base.modulus % lanes != 0 || base.remainder % lanes != 0) return std::nullopt;
+  uses_wide_ = true;
+  return StrCat("*(", read_only ? "const " : "", dialect_.wide, "<", MemoryOf(buffer->dtype), ", ",
+                lanes, ">*)(", NameOf(buffer.get()), " + ", Lane(index->args[0], 0), ")");
+}
+
+std::string CExpressions::NameRun(const Expr& load) { return runs_[load.get()] = Temporary("run"); }
 
 bool CExpressions::HasVectors(DType type) const {
   return dialect_.vectors && IsVectorWidth(type.lanes) && !type.is_bool();

@@ -44,6 +44,15 @@ class CExpressions {
   std::optional<std::string> Vector(const ir::Expr& e);
   // &buffer[base] for an index that is a run of elements.
   std::optional<std::string> Run(const ir::Buffer& buffer, const ir::Expr& index);
+  // The lvalue of a whole run as one access, in a language that has wide ones; nullopt where the
+  // run is not known to be at a multiple of its size.
+  std::optional<std::string> WideRun(const ir::Buffer& buffer, const ir::Expr& index,
+                                     bool read_only);
+  // Declares a variable that holds what a load of a run gives, for the statement at hand; returns
+  // its name.
+  std::string NameRun(const ir::Expr& load);
+  bool IsNamedRun(const ir::Expr& e) const { return runs_.contains(e.get()); }
+  void ForgetRuns() { runs_.clear(); }
   // The variable that holds exactly these elements of a buffer.
   std::optional<std::string> Register(const ir::Buffer& buffer, const ir::Expr& index) const;
   std::string Element(const ir::Buffer& buffer, const ir::Expr& index, int lane);
@@ -58,6 +67,7 @@ class CExpressions {
   bool uses_double() const { return uses_double_; }
   bool uses_half() const { return uses_half_; }
   bool uses_dot4() const { return uses_dot4_; }
+  bool uses_wide() const { return uses_wide_; }
 
  private:
   struct Registers {
@@ -75,6 +85,7 @@ class CExpressions {
   std::optional<std::string> VectorBinary(const ir::Expr& e);
   std::optional<std::string> VectorCast(const ir::Expr& e);
   std::optional<std::string> VectorCall(const ir::Expr& e);
+  void RefuseHalf(const ir::Expr& e);
   std::string CastTo(ir::DType to, ir::DType from, const std::string& value);
   std::string BitsText(const ir::Expr& e, int lane);
   std::string CallText(const ir::Expr& e, int lane);
@@ -87,9 +98,10 @@ class CExpressions {
   bool narrow_ = false;
   std::unordered_map<const ir::BufferNode*, Registers> registers_;
   std::unordered_map<const void*, std::string> names_;
+  std::unordered_map<const ir::ExprNode*, std::string> runs_;
   std::set<std::string> taken_, helpers_;
   std::string error_;
-  bool uses_double_ = false, uses_half_ = false, uses_dot4_ = false;
+  bool uses_double_ = false, uses_half_ = false, uses_dot4_ = false, uses_wide_ = false;
 };
 
 }  // namespace tilewright::codegen

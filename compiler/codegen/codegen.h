@@ -50,13 +50,23 @@ struct Program {
   support::Dim workspace_bytes = 0;
 };
 
+// What a device's compiler says of a kernel.
+struct KernelResources {
+  std::string name;
+  int64_t registers = 0;     // of one thread
+  int64_t spill_bytes = 0;   // that one thread stores and loads because it has no more registers
+  int64_t stack_bytes = 0;   // of one thread
+  int64_t shared_bytes = 0;  // of one group
+};
+
 struct Artifact {
   // The target family's code_format: "elf-x86_64", a shared object without undefined symbols but
-  // those of libc and libm; "opencl-c", text.
+  // those of libc and libm; "opencl-c", text; "cubin".
   std::string format;
   std::string bytes;
   std::vector<Program> programs;               // in the order of the functions
   std::vector<std::string> required_features;  // of the processor or device that runs it
+  std::vector<KernelResources> resources;      // of kernels, where a compiler says so
   double codegen_seconds = 0, link_seconds = 0;
 };
 

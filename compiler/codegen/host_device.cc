@@ -149,6 +149,14 @@ absl::Status CheckLaunchLimits(const HostPlan& plan, const target::LaunchLimits&
           support::StrCat(launch.kernel.name, ": expected at most ", limits.group_threads,
                           " threads in a group, found ", threads));
     }
+    for (size_t axis = 1; axis < launch.grid.size() && limits.groups_yz > 0; ++axis) {
+      const int64_t* groups = ir::AsInt(launch.grid[axis]);
+      if (groups == nullptr || *groups <= limits.groups_yz) continue;
+      return support::FailedPrecondition(
+          "codegen.launch_limits.groups",
+          support::StrCat(launch.kernel.name, ": expected at most ", limits.groups_yz,
+                          " groups along y and z, found ", *groups));
+    }
     if (launch.shared_bytes > limits.shared_bytes) {
       return support::FailedPrecondition(
           "codegen.launch_limits.shared_bytes",

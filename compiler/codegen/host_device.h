@@ -34,7 +34,8 @@ struct HostPlan {
 // anything else on the host's side.
 absl::StatusOr<HostPlan> SplitHostDevice(const ir::Function& f);
 
-// Whether every launch fits a device of the kind: codegen.launch_limits.threads | shared_bytes.
+// Whether every launch fits a device of the kind: codegen.launch_limits.threads | groups |
+// shared_bytes.
 absl::Status CheckLaunchLimits(const HostPlan& plan, const target::LaunchLimits& limits);
 
 }  // namespace tilewright::codegen

@@ -36,6 +36,7 @@ inline constexpr int64_t kMostGroupThreads = 1024;
 // processor. Registers have 32 bits. occupancy.h says what the limits leave of a unit.
 struct LaunchLimits {
   int64_t group_threads = 0;  // most threads of one group; 0: the machine has no groups
+  int64_t groups_yz = 0;      // most groups of a launch along y, and along z; 0: no limit
   int64_t shared_bytes = 0;   // most shared memory of one group
   int64_t registers = 0;      // of one thread, for its sums: more of them spill
   // Threads of a group where nobody chose, and most of them along one axis of a tile: enough to
@@ -197,7 +198,9 @@ struct ModelRow {
 
 // The machines of one instruction set, or of a kind whose targets name no machine.
 struct Family {
-  std::string_view arch = {};              // of target strings; empty: targets name no machine
+  std::string_view arch = {};  // of target strings; empty: targets name no machine
+  // The key with which targets of a kind without architectures name their machine.
+  std::string_view machine_key = "config";
   std::span<const Machine> machines = {};  // from the oldest to the newest
   // Names of machines that stand for all with their features, the best first. Code for the last
   // runs on all of the family: targets that name no machine mean it.

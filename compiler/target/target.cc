@@ -84,19 +84,20 @@ const Family* FamilyOf(const Kind& kind, std::string_view arch) {
 absl::StatusOr<Target> FindConfig(const Kind& kind,
                                   const std::map<std::string, std::string>& keys) {
   const std::span<const Machine> machines = kind.families[0].machines;
+  const std::string_view machine_key = kind.families[0].machine_key;
   const bool named = !machines[0].name.empty();
   for (const auto& [key, value] : keys) {
-    if (named && key == kConfig) continue;
+    if (named && key == machine_key) continue;
     return support::InvalidArgument(
-        "ir.target.bad_value",
-        support::StrCat(kind.name, ": expected ", named ? "config" : "no keys", ", found ", key));
+        "ir.target.bad_value", support::StrCat(kind.name, ": expected ",
+                                               named ? machine_key : "no keys", ", found ", key));
   }
   const std::string name = keys.empty() ? std::string(machines[0].name) : keys.begin()->second;
   const Machine* machine = FindMachine(kind.families[0], name);
   if (machine == nullptr) {
     return support::InvalidArgument(
         "ir.target.bad_value",
-        support::StrCat("config: expected one of ", NamesOf(machines, &Machine::name, ", "),
+        support::StrCat(machine_key, ": expected one of ", NamesOf(machines, &Machine::name, ", "),
                         ", found ", support::Quote(name, 40)));
   }
   return Target{.kind = std::string(kind.name), .cpu = name, .machine = *machine};
@@ -138,7 +139,7 @@ const Family& Target::family() const {
 }
 std::string Target::WithoutThreads() const {
   if (!arch.empty()) return kind + ",arch=" + arch + ",cpu=" + cpu;
-  return cpu.empty() ? kind : kind + "," + kConfig + "=" + cpu;
+  return cpu.empty() ? kind : support::StrCat(kind, ",", family().machine_key, "=", cpu);
 }
 std::string Target::ToString() const {
   return arch.empty() ? WithoutThreads() : WithoutThreads() + ",threads=" + std::to_string(threads);

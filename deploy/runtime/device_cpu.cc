@@ -12,6 +12,7 @@
 #include "deploy/runtime/code_loader.h"
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/device_loader.h"
+#include "deploy/runtime/plugin_parts.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -46,10 +47,8 @@ TwDeviceResult Failed(TwDevice* device, TwDeviceResult result, std::string_view 
   return result;
 }
 
-bool InRange(const TwDeviceSlice& slice, int64_t bytes) {
-  return slice.memory != nullptr && slice.offset >= 0 && bytes >= 0 &&
-         slice.offset <= slice.memory->bytes && bytes <= slice.memory->bytes - slice.offset;
-}
+using plugin::InRange;
+
 char* At(const TwDeviceSlice& slice) { return slice.memory->data + slice.offset; }
 
 TwDeviceResult OutOfRange(TwDevice* device) {

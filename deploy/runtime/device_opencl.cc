@@ -14,8 +14,11 @@
 
 #include "deploy/runtime/device_plugin.h"
 #include "deploy/runtime/opencl_abi.h"
+#include "deploy/runtime/plugin_parts.h"
 
 namespace cl = tilewright::opencl;
+namespace plugin = tilewright::plugin;
+using plugin::InRange;
 
 struct TwDevice {
   cl::Handle device = nullptr, context = nullptr, queue = nullptr;
@@ -191,13 +194,8 @@ void Close(TwDevice* d) {
 
 TwDeviceResult Open(int32_t index, TwDevice** device, char* error, size_t error_bytes) {
   std::vector<cl::Handle> all = AllDevices();
-  auto fail = [&](TwDeviceResult result, const std::string& text) {
-    if (error != nullptr && error_bytes > 0) {
-      size_t n = std::min(error_bytes - 1, text.size());
-      std::memcpy(error, text.data(), n);
-      error[n] = '\0';
-    }
-    return result;
+  const auto fail = [&](TwDeviceResult result, const std::string& text) {
+    return plugin::NotOpened(error, error_bytes, result, text);
   };
   if (index < 0 || static_cast<size_t>(index) >= all.size()) {
     return fail(TW_DEVICE_NOT_FOUND, "device.opencl.index: expected one of " +
@@ -223,12 +221,8 @@ TwDeviceResult Open(int32_t index, TwDevice** device, char* error, size_t error_
 const char* LastError(TwDevice* device) { return device->error.c_str(); }
 
 TwDeviceResult Describe(TwDevice* device, TwDeviceInfo* info) {
-  if (info->struct_bytes < sizeof(size_t))
-    return Failed(device, TW_DEVICE_INVALID, "info", "expected struct_bytes to be set");
-  TwDeviceInfo all = device->info;
-  all.struct_bytes = std::min(info->struct_bytes, sizeof(all));
-  std::memcpy(info, &all, all.struct_bytes);
-  return TW_DEVICE_OK;
+  if (plugin::GiveInfo(device->info, info)) return TW_DEVICE_OK;
+  return Failed(device, TW_DEVICE_INVALID, "info", "expected struct_bytes to be set");
 }
 
 TwDeviceResult Alloc(TwDevice* device, int64_t bytes, TwDeviceMemory** memory) {
@@ -254,10 +248,6 @@ void Free(TwDevice*, TwDeviceMemory* memory) {
   delete memory;
 }
 
-bool InRange(const TwDeviceSlice& s, int64_t bytes) {
-  return s.memory != nullptr && s.offset >= 0 && bytes >= 0 && s.offset <= s.memory->bytes &&
-         bytes <= s.memory->bytes - s.offset;
-}
 TwDeviceResult OutOfRange(TwDevice* device) {
   return Failed(device, TW_DEVICE_INVALID, "range",
                 "expected a range within the allocation, found one beyond it");

@@ -1,6 +1,7 @@
 // One suite for every device behind the C ABI of plug-ins: the CPU of the process, a plug-in in
-// plain C whose work waits in a queue, a simulated accelerator, and OpenCL where a device is.
-// Everything goes through the table.
+// plain C whose work waits in a queue, a simulated accelerator, NVIDIA's GPUs by a driver that
+// stands in for the vendor's, and OpenCL where a device is. Everything goes through the table.
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,6 +20,7 @@
 #include "deploy/support/file.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
+#include "tests/support/simt/fake_cubin.h"
 
 namespace tilewright::runtime {
 namespace {
@@ -34,18 +36,33 @@ __kernel void add(long n, __global const float* a, __global const float* b, __gl
 }
 )";
 
+// Code for the driver that stands in for the vendor's: a header as cubins have one, and the text.
+constexpr char kCudaAdd[] = R"(extern "C" __global__ void add(long n, const float* a,
+    const float* b, float* out) {
+  const long i = (long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = a[i] + b[i];
+}
+extern "C" __global__ void fail(long n, const float* a, const float* b, float* out) {
+  out[n] = a[0];
+}
+)";
+
 struct Row {
   const char* name;
   const char* plugin;  // a shared object; null: linked in
   const char* format;
-  const char* code;            // text, or null: the code object of runtime_test_kernels.c
-  bool threads;                // a kernel is one thread's work
-  const char* failing_kernel;  // null: this device's kernels have no way to fail
-  bool floats = true;          // else its kernels have a test of their own
+  const char* code;                 // text, or null: the code object of runtime_test_kernels.c
+  bool threads;                     // a kernel is one thread's work
+  const char* failing_kernel;       // null: this device's kernels have no way to fail
+  bool floats = true;               // else its kernels have a test of their own
+  const char* driver = nullptr;     // a library that the plug-in finds in place of the vendor's
+  bool ends_with_failures = false;  // a kernel's fault ends the device's context
 };
 constexpr Row kRows[] = {
     {"cpu", nullptr, nullptr, nullptr, false, "fail"},
     {"queued", TILEWRIGHT_QUEUED_DEVICE, "queued", "queued", true, "fail"},
+    {"cuda", TILEWRIGHT_DEVICE_CUDA, "cubin", kCudaAdd, true, "fail", true,
+     TILEWRIGHT_FAKE_CUDA_DRIVER, true},
     {"opencl", TILEWRIGHT_DEVICE_OPENCL, "opencl-c", kOpenClAdd, true, nullptr},
     {"vta", TILEWRIGHT_DEVICE_VTA, "vta-stream", nullptr, false, nullptr, /*floats=*/false},
 };
@@ -54,6 +71,9 @@ class DevicePlugins : public testing::TestWithParam<Row> {
  protected:
   void SetUp() override {
     table_ = CpuDevicePlugin();
+    if (GetParam().driver != nullptr) {  // found by its name from here on
+      ASSERT_NE(dlopen(GetParam().driver, RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror();
+    }
     if (GetParam().plugin != nullptr) {
       auto plugin = DevicePlugin::Open(GetParam().plugin);
       ASSERT_TRUE(plugin.ok()) << support::StatusText(plugin.status());
@@ -95,6 +115,7 @@ class DevicePlugins : public testing::TestWithParam<Row> {
     std::string image;
     if (GetParam().code != nullptr) {
       image = GetParam().code;
+      if (GetParam().driver != nullptr) image = simt::FakeCubin(image, 90);
     } else {
       image = *support::ReadFile(TILEWRIGHT_TEST_KERNELS, 1 << 24);
     }
@@ -312,6 +333,11 @@ TEST_P(DevicePlugins, FailuresOfKernelsAreReportedByTheTimeSomebodyWaits) {
   if (result == TW_DEVICE_OK) result = table_->synchronize(device_);
   EXPECT_EQ(result, TW_DEVICE_KERNEL_FAILED);
   EXPECT_NE(Error(), "");
+  if (GetParam().ends_with_failures) {
+    char byte = 0;
+    EXPECT_EQ(table_->read(device_, {a, 0}, &byte, 1), TW_DEVICE_LOST);
+    return;
+  }
   // The device goes on.
   EXPECT_EQ(table_->synchronize(device_), TW_DEVICE_OK);
   EXPECT_EQ(Read(a, 2), (std::vector<float>{0, 1}));
@@ -467,6 +493,32 @@ INSTANTIATE_TEST_SUITE_P(Devices, SelfTests, testing::ValuesIn(kRows),
                          [](const auto& row) { return std::string(row.param.name); });
 INSTANTIATE_TEST_SUITE_P(Devices, DevicePlugins, testing::ValuesIn(kRows),
                          [](const auto& row) { return std::string(row.param.name); });
+
+// Work for `cuda,arch=sm_90` goes to devices that accept it (tracker/device_match.h).
+TEST(CudaDevice, AcceptsTheMachinesWhoseCodeItRuns) {
+  ASSERT_NE(dlopen(TILEWRIGHT_FAKE_CUDA_DRIVER, RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror();
+  auto plugin = DevicePlugin::Open(TILEWRIGHT_DEVICE_CUDA);
+  ASSERT_TRUE(plugin.ok()) << support::StatusText(plugin.status());
+  TwDevice* device = nullptr;
+  ASSERT_EQ(plugin->table().open(0, &device, nullptr, 0), TW_DEVICE_OK);
+  TwDeviceInfo info = {};
+  info.struct_bytes = sizeof(info);
+  ASSERT_EQ(plugin->table().describe(device, &info), TW_DEVICE_OK);
+  EXPECT_THAT(info.fingerprint, testing::StartsWith("arch_accepts=sm_90,sm_90a\n"));
+  EXPECT_THAT(info.fingerprint, testing::HasSubstr("\nfeatures=sm_90,sm_90a\n"));
+  // The rest of a cubin that was cut short is not read.
+  std::string cut = simt::FakeCubin(kCudaAdd, 90);
+  cut[40] = 1;  // where its sections are: beyond its end
+  cut[46] = 1;
+  TwDeviceCode* code = nullptr;
+  EXPECT_EQ(plugin->table().load(device, "cubin", cut.data(), cut.size(), &code),
+            TW_DEVICE_BAD_CODE);
+  // A machine that is not the device's.
+  const std::string other = simt::FakeCubin(kCudaAdd, 80);
+  EXPECT_EQ(plugin->table().load(device, "cubin", other.data(), other.size(), &code),
+            TW_DEVICE_UNSUPPORTED);
+  plugin->table().close(device);
+}
 
 TEST(DeviceLoader, RefusesWhatIsNoPlugin) {
   EXPECT_EQ(support::Slug(DevicePlugin::Open("/no/such/file.so").status()), "runtime.device.load");

@@ -1,9 +1,10 @@
 // Random graphs through the graph passes: the reference interpreter gives the same before and
 // after, with every pass on and with random ones left out; a sample is compiled with default
-// schedules and run on one and two threads, with the memory plan, behind guard pages, and a few on
-// an OpenCL device where there is one. A failure is shrunk to text.
+// schedules and run on one and two threads, with the memory plan, behind guard pages, a few on an
+// OpenCL device where there is one, and some on an emulated GPU. A failure is shrunk to text.
 #include "tests/support/random_graph.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -331,6 +332,23 @@ TEST(RandomGraph, CompiledModelsComputeTheSameOnADevice) {
     if (error.starts_with("runtime.device.none") || error.starts_with("runtime.device.missing"))
       GTEST_SKIP() << "[SKIP] no OpenCL device: " << error;
     if (!error.empty()) FAIL() << "seed " << seed << ", graph " << i << ": " << Shrunk(g, check);
+  }
+}
+
+// The same on an emulated GPU, which refuses races and accesses out of bounds, behind a driver and
+// a compiler that stand in for the vendor's.
+TEST(RandomGraph, CompiledModelsComputeTheSameOnAnEmulatedGpu) {
+  for (const char* fake : {TILEWRIGHT_FAKE_CUDA_DRIVER, TILEWRIGHT_FAKE_NVRTC})
+    ASSERT_NE(dlopen(fake, RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror();
+  const uint64_t seed = tests::TestSeed();
+  const int64_t rounds = tests::TestRounds(24);
+  for (int64_t i = 0; i < rounds; ++i) {
+    support::Rng rng = support::Rng(seed).Split("emulated").Split(static_cast<uint64_t>(i));
+    const Graph g = tests::RandomGraph(&rng);
+    auto check = [&](const Graph& s) {
+      return CheckCompiled(s, i % 3 == 1, *target::ParseTarget("cuda,arch=sm_90"), {1});
+    };
+    if (!check(g).empty()) FAIL() << "seed " << seed << ", graph " << i << ": " << Shrunk(g, check);
   }
 }
 

@@ -144,28 +144,6 @@ TEST(RandomOpenClTest, SumsOfSubGroupsAreTheSame) {
   }
 }
 
-ir::Function SpaceProgram(uint64_t seed) {
-  switch (seed % 8) {
-    case 0:
-      return ConvProgram(
-          {.channels_in = 4, .height = 6, .width = 8, .channels_out = 16, .kernel = 3});
-    case 1:
-      return MatmulProgram(12, 64, 16);
-    case 2:
-      return DenseReluProgram(8, 48, 20);
-    case 3:
-      return SoftmaxProgram(4, 64);
-    case 4:
-      return MeanProgram(6, 96);
-    case 5:
-      return MaxPoolProgram(4, 12, 3, 2);
-    case 6:
-      return PackedInt8ConvProgram(2, 6, 8);
-    default:
-      return RandomTe(seed, {.max_elements = 300, .max_work = 2000, .symbolic = false}).function;
-  }
-}
-
 TEST(RandomOpenClTest, PointsOfTheSearchComputeTheSameOnTheDevice) {
   auto device = PlanDevice::Open(TILEWRIGHT_DEVICE_OPENCL);
   if (!device.ok())

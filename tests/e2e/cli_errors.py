@@ -163,7 +163,7 @@ class Compile(CliCase):
 
     def test_targets(self):
         for bad in ("", "nosuch", "cpu,arch=vax", "cpu,arch=x86_64,cpu=i8086", "native,threads=x",
-                    "native,threads=0", "cpu,arch", "cuda,arch=sm_90"):
+                    "native,threads=0", "cpu,arch", "vulkan,arch=sm_90"):
             self.fails(USAGE, ["compile", self.model, "--target", bad, "-o", "out.tw"])
 
     def test_output_in_a_missing_folder(self):

@@ -2,7 +2,8 @@
 // whose names begin with `gpu_` are replayed, lowered pass by pass (each keeps the meaning, by the
 // interpreter, which also reports races between threads), cut into launches, interpreted launch by
 // launch, written as OpenCL C (tests/golden/gpu/NAME.cl), and run where an OpenCL device is. Texts
-// with sub-groups are compiled as such where a compiler is, and run with emulated ones.
+// with sub-groups are compiled as such where a compiler is, and run with emulated ones. As CUDA C
+// (NAME.cu) they run on the emulated GPU, and NVRTC compiles them where it is.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,6 +17,8 @@
 #include "compiler/ir/structural.h"
 #include "compiler/ir/verify.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/targets/cuda/cuda_codegen.h"
+#include "compiler/targets/cuda/nvrtc.h"
 #include "compiler/targets/opencl/opencl_codegen.h"
 #include "compiler/transform/passes.h"
 #include "deploy/support/env.h"
@@ -26,6 +29,7 @@
 #include "tests/support/golden.h"
 #include "tests/support/race_check.h"
 #include "tests/support/run_plan.h"
+#include "tests/support/simt/simt_plan.h"
 
 namespace tilewright::tests {
 namespace {
@@ -37,14 +41,17 @@ struct Case {
   const char* name;
   size_t launches;
   int barriers;  // in all kernels: none missing (the interpreter says so), none too many
+  // Of the CUDA C on the emulated GPU: turns of the banks of shared memory that are lost, and
+  // sectors of global memory.
+  int64_t conflicts, sectors;
   bool sub_groups = false;
 };
 constexpr Case kCases[] = {
-    {"gpu_byte_dots", 1, 0},
-    {"gpu_gemm_pipeline", 1, 3},
-    {"gpu_row_sum", 1, 1},
-    {"gpu_split_k", 2, 0},
-    {"gpu_sub_group_sum", 1, 1, /*sub_groups=*/true},
+    {"gpu_byte_dots", 1, 0, 0, 78},
+    {"gpu_gemm_pipeline", 1, 3, 1536, 768},
+    {"gpu_row_sum", 1, 1, 0, 582},
+    {"gpu_split_k", 2, 0, 0, 3104},
+    {"gpu_sub_group_sum", 1, 1, 0, 198, /*sub_groups=*/true},
 };
 
 // Comments `#: steps …` of the file are its schedule.
@@ -76,9 +83,9 @@ absl::StatusOr<codegen::HostPlan> Lowered(const ir::Function& scheduled,
   return codegen::SplitHostDevice(f);
 }
 
-int Barriers(const std::string& text) {
+int Occurrences(const std::string& text, std::string_view what) {
   int count = 0;
-  for (size_t at = 0; (at = text.find("barrier(", at)) != std::string::npos; ++at) ++count;
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; ++at) ++count;
   return count;
 }
 
@@ -137,7 +144,7 @@ TEST_P(GpuSchedules, OpenClText) {
   ASSERT_TRUE(text.ok()) << StatusText(text.status());
   EXPECT_EQ(*opencl::EmitOpenCl(kernels, GetParam().sub_groups), *text);
   EXPECT_TRUE(MatchesGolden(StrCat("gpu/", GetParam().name, ".cl"), *text));
-  EXPECT_EQ(Barriers(*text), GetParam().barriers) << *text;
+  EXPECT_EQ(Occurrences(*text, "barrier("), GetParam().barriers) << *text;
   auto device = PlanDevice::Open(TILEWRIGHT_DEVICE_OPENCL);
   if (!device.ok()) GTEST_SKIP() << "[SKIP] no OpenCL device: " << StatusText(device.status());
   const std::string run = GetParam().sub_groups ? WithEmulatedSubGroups(*text) : *text;
@@ -149,6 +156,37 @@ TEST_P(GpuSchedules, OpenClText) {
   absl::Status same = SameResults(program_, scheduled_, options);
   EXPECT_TRUE(same.ok()) << StatusText(same) << "\n" << *text;
   std::cout << GetParam().name << ": ran on an OpenCL device\n";
+}
+
+TEST_P(GpuSchedules, CudaText) {
+  auto plan = Lowered(scheduled_, program_);
+  ASSERT_TRUE(plan.ok()) << StatusText(plan.status());
+  std::vector<ir::Function> kernels;
+  for (const codegen::Launch& l : plan->launches) kernels.push_back(l.kernel);
+  auto text = cuda::EmitCuda(kernels);
+  ASSERT_TRUE(text.ok()) << StatusText(text.status());
+  EXPECT_TRUE(MatchesGolden(StrCat("gpu/", GetParam().name, ".cu"), *text));
+  EXPECT_EQ(Occurrences(*text, "__syncthreads();"), GetParam().barriers) << *text;
+  auto compiled = simt::CompilePlans({{simt::Language::kCuda, *plan, *text}});
+  ASSERT_TRUE(compiled.ok()) << StatusText(compiled.status());
+  simt::Traffic traffic;
+  EquivalenceOptions options;
+  options.run_other = [&](const ir::Function&, const std::vector<int64_t>& sizes,
+                          std::vector<ir::TensorData*> args) {
+    return simt::RunPlan((*compiled)[0], sizes, args, &traffic);
+  };
+  const absl::Status same = SameResults(program_, scheduled_, options);
+  EXPECT_TRUE(same.ok()) << StatusText(same) << "\n" << *text;
+  EXPECT_EQ(traffic.shared_conflicts(), GetParam().conflicts);
+  EXPECT_EQ(traffic.global_sectors, GetParam().sectors);
+  std::cout << GetParam().name << ": " << traffic.global_sectors << " sectors of 32 bytes, "
+            << traffic.global_ideal_sectors << " at best\n";
+  if (cuda::NvrtcName() == "nvrtc-none") GTEST_SKIP() << "[SKIP] no NVRTC";
+  for (const char* arch : {"sm_80", "sm_90a"}) {
+    const auto cubin = cuda::CompileText(*text, arch);
+    ASSERT_TRUE(cubin.ok()) << StatusText(cubin.status());
+    for (const codegen::KernelResources& k : cubin->kernels) EXPECT_EQ(k.spill_bytes, 0) << k.name;
+  }
 }
 
 // On a device without sub-groups the marked loop is one like others.

@@ -21,7 +21,7 @@ TEST(Target, EveryMachineParsesPrintsAndHasLimits) {
         if (!family.arch.empty()) {
           text += support::StrCat(",arch=", family.arch, ",cpu=", row.name, ",threads=3");
         } else if (!row.name.empty()) {
-          text += support::StrCat(",config=", row.name);
+          text += support::StrCat(",", family.machine_key, "=", row.name);
         }
         absl::StatusOr<Target> t = ParseTarget(text);
         ASSERT_TRUE(t.ok()) << t.status();
@@ -70,19 +70,22 @@ TEST(Target, KeysComeInAnyOrderAndPrintSorted) {
   EXPECT_EQ(ParseTarget("vta")->ToString(), "vta,config=block16");
   EXPECT_EQ(ParseTarget("vta,config=block8")->WithoutThreads(), "vta,config=block8");
   EXPECT_EQ(ParseTarget("vta,config=block8")->machine.matrix.block, 8);
+  EXPECT_EQ(ParseTarget("cuda")->ToString(), "cuda,arch=sm_80");
+  EXPECT_EQ(ParseTarget("cuda,arch=sm_90a")->WithoutThreads(), "cuda,arch=sm_90a");
+  EXPECT_EQ(ParseTarget("cuda,arch=sm_90")->machine.launch.units, 132);
   EXPECT_EQ(ParseTarget("opencl")->ToString(), "opencl");
   EXPECT_EQ(ParseTarget("opencl")->WithoutThreads(), "opencl");
 }
 
 TEST(Kinds, EachIsThereOnceAndFoundByItsName) {
   EXPECT_EQ(KindNames(", "), "cpu, cuda, metal, opencl, vta, vulkan, wasm");
-  EXPECT_EQ(SupportedKindNames(" or "), "cpu or opencl or vta");
+  EXPECT_EQ(SupportedKindNames(" or "), "cpu or cuda or opencl or vta");
   for (const Kind& kind : Kinds()) {
     EXPECT_EQ(FindKind(kind.name), &kind) << kind.name;
     const absl::Status status = ParseTarget(kind.name).status();
     EXPECT_EQ(status.ok(), kind.supported()) << status;
     if (status.ok()) continue;
-    EXPECT_EQ(support::Detail(status), "expected cpu, opencl, vta or native, found " +
+    EXPECT_EQ(support::Detail(status), "expected cpu, cuda, opencl, vta or native, found " +
                                            support::Quote(std::string(kind.name)) +
                                            ", for which this version has no code generator");
   }
@@ -112,7 +115,10 @@ TEST(Target, RefusalsNameTheProblem) {
   const std::pair<const char*, const char*> rows[] = {
       {"", "ir.target.unknown_kind"},
       {"abacus", "ir.target.unknown_kind"},
-      {"cuda,arch=sm_90", "ir.target.unknown_kind"},
+      {"vulkan,arch=sm_90", "ir.target.unknown_kind"},
+      {"cuda,arch=sm_20", "ir.target.bad_value"},
+      {"cuda,config=sm_90", "ir.target.bad_value"},
+      {"cuda,arch=sm_90,threads=2", "ir.target.bad_value"},
       {"native", "ir.target.native"},
       {"native,threads=2", "ir.target.native"},
       {"cpu,cpu=znver99", "ir.target.unknown_cpu"},

@@ -17,14 +17,17 @@ namespace {
 // A configuration of a device: whether there is one is for its plug-in to say.
 void AddConfiguration(const target::Kind& kind, const target::Machine& machine, Table* table,
                       nlohmann::json* rows) {
-  const std::string target = support::StrCat(kind.name, ",config=", machine.name);
-  const int64_t block = machine.matrix.block;
+  const std::string target =
+      support::StrCat(kind.name, ",", kind.families[0].machine_key, "=", machine.name);
   const bool here = runtime::FindDevicePlugin(kind.name).ok();
-  table->AddRow({target, support::StrCat(block, " x ", block), "", "", here ? "yes" : "no"});
-  rows->push_back({{"target", target},
-                   {"matrix_block", block},
-                   {"features", machine.FeatureList()},
-                   {"runs_here", here}});
+  const int64_t block = machine.matrix.block;
+  const std::string lanes = machine.has_matrix() ? support::StrCat(block, " x ", block)
+                                                 : support::StrCat(machine.launch.warp, " threads");
+  table->AddRow({target, lanes, "", "", here ? "yes" : "no"});
+  nlohmann::json row = {
+      {"target", target}, {"features", machine.FeatureList()}, {"runs_here", here}};
+  if (machine.has_matrix()) row["matrix_block"] = block;
+  rows->push_back(std::move(row));
 }
 
 }  // namespace

@@ -1,0 +1,68 @@
+// GPUs by the name of their instruction set. Sources: the vendor's programming guide (limits of a
+// launch and of a multiprocessor), its white papers (multiprocessors, memories, clocks). Latencies
+// and the costs of launches and barriers are typical figures of published measurements; none was
+// fitted on a device of ours.
+#include "compiler/targets/kind_table.h"
+
+namespace tilewright::cuda {
+namespace {
+
+constexpr int64_t KiB = 1 << 10;
+constexpr int64_t MiB = 1 << 20;
+
+// A group has 48 KiB of shared memory whose size the text says; more needs another kind of launch.
+// Of the 255 registers of a thread, what addresses and counters leave. A thread's operation
+// computes one float. The largest device of a row is one of `units` multiprocessors.
+constexpr target::Machine Row(std::string_view name, std::string_view features, int64_t units,
+                              int64_t unit_shared_bytes, int64_t second_cache_bytes,
+                              double memory_bytes_per_cycle, double clock_ghz) {
+  return {.name = name,
+          .features = features,
+          .searched_body_ops = 512,
+          .searched_tile = {.rows = 16, .steps = 64},
+          .short_reduction = 16,
+          .l1 = {.bytes = unit_shared_bytes - 100 * KiB, .bytes_per_cycle = 64, .line_bytes = 128},
+          .l2 = {.bytes = second_cache_bytes / units,
+                 .sharers = static_cast<int>(units),
+                 .bytes_per_cycle = 32},
+          .l3 = {.bytes = second_cache_bytes / units,
+                 .sharers = static_cast<int>(units),
+                 .bytes_per_cycle = 32},
+          .memory_bytes_per_cycle = memory_bytes_per_cycle,
+          .clock_ghz = clock_ghz,
+          .launch = {.group_threads = 1024,
+                     .groups_yz = 65535,
+                     .shared_bytes = 48 * KiB,
+                     .registers = 200,
+                     .usual_threads = 128,
+                     .warp = 32,
+                     .sub_groups = true,
+                     .unit_threads = 2048,
+                     .unit_shared_bytes = unit_shared_bytes,
+                     .unit_registers = 64 << 10,
+                     .units = units,
+                     .busy_threads = units * 2048,
+                     .thread_bytes = 4,
+                     .load_bytes = 16,
+                     .transaction_bytes = 32,
+                     .shared_banks = 32,
+                     .launch_ns = 4'000,
+                     .group_ns = 20,
+                     .barrier_cycles = 30,
+                     .load_latency = 500},
+          .rule_set = target::RuleSet::kGroups,
+          .feature_set = target::FeatureSet::kGroups};
+}
+
+constexpr target::Machine kCudaMachines[] = {
+    Row("sm_80", "fma,sm_80", 108, 164 * KiB, 40 * MiB, 10.2, 1.41),
+    Row("sm_90", "fma,sm_90", 132, 228 * KiB, 50 * MiB, 13.7, 1.83),
+    Row("sm_90a", "fma,sm_90a", 132, 228 * KiB, 50 * MiB, 13.7, 1.83),
+};
+
+}  // namespace
+
+constinit const target::Family kFamily = {
+    .machine_key = "arch", .machines = kCudaMachines, .code_format = "cubin"};
+
+}  // namespace tilewright::cuda

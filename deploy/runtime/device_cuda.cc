@@ -1,0 +1,562 @@
+// Device plug-in for NVIDIA's GPUs (target kind `cuda`). A shared object of its own that finds the
+// driver, libcuda, when it is loaded; without one it has no devices. Code objects are cubins, and
+// PTX text; kernels get their sizes as 64-bit integers, then their buffers. One handle is one
+// stream of the device's primary context. Links nothing of ours. It has run on a driver that stands
+// in for the vendor's (tests/support/simt/fake_cuda_driver.cc), and on no GPU yet.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "deploy/runtime/cuda_abi.h"
+#include "deploy/runtime/device_plugin.h"
+#include "deploy/runtime/plugin_parts.h"
+
+namespace cu = tilewright::cuda;
+namespace plugin = tilewright::plugin;
+using plugin::InRange;
+
+struct TwDevice {
+  cu::Device device = 0;
+  cu::Handle context = nullptr, stream = nullptr;
+  std::string error, name, fingerprint;
+  TwDeviceInfo info = {};
+  std::array<int64_t, 3> most_groups{}, most_threads{};
+  // A fault of a kernel ends the context: all later calls fail alike.
+  bool lost = false;
+};
+struct TwDeviceMemory {
+  cu::Pointer address;
+  int64_t bytes;
+};
+struct TwDeviceKernel {
+  cu::Handle function;
+  std::string name;
+  int64_t most_threads;  // of a group
+};
+struct TwDeviceCode {
+  cu::Handle module;
+  std::vector<std::unique_ptr<TwDeviceKernel>> kernels;
+};
+struct TwDeviceEvent {
+  cu::Handle event = nullptr;
+  bool recorded = false;
+};
+
+namespace {
+
+constexpr int64_t kAlignment = 256;  // of the driver's allocations
+constexpr int64_t kTimerNs = 500;    // of its events
+
+cu::Library LoadLibrary() {
+  cu::Library library;
+  void* handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) return library;
+  library.ok = true;
+#define X(name, symbol, args)                                                     \
+  library.name = reinterpret_cast<decltype(library.name)>(dlsym(handle, symbol)); \
+  library.ok = library.ok && library.name != nullptr;
+  TW_CUDA_FUNCTIONS(X)
+#undef X
+  library.get_param_info = reinterpret_cast<cu::GetParamInfo>(dlsym(handle, cu::kGetParamInfo));
+  library.ok = library.ok && library.cuInit(0) == cu::kSuccess;
+  return library;
+}
+
+const cu::Library& Api() {
+  static const cu::Library library = LoadLibrary();  // a driver cannot be unloaded safely
+  return library;
+}
+
+TwDeviceResult ResultOf(int code) {
+  switch (code) {
+    case cu::kSuccess:
+      return TW_DEVICE_OK;
+    case cu::kOutOfMemory:
+      return TW_DEVICE_OUT_OF_MEMORY;
+    case cu::kNoBinary:
+    case cu::kUnsupportedPtx:
+    case cu::kLaunchOutOfResources:
+      return TW_DEVICE_UNSUPPORTED;
+    case cu::kInvalidImage:
+    case cu::kInvalidPtx:
+    case cu::kInvalidSource:
+      return TW_DEVICE_BAD_CODE;
+    case cu::kNotFound:
+      return TW_DEVICE_NOT_FOUND;
+    case cu::kIllegalAddress:
+    case cu::kLaunchTimeout:
+    case cu::kAssert:
+    case cu::kHardwareStack:
+    case cu::kIllegalInstruction:
+    case cu::kMisalignedAddress:
+    case cu::kInvalidAddressSpace:
+    case cu::kInvalidPc:
+    case cu::kLaunchFailed:
+      return TW_DEVICE_KERNEL_FAILED;
+    case cu::kDeinitialized:
+    case cu::kDeviceUnavailable:
+    case cu::kNoDevice:
+    case cu::kUncorrectableEcc:
+    case cu::kNvlinkUncorrectable:
+    case cu::kContextIsDestroyed:
+      return TW_DEVICE_LOST;
+    default:
+      return TW_DEVICE_FAILED;
+  }
+}
+
+TwDeviceResult Failed(TwDevice* device, TwDeviceResult result, const std::string& reason,
+                      const std::string& detail) {
+  device->error = "device.cuda." + reason + ": " + detail;
+  device->lost = device->lost || result == TW_DEVICE_LOST || result == TW_DEVICE_KERNEL_FAILED;
+  return result;
+}
+
+std::string NameOf(int code) {
+  const char* name = nullptr;
+  if (Api().cuGetErrorName(code, &name) != cu::kSuccess || name == nullptr) name = "no name";
+  return std::to_string(code) + " (" + name + ")";
+}
+
+// The text of a call that failed. The context is gone after a kernel's fault: the first call that
+// sees it reports the fault, all later ones a lost device.
+TwDeviceResult Checked(TwDevice* device, const char* call, int code) {
+  if (code == cu::kSuccess) return TW_DEVICE_OK;
+  TwDeviceResult result = ResultOf(code);
+  if (device->lost && result == TW_DEVICE_KERNEL_FAILED) result = TW_DEVICE_LOST;
+  return Failed(device, result, "call",
+                "expected " + std::string(call) + " to succeed, found error " + NameOf(code));
+}
+
+// The device's context is that of the calling thread as long as this lives: programs may have
+// another of their own.
+class Current {
+ public:
+  explicit Current(TwDevice* device) { Api().cuCtxPushCurrent(device->context); }
+  ~Current() {
+    cu::Handle popped = nullptr;
+    Api().cuCtxPopCurrent(&popped);
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+};
+
+int64_t NumberOf(cu::Device device, int attribute) {
+  int value = 0;
+  return Api().cuDeviceGetAttribute(&value, attribute, device) == cu::kSuccess ? value : 0;
+}
+
+// Machines whose cubins run: those of the same major version that are not newer. The code of one
+// with an `a` runs on that very version.
+std::string FeaturesOf(int64_t major, int64_t minor) {
+  std::string features;
+  const std::string prefix = "sm_" + std::to_string(major);
+  for (int64_t m = 0; m <= minor; ++m) features += (m == 0 ? "" : ",") + prefix + std::to_string(m);
+  return features + "," + prefix + std::to_string(minor) + "a";
+}
+
+TwDeviceResult Count(int32_t* devices) {
+  int count = 0;
+  if (!Api().ok || Api().cuDeviceGetCount(&count) != cu::kSuccess) count = 0;
+  *devices = count;
+  return TW_DEVICE_OK;
+}
+
+void Inspect(TwDevice* d) {
+  char name[256] = {};
+  int driver = 0;
+  size_t memory = 0;
+  Api().cuDeviceGetName(name, sizeof(name) - 1, d->device);
+  Api().cuDriverGetVersion(&driver);
+  Api().cuDeviceTotalMem(&memory, d->device);
+  const auto number = [&](int attribute) { return NumberOf(d->device, attribute); };
+  const auto text = [&](int attribute) { return std::to_string(number(attribute)); };
+  d->name = name;
+  const std::string features = FeaturesOf(number(cu::kMajor), number(cu::kMinor));
+  // What targets may ask for: `arch` (compiler/target/target.h).
+  d->fingerprint = "arch_accepts=" + features + "\nclock_khz=" + text(cu::kClockKhz) +
+                   "\ndriver=" + std::to_string(driver) + "\nfeatures=" + features +
+                   "\nkind=cuda\nl2_bytes=" + text(cu::kSecondCacheBytes) +
+                   "\nmemory_bus_bits=" + text(cu::kMemoryBusBits) +
+                   "\nmemory_clock_khz=" + text(cu::kMemoryClockKhz) + "\nname=" + d->name +
+                   "\nunits=" + text(cu::kMultiprocessors) + "\n";
+  for (size_t a = 0; a < 3; ++a) {
+    d->most_groups[a] = number(cu::kMaxGridX + static_cast<int>(a));
+    d->most_threads[a] = number(cu::kMaxBlockX + static_cast<int>(a));
+  }
+  TwDeviceInfo& info = d->info;
+  info.name = d->name.c_str();
+  info.fingerprint = d->fingerprint.c_str();
+  info.code_formats = "cubin,ptx";
+  info.memory_bytes = static_cast<int64_t>(memory);
+  info.shared_bytes = number(cu::kMaxSharedPerBlock);
+  info.max_group_threads = number(cu::kMaxThreadsPerBlock);
+  info.alignment = kAlignment;
+  info.timer_ns = kTimerNs;
+  info.device_timer = 1;
+}
+
+void Close(TwDevice* d) {
+  if (d->context != nullptr) {
+    if (d->stream != nullptr) {
+      const Current current(d);
+      Api().cuStreamDestroy(d->stream);
+    }
+    Api().cuDevicePrimaryCtxRelease(d->device);
+  }
+  delete d;
+}
+
+TwDeviceResult Open(int32_t index, TwDevice** device, char* error, size_t error_bytes) {
+  const auto fail = [&](TwDeviceResult result, const std::string& text) {
+    return plugin::NotOpened(error, error_bytes, result, text);
+  };
+  if (!Api().ok) {
+    return fail(TW_DEVICE_NOT_FOUND,
+                "device.cuda.driver: expected libcuda.so.1 of the NVIDIA driver, and a GPU, found "
+                "none; install the driver");
+  }
+  int32_t count = 0;
+  Count(&count);
+  if (index < 0 || index >= count) {
+    return fail(TW_DEVICE_NOT_FOUND, "device.cuda.index: expected one of " + std::to_string(count) +
+                                         " devices, found " + std::to_string(index));
+  }
+  auto* d = new TwDevice;
+  int code = Api().cuDeviceGet(&d->device, index);
+  if (code == cu::kSuccess) code = Api().cuDevicePrimaryCtxRetain(&d->context, d->device);
+  if (code == cu::kSuccess) {
+    const Current current(d);
+    code = Api().cuStreamCreate(&d->stream, cu::kNonBlocking);
+  }
+  if (code != cu::kSuccess) {
+    Close(d);
+    return fail(ResultOf(code),
+                "device.cuda.open: expected a context and a stream, found error " + NameOf(code));
+  }
+  Inspect(d);
+  *device = d;
+  return TW_DEVICE_OK;
+}
+
+const char* LastError(TwDevice* device) { return device->error.c_str(); }
+
+TwDeviceResult Describe(TwDevice* device, TwDeviceInfo* info) {
+  const bool given = plugin::GiveInfo(device->info, info);
+  return given ? TW_DEVICE_OK
+               : Failed(device, TW_DEVICE_INVALID, "info", "expected struct_bytes to be set");
+}
+
+TwDeviceResult Alloc(TwDevice* device, int64_t bytes, TwDeviceMemory** memory) {
+  if (bytes < 1) return Failed(device, TW_DEVICE_INVALID, "bytes", "expected at least 1 byte");
+  const Current current(device);
+  cu::Pointer address = 0;
+  const int code = Api().cuMemAlloc(&address, static_cast<size_t>(bytes));
+  if (code != cu::kSuccess) return Checked(device, "cuMemAlloc", code);
+  *memory = new TwDeviceMemory{address, bytes};
+  return TW_DEVICE_OK;
+}
+
+void Free(TwDevice* device, TwDeviceMemory* memory) {
+  if (memory == nullptr) return;
+  const Current current(device);
+  Api().cuMemFree(memory->address);
+  delete memory;
+}
+
+TwDeviceResult OutOfRange(TwDevice* device) {
+  return Failed(device, TW_DEVICE_INVALID, "range",
+                "expected a range within the allocation, found one beyond it");
+}
+cu::Pointer AddressOf(const TwDeviceSlice& s) {
+  return s.memory->address + static_cast<cu::Pointer>(s.offset);
+}
+
+TwDeviceResult Synchronize(TwDevice* device) {
+  const Current current(device);
+  return Checked(device, "cuStreamSynchronize", Api().cuStreamSynchronize(device->stream));
+}
+
+TwDeviceResult Write(TwDevice* device, TwDeviceSlice target, const void* source, int64_t bytes) {
+  if (!InRange(target, bytes)) return OutOfRange(device);
+  if (bytes == 0) return TW_DEVICE_OK;
+  const Current current(device);
+  const int code = Api().cuMemcpyHtoDAsync(AddressOf(target), source, static_cast<size_t>(bytes),
+                                           device->stream);
+  if (code != cu::kSuccess) return Checked(device, "cuMemcpyHtoDAsync", code);
+  return Synchronize(device);  // the caller may use its bytes again
+}
+
+TwDeviceResult Read(TwDevice* device, TwDeviceSlice source, void* target, int64_t bytes) {
+  if (!InRange(source, bytes)) return OutOfRange(device);
+  if (bytes == 0) return TW_DEVICE_OK;
+  const Current current(device);
+  const int code = Api().cuMemcpyDtoHAsync(target, AddressOf(source), static_cast<size_t>(bytes),
+                                           device->stream);
+  if (code != cu::kSuccess) return Checked(device, "cuMemcpyDtoHAsync", code);
+  return Synchronize(device);
+}
+
+TwDeviceResult Copy(TwDevice* device, TwDeviceSlice target, TwDeviceSlice source, int64_t bytes) {
+  if (!InRange(target, bytes) || !InRange(source, bytes)) return OutOfRange(device);
+  if (bytes == 0) return TW_DEVICE_OK;
+  const Current current(device);
+  return Checked(device, "cuMemcpyDtoDAsync",
+                 Api().cuMemcpyDtoDAsync(AddressOf(target), AddressOf(source),
+                                         static_cast<size_t>(bytes), device->stream));
+}
+
+TwDeviceResult Map(TwDevice* device, TwDeviceMemory*, void**) {
+  return Failed(device, TW_DEVICE_UNSUPPORTED, "map",
+                "expected read and write: the memory is not the host's");
+}
+
+// Whether the bytes are a 64-bit ELF file for GPUs whose sections are all there. The driver is
+// given no length: it would read beyond a file that is cut short.
+bool IsCubin(std::string_view image) {
+  constexpr size_t kHeader = 64;
+  constexpr uint16_t kGpu = 190;
+  const auto field = [&](size_t at, auto value) {
+    std::memcpy(&value, image.data() + at, sizeof(value));
+    return value;
+  };
+  if (image.size() < kHeader || !image.starts_with("\x7f"
+                                                   "ELF\x02"))
+    return false;
+  const auto sections = field(40, uint64_t{});
+  const uint64_t bytes = uint64_t{field(58, uint16_t{})} * field(60, uint16_t{});
+  return field(18, uint16_t{}) == kGpu && sections <= image.size() &&
+         bytes <= image.size() - sections;
+}
+
+TwDeviceResult Load(TwDevice* device, const char* format, const void* image, size_t bytes,
+                    TwDeviceCode** code) {
+  const std::string_view form = format;
+  if (form != "cubin" && form != "ptx") {
+    return Failed(device, TW_DEVICE_UNSUPPORTED, "format",
+                  "expected cubin or ptx, found " + std::string(form.substr(0, 40)));
+  }
+  // A copy that ends with a zero byte, as texts must, and aligned.
+  const std::string copy(static_cast<const char*>(image), bytes);
+  if (form == "cubin" && !IsCubin(copy))
+    return Failed(device, TW_DEVICE_BAD_CODE, "image", "expected a whole cubin, found other bytes");
+  const Current current(device);
+  cu::Handle module = nullptr;
+  const int result = Api().cuModuleLoadData(&module, copy.data());
+  if (result != cu::kSuccess) return Checked(device, "cuModuleLoadData", result);
+  *code = new TwDeviceCode{module, {}};
+  return TW_DEVICE_OK;
+}
+
+void Unload(TwDevice* device, TwDeviceCode* code) {
+  if (code == nullptr) return;
+  const Current current(device);
+  Api().cuModuleUnload(code->module);
+  delete code;
+}
+
+TwDeviceResult Find(TwDevice* device, TwDeviceCode* code, const char* name,
+                    TwDeviceKernel** kernel) {
+  const Current current(device);
+  cu::Handle function = nullptr;
+  int result = Api().cuModuleGetFunction(&function, code->module, name);
+  if (result == cu::kNotFound) {
+    return Failed(
+        device, TW_DEVICE_NOT_FOUND, "kernel",
+        "expected kernel " + std::string(name).substr(0, 60) + " in the code, found none");
+  }
+  int threads = 0;
+  if (result == cu::kSuccess)
+    result = Api().cuFuncGetAttribute(&threads, cu::kFunctionMaxThreads, function);
+  if (result != cu::kSuccess) return Checked(device, "cuModuleGetFunction", result);
+  code->kernels.push_back(
+      std::make_unique<TwDeviceKernel>(TwDeviceKernel{function, name, threads}));
+  *kernel = code->kernels.back().get();
+  return TW_DEVICE_OK;
+}
+
+// Grid and group within the limits of the device and of the kernel's registers.
+TwDeviceResult CheckSizes(TwDevice* device, const TwDeviceLaunch& launch) {
+  int64_t threads = 1;
+  for (size_t a = 0; a < 3; ++a) {
+    if (launch.grid[a] < 1 || launch.group[a] < 1)
+      return Failed(device, TW_DEVICE_INVALID, "grid", "expected at least one group and thread");
+    if (launch.grid[a] > device->most_groups[a] || launch.group[a] > device->most_threads[a]) {
+      return Failed(device, TW_DEVICE_UNSUPPORTED, "grid",
+                    "expected at most " + std::to_string(device->most_groups[a]) + " groups of " +
+                        std::to_string(device->most_threads[a]) + " threads along axis " +
+                        std::to_string(a) + ", found " + std::to_string(launch.grid[a]) + " of " +
+                        std::to_string(launch.group[a]));
+    }
+    threads *= launch.group[a];
+  }
+  const int64_t most = std::min(device->info.max_group_threads, launch.kernel->most_threads);
+  if (threads <= most) return TW_DEVICE_OK;
+  return Failed(device, TW_DEVICE_UNSUPPORTED, "group",
+                launch.kernel->name + ": expected at most " + std::to_string(most) +
+                    " threads, found " + std::to_string(threads));
+}
+
+// Whether the kernel takes as many arguments, as far as the driver says.
+TwDeviceResult CheckArguments(TwDevice* device, const TwDeviceKernel& kernel, size_t given) {
+  if (Api().get_param_info == nullptr) return TW_DEVICE_OK;
+  size_t wanted = 0, offset = 0, size = 0;
+  while (Api().get_param_info(kernel.function, wanted, &offset, &size) == cu::kSuccess) ++wanted;
+  if (wanted == given) return TW_DEVICE_OK;
+  return Failed(device, TW_DEVICE_INVALID, "arguments",
+                kernel.name + ": expected " + std::to_string(wanted) + " arguments, found " +
+                    std::to_string(given));
+}
+
+TwDeviceResult Launch(TwDevice* device, const TwDeviceLaunch* launch) {
+  TwDeviceResult result = CheckSizes(device, *launch);
+  if (result != TW_DEVICE_OK) return result;
+  std::vector<uint64_t> values(launch->sizes, launch->sizes + launch->num_sizes);
+  std::vector<TwDeviceSlice> buffers(launch->buffers, launch->buffers + launch->num_buffers);
+  if (launch->workspace != nullptr) buffers.push_back(*launch->workspace);
+  for (const TwDeviceSlice& slice : buffers) {
+    if (!InRange(slice, 1)) return OutOfRange(device);
+    values.push_back(AddressOf(slice));
+  }
+  const Current current(device);
+  result = CheckArguments(device, *launch->kernel, values.size());
+  if (result != TW_DEVICE_OK) return result;
+  std::vector<void*> arguments;
+  for (uint64_t& value : values) arguments.push_back(&value);
+  const auto size = [](int64_t n) { return static_cast<unsigned>(n); };
+  return Checked(
+      device, "cuLaunchKernel",
+      Api().cuLaunchKernel(launch->kernel->function, size(launch->grid[0]), size(launch->grid[1]),
+                           size(launch->grid[2]), size(launch->group[0]), size(launch->group[1]),
+                           size(launch->group[2]), 0, device->stream, arguments.data(), nullptr));
+}
+
+TwDeviceResult EventCreate(TwDevice* device, TwDeviceEvent** event) {
+  const Current current(device);
+  cu::Handle made = nullptr;
+  const int code = Api().cuEventCreate(&made, 0);
+  if (code != cu::kSuccess) return Checked(device, "cuEventCreate", code);
+  *event = new TwDeviceEvent{made};
+  return TW_DEVICE_OK;
+}
+void EventDestroy(TwDevice* device, TwDeviceEvent* event) {
+  if (event == nullptr) return;
+  const Current current(device);
+  Api().cuEventDestroy(event->event);
+  delete event;
+}
+TwDeviceResult EventRecord(TwDevice* device, TwDeviceEvent* event) {
+  const Current current(device);
+  event->recorded = true;
+  return Checked(device, "cuEventRecord", Api().cuEventRecord(event->event, device->stream));
+}
+TwDeviceResult EventElapsed(TwDevice* device, TwDeviceEvent* from, TwDeviceEvent* to, int64_t* ns) {
+  if (!from->recorded || !to->recorded)
+    return Failed(device, TW_DEVICE_INVALID, "event", "expected recorded events, found a new one");
+  const Current current(device);
+  float ms = 0;
+  int code = Api().cuEventSynchronize(from->event);
+  if (code == cu::kSuccess) code = Api().cuEventSynchronize(to->event);
+  if (code == cu::kSuccess) code = Api().cuEventElapsedTime(&ms, from->event, to->event);
+  if (code != cu::kSuccess) return Checked(device, "cuEventElapsedTime", code);
+  *ns = static_cast<int64_t>(static_cast<double>(ms) * 1e6);
+  return TW_DEVICE_OK;
+}
+
+// The driver compiles PTX for whatever device there is. Written by hand after the text in the
+// comment. Dependent integer steps of the first group make up most of its time, as in the other
+// plug-ins.
+constexpr char kSelfTestText[] = R"(/*CUDA
+extern "C" __global__ void self_test(long n, const float* x, float* y) {
+  const long i = (long)blockIdx.x * blockDim.x + threadIdx.x;
+  float sum = 0;
+  for (long j = 0; j < 16; ++j) {
+    const long k = i + j < n ? i + j : i + j - n;
+    sum += (float)(j + 1) * 0.125f * x[k];
+  }
+  unsigned chain = (unsigned)i + 1;
+  const int steps = blockIdx.x == 0 ? 12288 : 1;
+  for (int step = 0; step < steps; ++step) {
+    chain ^= chain << 13;
+    chain ^= chain >> 17;
+    chain ^= chain << 5;
+  }
+  y[i] = chain == 0 ? 0.0f : sum;
+}
+*/
+.version 6.4
+.target sm_52
+.address_size 64
+.visible .entry self_test(.param .u64 p_n, .param .u64 p_x, .param .u64 p_y)
+{
+  .reg .pred %p<3>;
+  .reg .f32 %f<4>;
+  .reg .b32 %r<8>;
+  .reg .b64 %n, %x, %y, %i, %k, %wrapped, %at;
+  ld.param.u64 %n, [p_n];
+  ld.param.u64 %x, [p_x];
+  ld.param.u64 %y, [p_y];
+  cvta.to.global.u64 %x, %x;
+  cvta.to.global.u64 %y, %y;
+  mov.u32 %r1, %ctaid.x;
+  mov.u32 %r2, %ntid.x;
+  mov.u32 %r3, %tid.x;
+  mad.lo.s32 %r4, %r1, %r2, %r3;
+  cvt.u64.u32 %i, %r4;
+  mov.f32 %f1, 0f00000000;
+  mov.u32 %r5, 0;
+SUM:
+  cvt.u64.u32 %k, %r5;
+  add.s64 %k, %k, %i;
+  sub.s64 %wrapped, %k, %n;
+  setp.lt.s64 %p1, %k, %n;
+  selp.b64 %k, %k, %wrapped, %p1;
+  shl.b64 %at, %k, 2;
+  add.s64 %at, %x, %at;
+  ld.global.f32 %f2, [%at];
+  add.u32 %r5, %r5, 1;
+  cvt.rn.f32.u32 %f3, %r5;
+  mul.rn.f32 %f3, %f3, 0f3E000000;
+  mul.rn.f32 %f3, %f3, %f2;
+  add.rn.f32 %f1, %f1, %f3;
+  setp.lt.u32 %p1, %r5, 16;
+  @%p1 bra SUM;
+  add.u32 %r5, %r4, 1;
+  setp.eq.u32 %p2, %r1, 0;
+  selp.u32 %r6, 12288, 1, %p2;
+CHAIN:
+  shl.b32 %r7, %r5, 13;
+  xor.b32 %r5, %r5, %r7;
+  shr.u32 %r7, %r5, 17;
+  xor.b32 %r5, %r5, %r7;
+  shl.b32 %r7, %r5, 5;
+  xor.b32 %r5, %r5, %r7;
+  sub.u32 %r6, %r6, 1;
+  setp.ne.u32 %p1, %r6, 0;
+  @%p1 bra CHAIN;
+  setp.eq.u32 %p1, %r5, 0;
+  selp.f32 %f1, 0f00000000, %f1, %p1;
+  shl.b64 %at, %i, 2;
+  add.s64 %at, %y, %at;
+  st.global.f32 [%at], %f1;
+  ret;
+}
+)";
+constexpr TwDeviceSelfTest kSelfTest{"ptx", kSelfTestText, sizeof(kSelfTestText) - 1, "self_test",
+                                     64};
+
+constexpr TwDevicePlugin kTable = TW_DEVICE_PLUGIN_TABLE("cuda", &kSelfTest);
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const TwDevicePlugin* tw_device_plugin(
+    uint32_t runtime_abi_version) {
+  return runtime_abi_version == TW_DEVICE_ABI_VERSION ? &kTable : nullptr;
+}

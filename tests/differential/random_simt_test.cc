@@ -1,0 +1,228 @@
+// Random programs as CUDA C and OpenCL C on the emulated GPU against the interpreter: flat ones
+// (vectors, masks, casts, integer types, lets, conditions), random schedules for groups of threads,
+// and random points of the search's spaces. The same bits for integers, floats within rounding; no
+// race, no access out of bounds, no read of what nothing has written. TILEWRIGHT_ROUNDS makes them
+// more (tests/long/simt.py), TILEWRIGHT_SEED repeats a run.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/codegen/host_device.h"
+#include "compiler/ir/ir_text.h"
+#include "compiler/schedule/schedule.h"
+#include "compiler/targets/cuda/cuda_codegen.h"
+#include "compiler/targets/cuda/nvrtc.h"
+#include "compiler/targets/opencl/opencl_codegen.h"
+#include "compiler/transform/passes.h"
+#include "deploy/support/rng.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+#include "tests/support/equivalence.h"
+#include "tests/support/random_bound.h"
+#include "tests/support/random_ir.h"
+#include "tests/support/simt/simt_plan.h"
+#include "tests/support/test_seed.h"
+#include "tuner_server/search/space.h"
+
+namespace tilewright::tests {
+namespace {
+
+using simt::Language;
+using support::StrCat;
+
+struct LanguageRow {
+  Language language;
+  const char* target;
+  absl::StatusOr<std::string> (*emit)(const std::vector<ir::Function>&, bool sub_groups);
+  const char* unsupported;
+};
+constexpr LanguageRow kLanguages[] = {
+    {Language::kCuda, "cuda", cuda::EmitCuda, "codegen.cuda.unsupported"},
+    {Language::kOpenCl, "opencl", opencl::EmitOpenCl, "codegen.opencl.unsupported"},
+};
+
+struct Case {
+  std::string what;  // a seed, and the steps
+  ir::Function program;
+  simt::PlanText text;
+};
+
+class RandomSimtTest : public testing::TestWithParam<LanguageRow> {
+ protected:
+  target::Target Target() const { return *target::ParseTarget(GetParam().target); }
+
+  // The text of a lowered function; nullopt where the language or the machine lacks something.
+  std::optional<simt::PlanText> TextOf(const ir::Function& lowered, const std::string& what,
+                                       bool sub_groups) const {
+    auto plan = codegen::SplitHostDevice(lowered);
+    if (!plan.ok()) {  // a global buffer inside of loops
+      EXPECT_EQ(support::Slug(plan.status()), "codegen.split_host_device.global_alloc") << what;
+      return std::nullopt;
+    }
+    if (!codegen::CheckLaunchLimits(*plan, Target().machine.launch).ok()) return std::nullopt;
+    std::vector<ir::Function> kernels;
+    for (const codegen::Launch& l : plan->launches) kernels.push_back(l.kernel);
+    auto text = GetParam().emit(kernels, sub_groups);
+    if (support::Slug(text.status()) == GetParam().unsupported) return std::nullopt;
+    EXPECT_TRUE(text.ok()) << what << text.status();
+    if (!text.ok()) return std::nullopt;
+    return simt::PlanText{GetParam().language, *std::move(plan), *std::move(text)};
+  }
+
+  std::optional<Case> Scheduled(const ir::Function& program, const schedule::Schedule& scheduled,
+                                uint64_t seed) const {
+    const std::string what =
+        StrCat("seed ", seed, ": ", schedule::ToText(scheduled.steps()), "\n", ir::Print(program));
+    transform::PassContext context;
+    context.target = Target();
+    auto lowered = transform::RunPipeline(scheduled.function(), transform::GpuPipeline(), context);
+    if (!lowered.ok()) {
+      EXPECT_TRUE(support::Slug(lowered.status()).starts_with("transform.merge_threads."))
+          << what << lowered.status();
+      return std::nullopt;
+    }
+    auto text = TextOf(*lowered, what, context.target.machine.launch.sub_groups);
+    if (!text.has_value()) return std::nullopt;
+    return Case{what, program, *std::move(text)};
+  }
+
+  void RunAll(const std::vector<Case>& cases) const {
+    constexpr size_t kOneCompilation = 64;
+    for (size_t first = 0; first < cases.size() && !HasFailure(); first += kOneCompilation) {
+      const size_t end = std::min(cases.size(), first + kOneCompilation);
+      std::vector<simt::PlanText> texts;
+      for (size_t i = first; i < end; ++i) texts.push_back(cases[i].text);
+      auto compiled = simt::CompilePlans(texts);
+      ASSERT_TRUE(compiled.ok()) << compiled.status();
+      for (size_t i = first; i < end && !HasFailure(); ++i) Run(cases[i], (*compiled)[i - first]);
+    }
+    std::cout << "counts: programs=" << cases.size() << "\n";
+  }
+
+ private:
+  static void Run(const Case& c, const simt::CompiledPlan& compiled) {
+    EquivalenceOptions options;
+    options.run_other = [&](const ir::Function&, const std::vector<int64_t>& sizes,
+                            std::vector<ir::TensorData*> args) {
+      return simt::RunPlan(compiled, sizes, args);
+    };
+    const absl::Status same = SameResults(c.program, c.program, options);
+    EXPECT_TRUE(same.ok()) << c.what << same << "\n" << c.text.text;
+  }
+};
+
+TEST_P(RandomSimtTest, FlatPrograms) {
+  const uint64_t first = 1000 * TestSeed(2718);
+  const int64_t rounds = TestRounds(48);
+  std::vector<Case> cases;
+  for (uint64_t seed = first; seed < first + static_cast<uint64_t>(rounds); ++seed) {
+    const ir::Function f = RandomFlat(seed);
+    const std::string what = StrCat("seed ", seed, ": ", ir::Print(f));
+    auto text = TextOf(f, what, /*sub_groups=*/false);
+    if (text.has_value()) cases.push_back({what, f, *std::move(text)});
+  }
+  RunAll(cases);
+  EXPECT_GE(static_cast<int64_t>(cases.size()), rounds / 4);
+}
+
+TEST_P(RandomSimtTest, RandomSchedules) {
+  const uint64_t first = 1000 * TestSeed(31415);
+  const auto rounds = static_cast<size_t>(TestRounds(48));
+  std::vector<Case> cases;
+  for (uint64_t seed = first; cases.size() < rounds && !HasFailure(); ++seed) {
+    ASSERT_LT(seed, first + 4 * rounds) << "most schedules are refused";
+    const ir::Function program = GpuProgram(seed);
+    auto made = Scheduled(program, RandomBoundSchedule(program, seed), seed);
+    if (made.has_value()) cases.push_back(*std::move(made));
+  }
+  RunAll(cases);
+}
+
+TEST_P(RandomSimtTest, PointsOfTheSearch) {
+  const uint64_t first = 1000 * TestSeed(1618);
+  const auto rounds = static_cast<size_t>(TestRounds(32));
+  std::vector<Case> cases;
+  for (uint64_t seed = first; cases.size() < rounds && !HasFailure(); ++seed) {
+    ASSERT_LT(seed, first + 4 * rounds) << "most spaces are empty";
+    const ir::Function program = SpaceProgram(seed);
+    auto space = search::Space::Create(program, Target());
+    ASSERT_TRUE(space.ok()) << space.status();
+    support::Rng rng(seed);
+    search::Point point;
+    if (!(*space)->Sample(&rng, &point)) continue;
+    auto scheduled = (*space)->Apply(point);
+    ASSERT_TRUE(scheduled.ok()) << "seed " << seed << ": " << scheduled.status();
+    auto made = Scheduled(program, *scheduled, seed);
+    if (made.has_value()) cases.push_back(*std::move(made));
+  }
+  RunAll(cases);
+}
+
+constexpr char kHalves[] =
+    R"(fn halves(X: f16[64] input, Y: f32[64] input, Z: f16[64] output) stage=flat {
+  for b in 0..2 blockIdx.x {
+    for t in 0..32 threadIdx.x {
+      Z[b * 32 + t] = f16(f32(X[b * 32 + t]) * Y[b * 32 + t]);
+    }
+  }
+}
+)";
+
+TEST_P(RandomSimtTest, HalvesAreCast) {
+  if (GetParam().language != Language::kCuda) GTEST_SKIP() << "[SKIP] no halves in g++'s OpenCL C";
+  auto f = ir::ParseFunction(kHalves);
+  ASSERT_TRUE(f.ok()) << f.status();
+  auto text = TextOf(*f, "halves", /*sub_groups=*/false);
+  ASSERT_TRUE(text.has_value());
+  RunAll({{"halves", *f, *text}});
+  if (cuda::NvrtcName() == "nvrtc-none") GTEST_SKIP() << "[SKIP] no NVRTC";
+  const auto cubin = cuda::CompileText(text->text, "sm_90");
+  EXPECT_TRUE(cubin.ok()) << cubin.status();
+}
+
+// What g++ takes for CUDA C is what NVRTC takes: the texts of flat programs (types, casts,
+// functions) and of points of the spaces.
+TEST(RandomCudaTest, NvrtcCompilesTheTexts) {
+  if (cuda::NvrtcName() == "nvrtc-none") GTEST_SKIP() << "[SKIP] no NVRTC";
+  const uint64_t first = 1000 * TestSeed(577);
+  const int64_t rounds = TestRounds(24);
+  const target::Target target = *target::ParseTarget("cuda,arch=sm_90a");
+  int64_t ran = 0;
+  for (uint64_t seed = first; seed < first + static_cast<uint64_t>(rounds); ++seed) {
+    ir::Function f = RandomFlat(seed);
+    if (seed % 2 == 0) {
+      const ir::Function program = SpaceProgram(seed / 2);
+      auto space = search::Space::Create(program, target);
+      ASSERT_TRUE(space.ok()) << space.status();
+      support::Rng rng(seed);
+      search::Point point;
+      if (!(*space)->Sample(&rng, &point)) continue;
+      transform::PassContext context;
+      context.target = target;
+      f = *transform::RunPipeline((*space)->Apply(point)->function(), transform::GpuPipeline(),
+                                  context);
+    }
+    auto plan = codegen::SplitHostDevice(f);
+    if (!plan.ok()) continue;
+    std::vector<ir::Function> kernels;
+    for (const codegen::Launch& l : plan->launches) kernels.push_back(l.kernel);
+    auto text = cuda::EmitCuda(kernels);
+    if (support::Slug(text.status()) == "codegen.cuda.unsupported") continue;
+    ASSERT_TRUE(text.ok()) << text.status();
+    const auto cubin = cuda::CompileText(*text, target.cpu);
+    ASSERT_TRUE(cubin.ok()) << "seed " << seed << ": " << cubin.status() << "\n" << *text;
+    ++ran;
+  }
+  std::cout << "counts: compiled=" << ran << "\n";
+  EXPECT_GE(ran, rounds / 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Languages, RandomSimtTest, testing::ValuesIn(kLanguages),
+                         [](const auto& row) { return std::string(row.param.target); });
+
+}  // namespace
+}  // namespace tilewright::tests

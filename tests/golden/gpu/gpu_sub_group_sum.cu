@@ -1,0 +1,68 @@
+#define restrict __restrict__
+typedef signed char tw_i8;
+typedef unsigned char tw_u8;
+typedef unsigned short tw_u16;
+typedef unsigned int tw_u32;
+typedef unsigned long tw_u64;
+#ifndef NAN
+#define NAN __int_as_float(0x7fffffff)
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+#define TW_TO_INT(type, least, most, lowest, highest) \
+  static inline type convert_##type##_sat_rtz(double x) { \
+    return x != x ? 0 : x <= least ? lowest : x >= most ? highest : (type)x; \
+  }
+TW_TO_INT(tw_i8, -128.0, 127.0, -128, 127)
+TW_TO_INT(short, -32768.0, 32767.0, -32768, 32767)
+TW_TO_INT(int, -2147483648.0, 2147483647.0, -2147483647 - 1, 2147483647)
+TW_TO_INT(long, -0x1p63, 0x1p63, -9223372036854775807L - 1, 9223372036854775807L)
+TW_TO_INT(tw_u8, 0.0, 255.0, 0, 255)
+TW_TO_INT(tw_u16, 0.0, 65535.0, 0, 65535)
+TW_TO_INT(tw_u32, 0.0, 4294967295.0, 0, 4294967295U)
+TW_TO_INT(tw_u64, 0.0, 0x1p64, 0, 18446744073709551615UL)
+static inline int tw_thread() {
+  return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+}
+static inline int tw_lane() { return tw_thread() % 32; }
+static inline int tw_lanes() {
+  const int left = blockDim.x * blockDim.y * blockDim.z - tw_thread() / 32 * 32;
+  return left < 32 ? left : 32;
+}
+#define TW_WARP(name, both) \
+  template <class T> static inline T tw_warp_##name(T x) { \
+    const int lane = tw_lane(), lanes = tw_lanes(); \
+    const tw_u32 mask = lanes == 32 ? 0xffffffffu : (1u << lanes) - 1; \
+    for (int n = 16; n > 0; n /= 2) { \
+      const T y = __shfl_down_sync(mask, x, n); \
+      if (lane + n < lanes) x = both; \
+    } \
+    return __shfl_sync(mask, x, 0); \
+  }
+TW_WARP(add, x + y)
+TW_WARP(min, x < y ? x : y)
+TW_WARP(max, x > y ? x : y)
+extern "C" __global__ __launch_bounds__(64 * 1 * 1) void row_sum_k0(const float* restrict X, float* restrict Y) {
+  __shared__ __align__(16) float Y_rf[64];
+  const int i_w_c = (int)blockIdx.x;
+  const int tx = (int)threadIdx.x;
+  {
+    float Y_local;
+    Y_rf[tx] = 0.0f;
+    for (int k_0_a = 0; k_0_a < 4; ++k_0_a) {
+      Y_rf[tx] = (Y_rf[tx] + X[(((i_w_c * 256) + (k_0_a * 64)) + tx)]);
+    }
+    Y_local = 0.0f;
+    __syncthreads();
+    {
+      float part = 0.0f;
+      for (int k_1_w_a = (int)tw_lane(); k_1_w_a < 64; k_1_w_a += (int)tw_lanes()) {
+        part = (part + Y_rf[k_1_w_a]);
+      }
+      const float whole = tw_warp_add(part);
+      Y_local = (Y_local + whole);
+    }
+    if ((tx == 0)) {
+      Y[i_w_c] = Y_local;
+    }
+  }
+}

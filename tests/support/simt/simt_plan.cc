@@ -1,0 +1,85 @@
+#include "tests/support/simt/simt_plan.h"
+
+#include <cstring>
+#include <utility>
+
+#include "deploy/support/status.h"
+
+namespace tilewright::simt {
+namespace {
+
+using SizeValues = std::vector<std::pair<ir::Var, int64_t>>;
+
+absl::StatusOr<std::vector<void*>> Allocate(const codegen::HostPlan& plan, const SizeValues& values,
+                                            const std::vector<ir::TensorData*>& args,
+                                            Memory* memory) {
+  std::vector<void*> buffers;
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const ir::BufferNode& buffer = *plan.buffers[i];
+    int64_t bytes = buffer.dtype.bytes();
+    for (const ir::Expr& e : buffer.shape) {
+      TW_ASSIGN(const int64_t extent, ir::EvalIntExpr(e, values));
+      bytes *= extent;
+    }
+    void* address = memory->Allocate(static_cast<size_t>(bytes),
+                                     static_cast<size_t>(buffer.dtype.bytes()), buffer.name);
+    if (address == nullptr)
+      return support::ResourceExhausted("simt.memory", "no room for " + buffer.name);
+    buffers.push_back(address);
+    if (i >= plan.num_params) continue;
+    args[i]->bytes.resize(static_cast<size_t>(bytes));
+    std::memcpy(address, args[i]->bytes.data(), args[i]->bytes.size());
+    if (buffer.role != ir::Role::kOutput) memory->MarkWritten(address, static_cast<size_t>(bytes));
+  }
+  return buffers;
+}
+
+void Add(const Traffic& more, Traffic* sum) {
+  sum->global_requests += more.global_requests;
+  sum->global_sectors += more.global_sectors;
+  sum->global_ideal_sectors += more.global_ideal_sectors;
+  sum->shared_requests += more.shared_requests;
+  sum->shared_turns += more.shared_turns;
+  sum->shared_ideal_turns += more.shared_ideal_turns;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<CompiledPlan>> CompilePlans(const std::vector<PlanText>& texts) {
+  std::vector<Text> sources;
+  for (const PlanText& t : texts) {
+    Text& source = sources.emplace_back(Text{t.language, t.text, {}});
+    for (const codegen::Launch& l : t.plan.launches) source.kernels.push_back(l.kernel.name);
+  }
+  TW_ASSIGN(auto kernels, Compile(sources));
+  std::vector<CompiledPlan> plans;
+  for (size_t i = 0; i < texts.size(); ++i) plans.push_back({texts[i].plan, std::move(kernels[i])});
+  return plans;
+}
+
+absl::Status RunPlan(const CompiledPlan& compiled, const std::vector<int64_t>& sizes,
+                     const std::vector<ir::TensorData*>& args, Traffic* traffic) {
+  const codegen::HostPlan& plan = compiled.plan;
+  SizeValues values;
+  for (size_t i = 0; i < sizes.size(); ++i) values.emplace_back(plan.size_params[i], sizes[i]);
+  Emulator emulator;
+  TW_ASSIGN(const std::vector<void*> buffers, Allocate(plan, values, args, &emulator.memory()));
+  for (size_t l = 0; l < plan.launches.size(); ++l) {
+    const codegen::Launch& launch = plan.launches[l];
+    LaunchRequest request{.kernel = compiled.kernels[l], .count_traffic = traffic != nullptr};
+    for (size_t a = 0; a < 3; ++a) {
+      TW_ASSIGN(request.groups[a], ir::EvalIntExpr(launch.grid[a], values));
+      TW_ASSIGN(request.threads[a], ir::EvalIntExpr(launch.group[a], values));
+    }
+    for (int64_t size : sizes) request.arguments.push_back(static_cast<uint64_t>(size));
+    for (int i : launch.arguments)
+      request.arguments.push_back(reinterpret_cast<uint64_t>(buffers[static_cast<size_t>(i)]));
+    TW_TRY(emulator.Launch(request));
+    if (traffic != nullptr) Add(emulator.traffic(), traffic);
+  }
+  for (size_t i = 0; i < plan.num_params; ++i)
+    std::memcpy(args[i]->bytes.data(), buffers[i], args[i]->bytes.size());
+  return absl::OkStatus();
+}
+
+}  // namespace tilewright::simt
