@@ -58,6 +58,10 @@ class Server(cli_case.Fleet):
         name = modules[0]["name"].split("/")[3]
         shown = json.loads(self.good("modules", "get", name + "/1", *self.server, "-o", "json"))
         self.assertEqual(shown["files"][0]["sha256"], out["sha256"])
+        ends = [(end["name"], end["dtype"], end["dims"]) for end in shown["inputs"] + shown["outputs"]]
+        self.assertEqual(ends, [("x", "float32", [4, 256]), ("y", "float32", [4, 96])])
+        self.assertEqual(shown["size_vars"], [])
+        self.assertIn("inputs    x float32 4x256", self.good("modules", "get", name + "/1", *self.server))
         self.good("modules", "fetch", name, "-o", "fetched.tw", *self.server)
         self.assertEqual(self.digest("fetched.tw"), out["sha256"])
         before = os.stat(self.path("fetched.tw")).st_ino

@@ -242,6 +242,7 @@ class ModulesForCi(cli_case.Fleet):
         done = json.loads(self.good("modules", "prune", "--keep", "1", *self.server, "-o", "json"))
         self.assertEqual(done["pruned"], would["pruned"])
         self.assertIn("pruned", self.fetch(module + "/2", "-o", "f.tw", code=NOT_FOUND))
+        self.assertIn("its bytes are gone", self.good("modules", "get", module + "/2", *self.server))
         self.fetch(module + "@stable", "-o", "f.tw")
         self.good("modules", "alias", "remove", module, "stable", *self.server)
         self.assertEqual(self.call("modules", "show", module + "@stable", *self.server).returncode, NOT_FOUND)

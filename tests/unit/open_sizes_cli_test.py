@@ -43,7 +43,7 @@ class OpenSizesTest(unittest.TestCase):
                                    "--output-format", "npy")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(done.stderr, "")
-            self.assertIn(f"sizes N={rows} (x Nx8, y Nx16; N from 1 to 33)", done.stdout)
+            self.assertIn(f"sizes N={rows} (x float32 Nx8 -> y float32 Nx16; N from 1 to 33)", done.stdout)
             y = np.load(os.path.join(self.folder, f"out{rows}", "output_0.npy"))
             self.assertEqual(y.shape, (rows, 16))
 
@@ -58,7 +58,7 @@ class OpenSizesTest(unittest.TestCase):
         self.assertEqual(document["sizes"], {"N": 7})
         self.assertEqual(document["size_vars"], [{"name": "N", "min": 1, "max": 33}])
         self.assertEqual(document["function"], "main")
-        self.assertEqual(document["inputs"], [{"name": "x", "dtype": "float32", "open_shape": "Nx8", "shape": [7, 8]}])
+        self.assertEqual(document["inputs"], [{"name": "x", "dtype": "float32", "dims": ["N", 8], "shape": [7, 8]}])
         self.assertEqual(document["outputs"][0]["shape"], [7, 16])
         # The module counts 128 N operations; the time cancels out.
         matmul = document["kernels"][0]

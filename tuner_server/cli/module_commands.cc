@@ -1,13 +1,16 @@
 #include "tuner_server/cli/module_commands.h"
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
+#include "deploy/module/manifest.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
+#include "tuner_server/cli/module_ends.h"
 #include "tuner_server/cli/native_target.h"
 
 namespace tilewright::cli {
@@ -15,6 +18,7 @@ namespace {
 
 using support::StrCat;
 
+constexpr uint64_t kMostModuleManifest = 16 << 20;
 constexpr char kDefaultProject[] = "projects/default";
 
 std::string DigestHex(const v1::Digest& digest) { return support::HexEncode(digest.hash()); }
@@ -104,6 +108,38 @@ std::string RecordsTable(const v1::ModuleVersion& version) {
                   LastPart(record.device()), record.agent(), TimestampText(record.measure_time())});
   }
   return table.Render();
+}
+
+// What the module takes and gives. The server keeps its manifest as an artifact. Returns nullopt if
+// that was dropped, or if this program is too old to read it.
+absl::StatusOr<std::optional<module::Manifest>> ManifestOf(ServerClient& client,
+                                                           const v1::ModuleVersion& version) {
+  TW_ASSIGN(const support::TempDir folder, support::TempDir::Create("manifest"));
+  const std::string path = folder.File("manifest.json");
+  const absl::StatusOr<int64_t> moved = client.Download(version.manifest(), path);
+  if (absl::IsNotFound(moved.status())) return std::nullopt;
+  TW_TRY(moved.status());
+  TW_ASSIGN(const std::string text, support::ReadFile(path, kMostModuleManifest));
+  absl::StatusOr<module::Manifest> manifest = module::ManifestFromJson(text);
+  if (absl::IsUnimplemented(manifest.status())) return std::nullopt;
+  TW_TRY(manifest.status());
+  if (manifest->FindFunction("main") == nullptr) return std::nullopt;
+  return *std::move(manifest);
+}
+
+void AddEnds(const module::Manifest& manifest, nlohmann::json* out) {
+  const module::Function& main = *manifest.FindFunction("main");
+  (*out)["inputs"] = EndsJson(manifest, main.inputs);
+  (*out)["outputs"] = EndsJson(manifest, main.outputs);
+  (*out)["size_vars"] = SizeVarsJson(manifest);
+}
+
+std::string EndsLines(const module::Manifest& manifest) {
+  const module::Function& main = *manifest.FindFunction("main");
+  std::string text = StrCat("\ninputs    ", EndsText(manifest, main.inputs), "\noutputs   ",
+                            EndsText(manifest, main.outputs));
+  if (manifest.open_sizes()) text += "\nsizes     " + SizeBoundsText(manifest);
+  return text;
 }
 
 }  // namespace
@@ -285,8 +321,11 @@ int ModulesGet(const ServerPlace& server, const std::string& name, OutputFormat 
     request.set_name(found.name());
     TW_ASSIGN(const v1::ModuleVersion version,
               client.Call(client.modules(), &v1::ModuleService::Stub::GetModuleVersion, request));
+    TW_ASSIGN(const std::optional<module::Manifest> manifest, ManifestOf(client, version));
     if (format == OutputFormat::kJson) {
-      PrintJson(VersionJson(version));
+      nlohmann::json json = VersionJson(version);
+      if (manifest) AddEnds(*manifest, &json);
+      PrintJson(json);
       return absl::OkStatus();
     }
     std::string text =
@@ -301,6 +340,7 @@ int ModulesGet(const ServerPlace& server, const std::string& name, OutputFormat 
                DigestHex(version.model()), "\ndevices   ", version.performance().devices(),
                " of class ", version.device_class().empty() ? "-" : version.device_class(),
                "\naliases   ", AliasesText(version), "\nsigned by ", SignersText(version));
+    if (manifest) text += EndsLines(*manifest);
     for (const v1::ModuleSignature& one : version.revoked_signatures()) {
       text += StrCat("\nrevoked   key ", one.key_id(), ", by ", one.revoked_by(), ": ",
                      support::Quote(one.revoke_reason(), 200));

@@ -18,6 +18,7 @@
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/launch_profile.h"
+#include "tuner_server/cli/module_ends.h"
 #include "tuner_server/cli/module_trust.h"
 #include "tuner_server/cli/own_process.h"
 #include "tuner_server/cli/run_host.h"
@@ -84,37 +85,20 @@ class Runner {
 
   void SaySizes(const module::Manifest& manifest) {
     sizes_ = tensors_->sizes();
+    const module::Function& main = *manifest.FindFunction("main");
     document_["sizes"] = sizes_;
+    document_["size_vars"] = SizeVarsJson(manifest);
     document_["function"] = tensors_->function().name;
-    document_["inputs"] = TensorsJson(true);
-    document_["outputs"] = TensorsJson(false);
-    std::vector<std::string> bounds;
-    for (const module::SizeVar& var : manifest.size_vars) {
-      document_["size_vars"].push_back({{"name", var.name}, {"min", var.min}, {"max", var.max}});
-      bounds.push_back(support::StrCat(var.name, " from ", var.min, " to ", var.max));
+    document_["inputs"] = EndsJson(manifest, main.inputs);
+    document_["outputs"] = EndsJson(manifest, main.outputs);
+    for (size_t i = 0; i < tensors_->num_inputs(); ++i) {
+      document_["inputs"][i]["shape"] = tensors_->input(i).shape;
     }
-    std::vector<std::string> shapes;
-    for (const char* key : {"inputs", "outputs"}) {
-      for (const nlohmann::json& tensor : document_[key]) {
-        shapes.push_back(support::StrCat(tensor["name"].get<std::string>(), " ",
-                                         tensor["open_shape"].get<std::string>()));
-      }
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      document_["outputs"][i]["shape"] = outputs_[i].shape;
     }
-    Say(support::StrCat("sizes ", SizesText(sizes_), " (", support::Join(shapes, ", "), "; ",
-                        support::Join(bounds, ", "), ")"));
-  }
-
-  // Open dimensions, and what they are in this run.
-  nlohmann::json TensorsJson(bool inputs) const {
-    nlohmann::json rows = nlohmann::json::array();
-    for (size_t i = 0; i < (inputs ? tensors_->num_inputs() : tensors_->num_outputs()); ++i) {
-      const runtime::TensorView view = inputs ? tensors_->input(i) : tensors_->output(i);
-      rows.push_back({{"name", view.tensor->name},
-                      {"dtype", module::DTypeName(view.tensor->dtype)},
-                      {"open_shape", module::ShapeText(view.tensor->shape)},
-                      {"shape", view.shape}});
-    }
-    return rows;
+    Say(support::StrCat("sizes ", SizesText(sizes_), " (", EndsText(manifest, main.inputs), " -> ",
+                        EndsText(manifest, main.outputs), "; ", SizeBoundsText(manifest), ")"));
   }
 
   // With a key, only what it released, and nothing of it runs before that is known.
