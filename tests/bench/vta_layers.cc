@@ -3,9 +3,10 @@
 // loads and stores. Prints a line of JSON for each layer.
 //   vta_layers [CONFIG [FOLDER [LAYER]]]
 //     CONFIG: block16 (default), block8, block32
-//     FOLDER: gets a timeline of each layer, as a picture and for Chrome's trace viewer; '' for none
-//     LAYER: C2 to C12: runs every tile of this layer that fits instead, and prints the best and the
-//       default
+//     FOLDER: gets a timeline of each layer, as a picture and for Chrome's trace viewer; '' for
+//       none
+//     LAYER: C2 to C12: runs every tile of this layer that fits instead, and prints the best and
+//       the default
 #include <cstdio>
 #include <optional>
 #include <string>

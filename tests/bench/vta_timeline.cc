@@ -1,6 +1,6 @@
 // Timelines of a module's programs for the accelerator: when load, compute and store worked on the
-// cycle model, as pictures and for Chrome's trace viewer. Cycles do not depend on data, so memory is
-// zeros. Prints a line of JSON for each program.
+// cycle model, as pictures and for Chrome's trace viewer. Cycles do not depend on data, so memory
+// is zeros. Prints a line of JSON for each program.
 //   vta_timeline MODULE.tw FOLDER
 #include <cstdio>
 #include <string>
