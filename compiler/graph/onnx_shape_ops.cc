@@ -480,11 +480,48 @@ Result ImportSplit(NodeReader& n) {
   return first;
 }
 
+namespace {
+
+// More positions may stand for numbers that were left out (onnx_strip_weights.cc).
+constexpr size_t kMaxSpacedPositions = 64;
+
+struct Spacing {
+  int64_t start, step;
+};
+// Of few positions in a dimension of this size that follow one another in equal steps.
+std::optional<Spacing> EvenlySpaced(std::vector<int64_t> at, int64_t size) {
+  if (at.empty() || at.size() > kMaxSpacedPositions) return std::nullopt;
+  for (int64_t& i : at) {
+    if (i < -size || i >= size) return std::nullopt;
+    if (i < 0) i += size;
+  }
+  const int64_t step = at.size() == 1 ? 1 : at[1] - at[0];
+  for (size_t i = 1; i < at.size(); ++i) {
+    if (step == 0 || at[i] - at[i - 1] != step) return std::nullopt;
+  }
+  return Spacing{at[0], step};
+}
+
+}  // namespace
+
+// Exporters write x[:, 0] and x[..., 1:3] as constant positions, too: slices, which may be views.
 Result ImportGather(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
   TW_ASSIGN(ValueId indices, n.Input(1));
-  TW_ASSIGN(const int64_t axis,
-            ReadAxis(n, 0, static_cast<int64_t>(n.importer().TypeOf(x).shape.size())));
+  const std::vector<int64_t> shape = n.importer().TypeOf(x).shape;
+  TW_ASSIGN(const int64_t axis, ReadAxis(n, 0, static_cast<int64_t>(shape.size())));
+  const auto known = n.importer().ConstantInts(indices);
+  const auto at = known ? EvenlySpaced(*known, shape[axis]) : std::nullopt;
+  const op::TensorType& positions = n.importer().TypeOf(indices);
+  const bool integers = positions.dtype == ir::kI64 || positions.dtype == ir::kI32;
+  if (at && integers && n.importer().ValueOf(x).constant == nullptr) {
+    std::vector<int64_t> result = positions.shape;
+    result.insert(result.begin(), shape.begin(), shape.begin() + axis);
+    result.insert(result.end(), shape.begin() + axis + 1, shape.end());
+    TW_ASSIGN(
+        x, Sliced(n, x, axis, at->start, at->step, std::ssize(*known), PartName(n, "_positions")));
+    return Reshaped(n, x, result, n.output_name());
+  }
   return n.importer().Emit("gather", {x, indices}, {{"axis", axis}}, n.output_name());
 }
 

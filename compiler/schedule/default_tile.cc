@@ -1,4 +1,5 @@
 // The register tile of a reduction: along which axes, how large, and the loops that make it.
+#include "compiler/ir/visit.h"
 #include "compiler/schedule/default_scheduler.h"
 
 namespace tilewright::schedule {
@@ -186,6 +187,24 @@ bool DefaultScheduler::TileTarget(const Plan& plan, const std::vector<int>& loop
   return true;
 }
 
+namespace {
+
+// Multiplications of one step.
+int64_t ProductsOf(const StmtNode& reduction) {
+  int64_t products = 0;
+  ir::VisitStmts(reduction.body, [&](const ir::Stmt& s) {
+    if (s->kind != ir::StmtKind::kStore) return true;
+    ir::VisitExprs(s->value, [&](const ir::Expr& e) {
+      products += e->kind == ir::ExprKind::kMul && e->dtype.is_float();
+      return true;
+    });
+    return true;
+  });
+  return std::max<int64_t>(products, 1);
+}
+
+}  // namespace
+
 // Writes short reductions out, so that what their steps share is loaded once.
 void DefaultScheduler::UnrollReduction(const Plan& plan, const StmtNode& reduction,
                                        std::vector<int>* loops) {
@@ -202,8 +221,9 @@ void DefaultScheduler::UnrollReduction(const Plan& plan, const StmtNode& reducti
   int64_t wanted = plan.choice.unroll;
   const bool small = plan.is_short && steps * sums <= plan.most_written_out;
   if (wanted == 0 && steps > 1 && small) wanted = -1;
-  if (wanted == 0 && plan.row_at < 0 && plan.vector_at >= 0)
-    wanted = target_.machine.tile.steps_of_one_row;
+  const int64_t of_one_row = target_.machine.tile.steps_of_one_row;
+  const bool fits = of_one_row * sums * ProductsOf(reduction) <= target_.machine.body_ops;
+  if (wanted == 0 && plan.row_at < 0 && plan.vector_at >= 0 && fits) wanted = of_one_row;
   if (wanted < 0 && steps <= target_.machine.body_ops) {
     for (int loop : *loops) Try({.kind = StepKind::kUnroll, .handles = {loop}});
   } else if (wanted > 1 && innermost <= wanted) {

@@ -287,6 +287,35 @@ TEST(OnnxScatter, GatherNdWithBatches) {
       (Numbers{2, 3, 4, 5}));
 }
 
+// Positions in equal steps are a slice; others stay a gather.
+TEST(OnnxGather, ConstantPositionsInEqualStepsAreSlices) {
+  const struct {
+    Shape of_positions;
+    std::vector<int64_t> at;
+    Numbers expected;  // of rows 0 1 2, 3 4 5
+    bool slice;
+  } cases[] = {{{}, {1}, {1, 4}, true},
+               {{}, {-1}, {2, 5}, true},
+               {{1, 1}, {0}, {0, 3}, true},
+               {{2}, {0, 2}, {0, 2, 3, 5}, true},
+               {{3}, {-1, 1, 0}, {2, 1, 0, 5, 4, 3}, true},
+               {{3}, {0, 1, 0}, {0, 1, 0, 3, 4, 3}, false},
+               {{2}, {1, 1}, {1, 1, 4, 4}, false}};
+  for (const auto& c : cases) {
+    OnnxBuilder b;
+    Shape shape = {2};
+    shape.insert(shape.end(), c.of_positions.begin(), c.of_positions.end());
+    b.Input("x", {2, 3}).Small("i", pb::TensorProto::INT32, c.of_positions, c.at);
+    OnnxBuilder::Attr(b.Node("Gather", {"x", "i"}, "y"), "axis", int64_t{1});
+    b.Output("y", shape);
+    const RefTensor y = Evaluate(b, {TensorOf({2, 3}, Ramp(6))})[0];
+    EXPECT_EQ(y.type.shape, shape);
+    EXPECT_EQ(y.values, c.expected);
+    const std::string text = Print(*ImportOnnx(b.Bytes()));
+    EXPECT_EQ(text.find("gather") == std::string::npos, c.slice) << text;
+  }
+}
+
 TEST(OnnxEinsum, ProductsDiagonalsAndEllipses) {
   auto evaluate = [](const std::string& equation, const std::vector<RefTensor>& inputs,
                      const Shape& shape) {
