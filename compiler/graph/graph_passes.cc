@@ -13,31 +13,31 @@ namespace {
 
 using support::StrCat;
 
-constexpr bool kOpen = true;
+constexpr bool kAnySizes = true;
 constexpr GraphPass kPasses[] = {
-    {"infer_types", InferTypes, GraphPass::Use::kRequired, kOpen},
+    {"infer_types", InferTypes, GraphPass::Use::kRequired, kAnySizes},
     // Before constants are folded: weights are still the bytes that the model has.
     {"quantized_moves", QuantizedMoves},
     {"integer_layers", IntegerLayers},
     {"fold_requantize", FoldRequantize},
     {"requantize_sums", RequantizeSums},
     {"pack_weights", PackWeights},
-    {"fold_constants", FoldConstants, GraphPass::Use::kStandard, kOpen},
-    {"simplify_algebra", SimplifyAlgebra, GraphPass::Use::kStandard, kOpen},
-    {"eliminate_common", EliminateCommon, GraphPass::Use::kStandard, kOpen},
-    {"fold_batch_norm", FoldBatchNorm, GraphPass::Use::kStandard, kOpen},
-    {"fold_scales", FoldScales, GraphPass::Use::kStandard, kOpen},
-    {"split_bias", SplitBias, GraphPass::Use::kStandard, kOpen},
-    {"simplify_algebra", SimplifyAlgebra, GraphPass::Use::kStandard, kOpen},
+    {"fold_constants", FoldConstants, GraphPass::Use::kStandard, kAnySizes},
+    {"simplify_algebra", SimplifyAlgebra, GraphPass::Use::kStandard, kAnySizes},
+    {"eliminate_common", EliminateCommon, GraphPass::Use::kStandard, kAnySizes},
+    {"fold_batch_norm", FoldBatchNorm, GraphPass::Use::kStandard, kAnySizes},
+    {"fold_scales", FoldScales, GraphPass::Use::kStandard, kAnySizes},
+    {"split_bias", SplitBias, GraphPass::Use::kStandard, kAnySizes},
+    {"simplify_algebra", SimplifyAlgebra, GraphPass::Use::kStandard, kAnySizes},
     {"block_layouts", BlockLayouts, GraphPass::Use::kOptional},
     {"flatten_images", FlattenImages},
-    {"clean", Clean, GraphPass::Use::kStandard, kOpen},
-    {"layout_weights", LayoutWeights, GraphPass::Use::kStandard, kOpen},
-    {"materialize_outputs", MaterializeOutputs, GraphPass::Use::kRequired, kOpen},
+    {"clean", Clean, GraphPass::Use::kStandard, kAnySizes},
+    {"layout_weights", LayoutWeights, GraphPass::Use::kStandard, kAnySizes},
+    {"materialize_outputs", MaterializeOutputs, GraphPass::Use::kRequired, kAnySizes},
     {"view_moves", ViewMoves},
-    {"fuse_operators", FuseOperators, GraphPass::Use::kStandard, kOpen},
-    {"wrap_operators", WrapOperators, GraphPass::Use::kRequired, kOpen},
-    {"mark_far_weights", MarkFarWeights, GraphPass::Use::kStandard, kOpen},
+    {"fuse_operators", FuseOperators, GraphPass::Use::kStandard, kAnySizes},
+    {"wrap_operators", WrapOperators, GraphPass::Use::kRequired, kAnySizes},
+    {"mark_far_weights", MarkFarWeights, GraphPass::Use::kStandard, kAnySizes},
 };
 
 absl::Status Dump(const std::string& dir, size_t number, std::string_view pass, const Graph& g) {

@@ -508,19 +508,20 @@ std::optional<Spacing> EvenlySpaced(std::vector<int64_t> at, int64_t size) {
 Result ImportGather(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
   TW_ASSIGN(ValueId indices, n.Input(1));
-  const std::vector<int64_t> shape = n.importer().TypeOf(x).shape;
+  const std::vector<op::Dim> shape = n.importer().TypeOf(x).shape;
   TW_ASSIGN(const int64_t axis, ReadAxis(n, 0, static_cast<int64_t>(shape.size())));
   const auto known = n.importer().ConstantInts(indices);
-  const auto at = known ? EvenlySpaced(*known, shape[axis]) : std::nullopt;
+  const std::optional<int64_t> size = shape[axis].constant();
+  const auto at = known && size ? EvenlySpaced(*known, *size) : std::nullopt;
   const op::TensorType& positions = n.importer().TypeOf(indices);
   const bool integers = positions.dtype == ir::kI64 || positions.dtype == ir::kI32;
   if (at && integers && n.importer().ValueOf(x).constant == nullptr) {
-    std::vector<int64_t> result = positions.shape;
+    std::vector<op::Dim> result = positions.shape;
     result.insert(result.begin(), shape.begin(), shape.begin() + axis);
     result.insert(result.end(), shape.begin() + axis + 1, shape.end());
     TW_ASSIGN(
         x, Sliced(n, x, axis, at->start, at->step, std::ssize(*known), PartName(n, "_positions")));
-    return Reshaped(n, x, result, n.output_name());
+    return ReshapedTo(n, x, result, n.output_name());
   }
   return n.importer().Emit("gather", {x, indices}, {{"axis", axis}}, n.output_name());
 }

@@ -209,7 +209,7 @@ Graph RandomRows(support::Rng* rng) {
     rows.push_back(node.outputs[0]);
     g.nodes.push_back(std::move(node));
   };
-  auto size_of = [&](graph::ValueId id) { return g.values[id].type.shape[1]; };
+  auto size_of = [&](graph::ValueId id) { return g.values[id].type.size(1); };
   g.inputs = rows = {graph::AddValue(&g, "x", {ir::kF32, {1, 32}})};
   for (int64_t n = rng->UniformInt(6, 16); n > 0; --n) {
     const graph::ValueId from = rng->Bernoulli(0.7) ? rows.back() : rng->Choice(rows);

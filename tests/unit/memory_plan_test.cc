@@ -56,7 +56,7 @@ Graph RandomNetwork(Rng* rng) {
           MakeNode(std::string(kViewOp), {view}, again, {{"shape", std::vector<int64_t>{1, k}}}));
       rows.push_back(again);
     } else if (rng->Bernoulli(0.15)) {
-      const int64_t k = g.values[from].type.shape[1];
+      const int64_t k = g.values[from].type.size(1);
       const int64_t size = rng->UniformInt(1, k), start = rng->UniformInt(0, k - size) / 16 * 16;
       using Ints = std::vector<int64_t>;
       const ValueId part = AddValue(&g, "p", {ir::kF32, {1, size}});
@@ -68,7 +68,7 @@ Graph RandomNetwork(Rng* rng) {
       std::vector<ValueId> parts = {from};
       int64_t total = 0;
       while (rng->Bernoulli(0.6)) parts.push_back(rng->Choice(rows));
-      for (ValueId id : parts) total += g.values[id].type.shape[1];
+      for (ValueId id : parts) total += g.values[id].type.size(1);
       if (total > 20000) continue;
       const ValueId all = AddValue(&g, "c", {ir::kF32, {1, total}});
       g.nodes.push_back(MakeNode("concat", parts, all, {{"axis", int64_t{1}}}));

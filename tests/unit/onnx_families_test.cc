@@ -309,7 +309,7 @@ TEST(OnnxGather, ConstantPositionsInEqualStepsAreSlices) {
     OnnxBuilder::Attr(b.Node("Gather", {"x", "i"}, "y"), "axis", int64_t{1});
     b.Output("y", shape);
     const RefTensor y = Evaluate(b, {TensorOf({2, 3}, Ramp(6))})[0];
-    EXPECT_EQ(y.type.shape, shape);
+    EXPECT_EQ(y.type.sizes(), shape);
     EXPECT_EQ(y.values, c.expected);
     const std::string text = Print(*ImportOnnx(b.Bytes()));
     EXPECT_EQ(text.find("gather") == std::string::npos, c.slice) << text;
