@@ -19,13 +19,13 @@ LANES="
 packages      180 0 step
 build        1500 0 step
 lint           90 4 step
-unit          240 100 ctest:$jobs
+unit          300 100 ctest:$jobs
 golden         60 1 ctest:$jobs
 differential  180 1 ctest:$jobs
 conformance   120 0 ctest:1
 sim           180 2 ctest:$jobs
 fault         480 1 ctest:3
-e2e           780 5 scripts:1
+e2e           960 5 scripts:1
 "
 WHOLE_BUDGET_S=2700
 # For one script, many times what it takes: a machine may be busy, a noisy device pauses for minutes.

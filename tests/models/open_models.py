@@ -34,10 +34,9 @@ class Builder:
     def dense(self, x, inputs, outputs):
         return self.node("Add", self.node("MatMul", x, self.weight(inputs, outputs)), self.weight(outputs))
 
-    def conv(self, x, inputs, outputs, kernel=3, **attributes):
-        pads = [kernel // 2] * 4
-        return self.node("Conv", x, self.weight(outputs, inputs, kernel, kernel), self.weight(outputs), kernel_shape=[kernel, kernel],
-                         pads=pads, **attributes)
+    def conv(self, x, inputs, outputs, kernel=3, group=1, **attributes):
+        weight = self.weight(outputs, inputs // group, kernel, kernel)
+        return self.node("Conv", x, weight, self.weight(outputs), kernel_shape=[kernel, kernel], pads=[kernel // 2] * 4, group=group, **attributes)
 
     def model(self, name, x, x_shape, y, y_shape):
         self.nodes.append(helper.make_node("Identity", [y], ["y"]))
