@@ -59,7 +59,9 @@ Result ImportLayerNorm(NodeReader& n) {
   const Standard s = Standardize(c, x, AxesFrom(axis, c.Rank(x)), epsilon);
   ValueId y = c.Mul(c.Cast(s.normalized, type.dtype), scale);
   if (bias != kNone) y = c.Add(y, bias);
-  if (c.ok() && c.TypeOf(y).shape != type.shape) {
+  // Open dimensions are settled with the rest of the graph.
+  const bool fixed = type.fixed() && c.TypeOf(y).fixed();
+  if (c.ok() && fixed && c.TypeOf(y).shape != type.shape) {
     c.Fail("shape", StrCat("expected scale and bias that broadcast to ", op::ToText(type)));
   }
   TW_TRY(c.status());

@@ -192,6 +192,7 @@ Result ImportConvTranspose(NodeReader& n) {
   TW_TRY(c.status());
   TW_ASSIGN(const std::vector<int64_t> spatial, Spatial(n, x));
   const std::vector<int64_t> weight = c.Shape(w);
+  TW_TRY(c.status());
   if (weight.size() != spatial.size() + 2) {
     return n.Error("rank", StrCat("expected a weight of rank ", spatial.size() + 2, ", found ",
                                   op::ToText(c.TypeOf(w))));
