@@ -212,7 +212,8 @@ class ModelLowering {
   };
 
   absl::Status Place(const Task& task, CompileReport::Kernel* kernel) {
-    TW_ASSIGN(std::vector<schedule::Variant> variants, TaskVariants(task.text));
+    TW_ASSIGN(const graph::Graph body, ParseTask(task.text));  // its sizes may be open
+    TW_ASSIGN(std::vector<schedule::Variant> variants, TaskVariants(body));
     const std::string name = StrCat("k", placed_.size(), "_", variants[0].function.name);
     for (schedule::Variant& variant : variants) variant.function.name = name;
     const std::string dump =

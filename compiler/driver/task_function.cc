@@ -207,6 +207,7 @@ absl::StatusOr<std::vector<schedule::Variant>> TaskVariants(const Graph& task) {
 
 absl::StatusOr<std::vector<schedule::Variant>> TaskVariants(std::string_view task_text) {
   TW_ASSIGN(Graph task, ParseTask(task_text));
+  TW_TRY(RequireFixed(task));
   return TaskVariants(task);
 }
 

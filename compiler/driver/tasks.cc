@@ -247,6 +247,7 @@ absl::Status RequireFixed(const Graph& task) {
 
 absl::StatusOr<Task> MakeTask(std::string_view text) {
   TW_ASSIGN(Graph task, ParseTask(text));
+  TW_TRY(RequireFixed(task));
   return DescribeTask(task);
 }
 

@@ -109,15 +109,16 @@ Result ImportConcat(NodeReader& n);
 Result ImportConstant(NodeReader& n);
 Result ImportConstantOfShape(NodeReader& n);
 Result ImportFlatten(NodeReader& n);
-Result ImportGather(NodeReader& n);
-Result ImportPad(NodeReader& n);
 Result ImportReshape(NodeReader& n);
 Result ImportShape(NodeReader& n);
-Result ImportSlice(NodeReader& n);
-Result ImportSplit(NodeReader& n);
 Result ImportSqueeze(NodeReader& n);
 Result ImportTranspose(NodeReader& n);
 Result ImportUnsqueeze(NodeReader& n);
+// onnx_slice_ops.cc
+Result ImportGather(NodeReader& n);
+Result ImportPad(NodeReader& n);
+Result ImportSlice(NodeReader& n);
+Result ImportSplit(NodeReader& n);
 // onnx_resize_ops.cc
 Result ImportResize(NodeReader& n);
 // onnx_scatter_ops.cc

@@ -147,6 +147,7 @@ std::optional<Dim> Dim::DivideExactly(const Dim& divisor) const {
   const Terms divisors = divisor.terms();
   if (divisors.size() != 1) return std::nullopt;
   const auto& [by, factor] = *divisors.begin();
+  if (factor < 1) return std::nullopt;
   Terms result;
   for (const auto& [product, coefficient] : terms()) {
     if (coefficient % factor != 0 ||

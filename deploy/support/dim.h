@@ -47,7 +47,7 @@ class Dim {
   static std::optional<Dim> Product(std::span<const Dim> factors);
   // Rounded down. REQUIRES: divisor > 0.
   Dim FloorDiv(int64_t divisor) const;
-  // The quotient where `divisor` is one product that divides every term; nothing else.
+  // The quotient where `divisor` is one product, of a factor > 0, that divides every term.
   std::optional<Dim> DivideExactly(const Dim& divisor) const;
   Dim Substitute(const std::map<std::string, Dim>& values) const;
 

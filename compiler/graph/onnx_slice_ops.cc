@@ -1,0 +1,410 @@
+// Conversions of operators that take parts of a tensor (Slice, Split, Gather) or set something
+// around it (Pad).
+#include <algorithm>
+
+#include "compiler/graph/onnx_composer.h"
+#include "compiler/graph/onnx_sizes.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::graph::onnx {
+
+using support::StrCat;
+
+namespace {
+
+constexpr int64_t kMaxPad = int64_t{1} << 24;
+
+// One dimension of a slice as ONNX writes it: clamped, so that start + i * step is always inside.
+struct Extent {
+  int64_t start, step, count;
+};
+Extent ClampSlice(int64_t start, int64_t end, int64_t step, int64_t size) {
+  if (start < 0) start = start < -size ? (step > 0 ? 0 : -1) : start + size;
+  if (end < 0) end = end < -size ? -1 : end + size;
+  if (step > 0) {
+    start = std::clamp<int64_t>(start, 0, size);
+    end = std::clamp<int64_t>(end, 0, size);
+    return {start, step, end > start ? (end - start - 1) / step + 1 : 0};
+  }
+  start = std::clamp<int64_t>(start, -1, size - 1);
+  end = std::clamp<int64_t>(end, -1, size - 1);
+  return {start, step, start > end ? (start - end - 1) / -step + 1 : 0};
+}
+
+// One number for dimension d: that of the entry whose axis is d, or `absent`.
+ValueId AtAxis(Composer& c, ValueId axes, ValueId numbers, int64_t d, double absent) {
+  const ValueId mine = c.Op("equal", {axes, c.Scalar(static_cast<double>(d), ir::kI64)});
+  const ValueId base = c.Scalar(absent, ir::kI64);
+  const ValueId chosen = c.Op("where", {mine, c.Sub(numbers, base), c.Scalar(0, ir::kI64)});
+  return c.Add(c.Reduce("sum", chosen, {0}, false), base);
+}
+
+// The axes of a node's entries, from 0 on: the operand's numbers, or the first `count` dimensions.
+ValueId AxesOperand(Composer& c, int input, int64_t count, int64_t rank) {
+  if (!c.node().HasInput(input)) {
+    return c.Counting(ir::kI64, count, 0, 1);
+  }
+  const ValueId axes = c.Cast(c.Input(input), ir::kI64);
+  return c.Op("where", {c.Op("less", {axes, c.Scalar(0, ir::kI64)}),
+                        c.Add(axes, c.Scalar(static_cast<double>(rank), ir::kI64)), axes});
+}
+
+// Operands that are only known when the model runs, a result of known shape: along each dimension
+// a gather at start + i * step.
+Result SliceAtRunTime(NodeReader& n) {
+  const std::optional<std::vector<int64_t>> stated = n.StatedShape();
+  Composer c(n);
+  ValueId x = c.Input(0);
+  const ValueId starts = c.Cast(c.Input(1), ir::kI64);
+  // The largest numbers mean "to the end"; sums with them must not overflow.
+  constexpr int64_t kFar = int64_t{1} << 62;
+  const ValueId ends =
+      c.Op("max", {c.Op("min", {c.Cast(c.Input(2), ir::kI64), c.Number(kFar)}), c.Number(-kFar)});
+  TW_TRY(c.status());
+  const std::vector<int64_t> shape = c.Shape(x);
+  const int64_t count = c.TypeOf(starts).elements(), rank = c.Rank(x);
+  if (!stated || stated->size() != shape.size()) {
+    return n.Error("dynamic",
+                   "expected constant starts, ends, axes and steps, or a result of a shape that "
+                   "the model states, found others");
+  }
+  const ValueId axes = AxesOperand(c, 3, count, rank);
+  const ValueId steps = n.HasInput(4)
+                            ? c.Cast(c.Input(4), ir::kI64)
+                            : c.Constant(ir::kI64, {count}, std::vector<double>(count, 1));
+  std::vector<ValueId> counts;
+  for (int64_t d = 0; d < rank; ++d) {
+    // What no entry names is taken whole; an entry may also take a whole dimension backwards.
+    const ValueId step = AtAxis(c, axes, steps, d, 1);
+    const ValueId backwards = c.Op("less", {step, c.Number(0)});
+    const auto from_zero = [&](ValueId at, int64_t low, int64_t high) {
+      const ValueId up = c.Add(at, c.Number(shape[d]));
+      at = c.Op("where", {c.Op("less", {at, c.Number(0)}), up, at});
+      return c.Op("min", {c.Op("max", {at, c.Number(low)}), c.Number(high)});
+    };
+    const auto clamped = [&](ValueId at) {
+      return c.Op("where",
+                  {backwards, from_zero(at, -1, shape[d] - 1), from_zero(at, 0, shape[d])});
+    };
+    const ValueId start = clamped(AtAxis(c, axes, starts, d, 0));
+    const ValueId end = clamped(AtAxis(c, axes, ends, d, static_cast<double>(shape[d])));
+    counts.push_back(StepsBetween(c, start, end, step));
+    const ValueId at = c.Add(c.Mul(c.Counting(ir::kI64, (*stated)[d], 0, 1), step), start);
+    x = c.Op("gather", {x, at}, {{"axis", d}});
+  }
+  for (ValueId& count : counts) count = c.Reshape(count, {1});
+  c.ExpectSizes(c.Concat(std::move(counts), 0), *stated);
+  return c.Done(x);
+}
+
+// One end of a slice where the dimension or the end is an expression: inside at all sizes in the
+// ranges of the variables.
+absl::StatusOr<op::Dim> OpenEnd(NodeReader& n, const op::Dim& end, const op::Dim& size) {
+  if (end == size) return size;
+  if (end.is_constant() && end.value() < 0) return size + end;
+  const std::optional<int64_t> most = n.importer().Bound(end, true);
+  const std::optional<int64_t> least = n.importer().Bound(size, false);
+  if (most && least && *most <= *least) return end;
+  const std::optional<int64_t> largest = n.importer().Bound(size, true);
+  if (end.is_constant() && largest && end.value() >= *largest) return size;
+  return n.Error("open_size", StrCat("expected an end that is inside of the dimension, or outside, "
+                                     "at all sizes in their ranges, found ",
+                                     end.ToText(), " of ", size.ToText()));
+}
+
+}  // namespace
+
+Result ImportSlice(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  for (int i = 1; i < 5; ++i) {
+    if (n.IsDynamic(i)) return SliceAtRunTime(n);
+  }
+  const std::vector<op::Dim> shape = n.importer().TypeOf(x).shape;
+  const bool attributes = n.importer().opset() < 10;
+  std::vector<op::Dim> starts, ends;
+  std::vector<int64_t> axes, steps;
+  if (attributes) {
+    TW_ASSIGN(const std::vector<int64_t> from, n.Ints("starts", {}));
+    TW_ASSIGN(const std::vector<int64_t> to, n.Ints("ends", {}));
+    starts.assign(from.begin(), from.end());
+    ends.assign(to.begin(), to.end());
+    TW_ASSIGN(axes, n.Ints("axes", {}));
+  } else {
+    TW_ASSIGN(starts, n.InputDims(1, "starts"));
+    TW_ASSIGN(ends, n.InputDims(2, "ends"));
+    if (n.HasInput(3)) {
+      TW_ASSIGN(axes, n.InputInts(3, "axes"));
+    }
+    if (n.HasInput(4)) {
+      TW_ASSIGN(steps, n.InputInts(4, "steps"));
+    }
+  }
+  if (axes.empty()) {
+    for (size_t i = 0; i < starts.size(); ++i) axes.push_back(static_cast<int64_t>(i));
+  }
+  if (steps.empty()) steps.assign(starts.size(), 1);
+  if (ends.size() != starts.size() || axes.size() != starts.size() ||
+      steps.size() != starts.size()) {
+    return n.Error("inputs", "expected as many starts as ends, axes and steps, found other counts");
+  }
+  const int64_t rank = static_cast<int64_t>(shape.size());
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const int64_t axis = axes[i] < 0 ? axes[i] + rank : axes[i];
+    if (axis < 0 || axis >= rank || steps[i] == 0 || steps[i] == INT64_MIN) {
+      return n.Error("axes", "expected axes of the operand and steps other than 0, found others");
+    }
+    const std::string part = PartName(n, StrCat("_axis", axis));
+    if (!shape[axis].is_constant() || !starts[i].is_constant() || !ends[i].is_constant()) {
+      TW_ASSIGN(const op::Dim from, OpenEnd(n, starts[i], shape[axis]));
+      TW_ASSIGN(const op::Dim to, OpenEnd(n, ends[i], shape[axis]));
+      if (steps[i] != 1) return n.Error("open_size", "expected steps of 1 along open dimensions");
+      TW_ASSIGN(x, Sliced(n, x, axis, from, 1, to - from, part));
+      continue;
+    }
+    const Extent e = ClampSlice(starts[i].value(), ends[i].value(), steps[i], shape[axis].value());
+    TW_ASSIGN(x, Sliced(n, x, axis, e.start, e.count == 1 ? 1 : e.step, e.count, part));
+  }
+  return n.importer().Emit("identity", {x}, {}, n.output_name());
+}
+
+Result ImportSplit(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  const op::TensorType type = n.importer().TypeOf(x);
+  TW_ASSIGN(const int64_t axis, ReadAxis(n, 0, type.rank()));
+  if (!type.shape[axis].is_constant()) {
+    return n.Error("open_size", StrCat("expected a fixed dimension to split, found ",
+                                       type.shape[axis].ToText(), "; give a number for it"));
+  }
+  const int64_t along = type.size(axis);
+  std::vector<int64_t> sizes;
+  if (n.IsDynamic(1)) {
+    for (int i = 0; i < n.num_outputs(); ++i) {
+      const std::optional<std::vector<int64_t>> stated = n.StatedShape(i);
+      if (!stated || stated->size() != type.shape.size()) {
+        return n.Error("dynamic",
+                       "expected constant sizes, or results of shapes that the model "
+                       "states, found others");
+      }
+      sizes.push_back((*stated)[axis]);
+    }
+    Composer c(n);
+    c.ExpectSizes(c.Input(1), sizes);
+    TW_TRY(c.status());
+  } else if (n.HasInput(1)) {
+    TW_ASSIGN(sizes, n.InputInts(1, "split"));
+  } else {
+    TW_ASSIGN(sizes, n.Ints("split", {}));
+  }
+  if (sizes.empty()) {
+    const int64_t parts = n.num_outputs();
+    const int64_t each = (along + parts - 1) / parts;
+    sizes.assign(parts, each);
+    sizes.back() = along - each * (parts - 1);
+  }
+  int64_t at = 0;
+  for (int64_t size : sizes) {
+    if (size < 0 || size > along - at) {
+      return n.Error("split", StrCat("expected parts that make up ", along, ", found [",
+                                     support::Join(sizes, ","), "]"));
+    }
+    at += size;
+  }
+  if (at != along || static_cast<int>(sizes.size()) != n.num_outputs()) {
+    return n.Error("split", "expected a part per output, found other counts");
+  }
+  ValueId first = -1;
+  at = 0;
+  for (int i = 0; i < n.num_outputs(); ++i) {
+    TW_ASSIGN(ValueId part, Sliced(n, x, axis, at, 1, sizes[i], n.output_name(i)));
+    at += sizes[i];
+    if (i == 0) first = part;
+    if (i > 0) TW_TRY(n.BindOutput(i, part));
+  }
+  return first;
+}
+
+namespace {
+
+// More positions may stand for numbers that were left out (onnx_strip_weights.cc).
+constexpr size_t kMaxSpacedPositions = 64;
+
+struct Spacing {
+  int64_t start, step;
+};
+// Of few positions in a dimension of this size that follow one another in equal steps.
+std::optional<Spacing> EvenlySpaced(std::vector<int64_t> at, int64_t size) {
+  if (at.empty() || at.size() > kMaxSpacedPositions) return std::nullopt;
+  for (int64_t& i : at) {
+    if (i < -size || i >= size) return std::nullopt;
+    if (i < 0) i += size;
+  }
+  const int64_t step = at.size() == 1 ? 1 : at[1] - at[0];
+  for (size_t i = 1; i < at.size(); ++i) {
+    if (step == 0 || at[i] - at[i - 1] != step) return std::nullopt;
+  }
+  return Spacing{at[0], step};
+}
+
+}  // namespace
+
+// Exporters write x[:, 0] and x[..., 1:3] as constant positions, too: slices, which may be views.
+Result ImportGather(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  TW_ASSIGN(ValueId indices, n.Input(1));
+  const std::vector<op::Dim> shape = n.importer().TypeOf(x).shape;
+  TW_ASSIGN(const int64_t axis, ReadAxis(n, 0, static_cast<int64_t>(shape.size())));
+  const auto known = n.importer().ConstantInts(indices);
+  const std::optional<int64_t> size = shape[axis].constant();
+  const auto at = known && size ? EvenlySpaced(*known, *size) : std::nullopt;
+  const op::TensorType& positions = n.importer().TypeOf(indices);
+  const bool integers = positions.dtype == ir::kI64 || positions.dtype == ir::kI32;
+  if (at && integers && n.importer().ValueOf(x).constant == nullptr) {
+    std::vector<op::Dim> result = positions.shape;
+    result.insert(result.begin(), shape.begin(), shape.begin() + axis);
+    result.insert(result.end(), shape.begin() + axis + 1, shape.end());
+    TW_ASSIGN(
+        x, Sliced(n, x, axis, at->start, at->step, std::ssize(*known), PartName(n, "_positions")));
+    return ReshapedTo(n, x, result, n.output_name());
+  }
+  return n.importer().Emit("gather", {x, indices}, {{"axis", axis}}, n.output_name());
+}
+
+namespace {
+
+// Position i - begin of a dimension, brought into it as the mode says. Reflections do not repeat
+// the edge; both modes go on beyond one period.
+ValueId Inside(Composer& c, ValueId at, int64_t size, const std::string& mode) {
+  const ValueId zero = c.Scalar(0, ir::kI64);
+  const ValueId last = c.Scalar(static_cast<double>(size - 1), ir::kI64);
+  if (mode == "edge" || mode == "constant") return c.Op("min", {c.Op("max", {at, zero}), last});
+  const int64_t period = mode == "wrap" ? size : std::max<int64_t>(1, 2 * (size - 1));
+  const ValueId length = c.Scalar(static_cast<double>(period), ir::kF64);
+  const ValueId real = c.Cast(at, ir::kF64);
+  const ValueId turns = c.Op("floor", {c.Div(real, length)});
+  const ValueId in_period = c.Cast(c.Sub(real, c.Mul(turns, length)), ir::kI64);
+  if (mode == "wrap") return in_period;
+  const ValueId back = c.Sub(c.Scalar(static_cast<double>(period), ir::kI64), in_period);
+  return c.Op("min", {in_period, back});
+}
+
+// Along each dimension a gather at i - begin. `begins` is known at run time only, or constant.
+Result PadByGather(NodeReader& n, const std::string& mode, const std::vector<ValueId>& begins,
+                   const std::vector<int64_t>& shape) {
+  Composer c(n);
+  ValueId x = c.Input(0), outside = kNone;
+  const std::vector<int64_t> from = c.Shape(x);
+  for (size_t d = 0; c.ok() && d < from.size(); ++d) {
+    const ValueId at = c.Sub(c.Counting(ir::kI64, shape[d], 0, 1), begins[d]);
+    const std::optional<std::vector<int64_t>> known = n.importer().ConstantInts(at);
+    bool whole = known && shape[d] == from[d];
+    for (size_t i = 0; whole && i < known->size(); ++i) {
+      whole = (*known)[i] == static_cast<int64_t>(i);
+    }
+    if (whole) continue;
+    x = c.Op("gather", {x, Inside(c, at, from[d], mode)}, {{"axis", static_cast<int64_t>(d)}});
+    if (mode != "constant") continue;
+    std::vector<int64_t> along(from.size(), 1);
+    along[d] = shape[d];
+    const ValueId beyond =
+        c.Op("or", {c.Op("less", {at, c.Scalar(0, ir::kI64)}),
+                    c.Op("greater_equal", {at, c.Scalar(static_cast<double>(from[d]), ir::kI64)})});
+    const ValueId flags = c.Reshape(beyond, along);
+    outside = outside == kNone ? flags : c.Op("or", {outside, flags});
+  }
+  if (outside == kNone) return c.Done(c.Op("identity", {x}));
+  const ValueId fill = n.HasInput(2) ? c.Reshape(c.Input(2), {}) : c.Scalar(0, c.TypeOf(x).dtype);
+  return c.Done(c.Op("where", {outside, fill, x}));
+}
+
+Result PadAtRunTime(NodeReader& n, const std::string& mode) {
+  Composer c(n);
+  const ValueId x = c.Input(0), pads = c.Input(1);
+  TW_TRY(c.status());
+  const int64_t rank = c.Rank(x), count = c.TypeOf(pads).elements() / 2;
+  const std::optional<std::vector<int64_t>> stated = n.StatedShape();
+  if (!stated || static_cast<int64_t>(stated->size()) != rank) {
+    return n.Error("dynamic",
+                   "expected constant pads, or a result of a shape that the model "
+                   "states, found others");
+  }
+  const ValueId axes = AxesOperand(c, 3, count, rank);
+  const ValueId begin = c.Slice(c.Cast(pads, ir::kI64), 0, 0, count);
+  const ValueId end = c.Slice(c.Cast(pads, ir::kI64), 0, count, count);
+  std::vector<ValueId> begins, sizes;
+  for (int64_t d = 0; d < rank; ++d) {
+    begins.push_back(AtAxis(c, axes, begin, d, 0));
+    const ValueId padding = c.Add(begins.back(), AtAxis(c, axes, end, d, 0));
+    sizes.push_back(c.Reshape(c.Add(padding, c.Number(c.Shape(x)[d])), {1}));
+  }
+  c.ExpectSizes(c.Concat(std::move(sizes), 0), *stated);
+  TW_TRY(c.status());
+  return PadByGather(n, mode, begins, *stated);
+}
+
+}  // namespace
+
+Result ImportPad(NodeReader& n) {
+  Composer c(n);
+  const ValueId x = c.Input(0);
+  TW_TRY(c.status());
+  const op::TensorType type = c.TypeOf(x);
+  const int64_t rank = c.Rank(x);
+  TW_ASSIGN(const std::string mode, n.String("mode", "constant"));
+  if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap") {
+    return n.Error("attribute", StrCat("expected a known mode, found ", support::Quote(mode)));
+  }
+  if (n.IsDynamic(1) || n.IsDynamic(3)) return PadAtRunTime(n, mode);
+  std::vector<int64_t> given, axes;
+  double value = 0;
+  bool dynamic_value = false;
+  if (n.importer().opset() < 11) {
+    TW_ASSIGN(given, n.Ints(n.importer().opset() < 2 ? "paddings" : "pads", {}));
+    TW_ASSIGN(value, n.Float("value", 0));
+  } else {
+    TW_ASSIGN(given, n.InputInts(1, "pads"));
+    if (n.HasInput(2)) {
+      TW_ASSIGN(ValueId fill, n.Input(2));
+      std::optional<double> scalar = n.importer().ConstantScalar(fill);
+      dynamic_value = !scalar;
+      value = scalar.value_or(0);
+    }
+    if (n.HasInput(3)) {
+      TW_ASSIGN(axes, n.InputInts(3, "axes"));
+    }
+  }
+  if (axes.empty() && !n.HasInput(3)) {
+    for (int64_t d = 0; d < rank; ++d) axes.push_back(d);
+  }
+  if (given.size() != 2 * axes.size()) {
+    return n.Error("attribute",
+                   StrCat("expected ", 2 * axes.size(), " pads, found ", given.size()));
+  }
+  std::vector<int64_t> pads(2 * static_cast<size_t>(rank), 0), shape = type.sizes();
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t d = axes[i] < 0 ? axes[i] + rank : axes[i];
+    const int64_t begin = given[i], end = given[i + axes.size()];
+    if (d < 0 || d >= rank || std::abs(begin) > kMaxPad || std::abs(end) > kMaxPad) {
+      return n.Error("attribute", "expected axes of the operand and pads of sensible size");
+    }
+    pads[d] = begin;
+    pads[d + rank] = end;
+    shape[d] = type.size(d) + begin + end;
+    if (shape[d] < 0) {
+      return n.Error("attribute", StrCat("expected pads that leave a size of 0 at least, found ",
+                                         shape[d], " in dimension ", d));
+    }
+  }
+  if (std::count(shape.begin(), shape.end(), 0) > 0) return c.Done(c.Empty(type.dtype, shape));
+  if (mode == "constant" && !dynamic_value) {
+    return n.importer().Emit("pad", {x}, {{"pads", pads}, {"value", value}}, n.output_name());
+  }
+  std::vector<ValueId> begins;
+  for (int64_t d = 0; d < rank; ++d) {
+    begins.push_back(c.Scalar(static_cast<double>(pads[d]), ir::kI64));
+  }
+  TW_TRY(c.status());
+  return PadByGather(n, mode, begins, shape);
+}
+
+}  // namespace tilewright::graph::onnx
