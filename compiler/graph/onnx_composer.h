@@ -33,7 +33,7 @@ class Composer {
   ValueId Op(std::string_view row, std::vector<ValueId> inputs, op::Attrs attrs = {});
   // After an error: f32 of sixteen dimensions, each 1.
   const op::TensorType& TypeOf(ValueId id) const;
-  // Notes an error where a dimension is open.
+  // Notes an error where a dimension is open; what is indexed by the rank found asks ok() first.
   std::vector<int64_t> Shape(ValueId id);
   int64_t Rank(ValueId id) const { return TypeOf(id).rank(); }
 

@@ -86,8 +86,8 @@ double Lowest(ir::DType type) {
 }  // namespace
 
 ValueId PlacesOfMax(Composer& c, ValueId x, const WindowAttrs& w, bool column_major) {
-  if (!c.ok()) return kNone;
   const Ints shape = c.Shape(x), spatial(shape.begin() + 2, shape.end());
+  if (!c.ok()) return kNone;
   Ints outputs;
   for (size_t d = 0; d < spatial.size(); ++d) {
     const int64_t room = spatial[d] + w.pads[d] + w.pads[d + spatial.size()] -
