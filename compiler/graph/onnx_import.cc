@@ -40,6 +40,25 @@ bool IsFixed(const pb::TensorShapeProto::Dimension& dim) {
   return dim.has_dim_value() && dim.dim_value() >= 0;
 }
 
+// Some exporters (Paddle) name each size they do not know "?": two of these are not one size.
+void ForgetUnknownSizes(pb::GraphProto& graph) {
+  for (pb::ValueInfoProto& input : *graph.mutable_input()) {
+    if (!input.type().has_tensor_type() || !input.type().tensor_type().has_shape()) continue;
+    for (auto& dim : *input.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim()) {
+      if (dim.dim_param() == "?") dim.clear_dim_param();
+    }
+  }
+}
+
+// Whether the model states every size of its inputs.
+bool InputsAreFixed(const pb::GraphProto& graph) {
+  return std::all_of(graph.input().begin(), graph.input().end(), [](const auto& input) {
+    const auto& shape = input.type().tensor_type().shape();
+    return input.type().tensor_type().has_shape() &&
+           std::all_of(shape.dim().begin(), shape.dim().end(), IsFixed);
+  });
+}
+
 }  // namespace
 
 std::string NodeLabel(const pb::NodeProto& node) {
@@ -366,6 +385,28 @@ absl::Status Importer::Convert(const pb::NodeProto& node) {
   return Bind(node.output(0), *result);
 }
 
+// The type that the model states for an output. Where the model leaves sizes of its inputs open, the
+// sizes of its outputs are often those of the run that exported it, and say nothing of this one.
+absl::Status Importer::CheckStatedType(const pb::ValueInfoProto& output,
+                                       const op::TensorType& type) const {
+  if (!output.type().has_tensor_type()) return absl::OkStatus();
+  const auto& stated = output.type().tensor_type();
+  TW_ASSIGN(const ir::DType dtype, ElementType(stated.elem_type()));
+  bool same = dtype == type.dtype;
+  if (stated.has_shape()) {
+    same = same && stated.shape().dim_size() == static_cast<int>(type.shape.size());
+    const bool sizes_count = same && InputsAreFixed(model_.graph());
+    for (int d = 0; sizes_count && d < stated.shape().dim_size(); ++d) {
+      const auto& dim = stated.shape().dim(d);
+      same = same && (!IsFixed(dim) || type.shape[d] == dim.dim_value());
+    }
+  }
+  if (same) return absl::OkStatus();
+  return Bad("output_type",
+             StrCat("output ", Quote(output.name()),
+                    ": expected the type that the model states, found ", op::ToText(type)));
+}
+
 absl::Status Importer::ReadOutputs() {
   std::set<std::string> names;
   for (const pb::ValueInfoProto& output : model_.graph().output()) {
@@ -385,22 +426,7 @@ absl::Status Importer::ReadOutputs() {
                  "; give numbers instead of ranges: --shape NAME=N"));
     }
     const op::TensorType type = TypeOf(id);
-    if (output.type().has_tensor_type()) {
-      const auto& claimed = output.type().tensor_type();
-      TW_ASSIGN(ir::DType dtype, ElementType(claimed.elem_type()));
-      bool same = dtype == type.dtype;
-      if (claimed.has_shape()) {
-        same = same && claimed.shape().dim_size() == static_cast<int>(type.shape.size());
-        for (int d = 0; same && d < claimed.shape().dim_size(); ++d) {
-          const auto& dim = claimed.shape().dim(d);
-          same = !IsFixed(dim) || !type.shape[d].is_constant() || dim.dim_value() == type.size(d);
-        }
-      }
-      if (!same) {
-        return Bad("output_type", StrCat(what, ": expected the type that the model states, found ",
-                                         op::ToText(type)));
-      }
-    }
+    TW_TRY(CheckStatedType(output, type));
     // The graph's outputs carry the model's names and are values of their own.
     if (graph_.values[id].name != output.name()) {
       TW_ASSIGN(id, Emit("identity", {id}, {}, output.name()));
@@ -691,6 +717,7 @@ absl::StatusOr<pb::ModelProto> ParseModel(std::string_view bytes, const ImportOp
     return Bad("not_onnx", StrCat("expected an ONNX model, found ", bytes.size(),
                                   " bytes that are none or a part of one"));
   }
+  if (model.has_graph()) ForgetUnknownSizes(*model.mutable_graph());
   return model;
 }
 

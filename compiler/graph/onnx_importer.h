@@ -155,6 +155,7 @@ class Importer {
   bool AddStandIn(const std::string& name, const pb::TypeProto& type);
   absl::StatusOr<std::vector<int>> Order();
   absl::Status Convert(const pb::NodeProto& node);
+  absl::Status CheckStatedType(const pb::ValueInfoProto& output, const op::TensorType& type) const;
   absl::Status ReadOutputs();
   absl::Status AddChecks();
   absl::StatusOr<ValueId> EmitOfEmpty(const op::OpSpec& spec, std::vector<ValueId> inputs,

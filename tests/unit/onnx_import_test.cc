@@ -385,6 +385,42 @@ TEST(OnnxImport, UnsupportedOperatorsAreAllNamed) {
   EXPECT_NE(text.find("opset 13"), std::string::npos) << text;
 }
 
+// Exporters write the sizes of their own run beside inputs whose sizes are open.
+TEST(OnnxImport, StatedSizesOfOutputsCountWhereInputsAreFixed) {
+  auto import = [](bool open, const std::vector<int64_t>& stated, int32_t element) {
+    OnnxBuilder b;
+    b.Input("x", {2, 4}).Output("y", stated);
+    b.Node("Relu", {"x"}, "y");
+    auto tensor = [](pb::ValueInfoProto* value) {
+      return value->mutable_type()->mutable_tensor_type();
+    };
+    tensor(b.graph().mutable_output(0))->set_elem_type(element);
+    if (open)
+      tensor(b.graph().mutable_input(0))->mutable_shape()->mutable_dim(0)->set_dim_param("n");
+    ImportOptions options;
+    if (open) options.shapes["n"] = {2};
+    return support::Slug(ImportOnnx(b.Bytes(), options).status());
+  };
+  EXPECT_EQ(import(false, {2, 4}, pb::TensorProto::FLOAT), "");
+  EXPECT_EQ(import(false, {2, 640}, pb::TensorProto::FLOAT), "graph.onnx.output_type");
+  EXPECT_EQ(import(true, {7, 640}, pb::TensorProto::FLOAT), "");
+  EXPECT_EQ(import(true, {2, 4, 1}, pb::TensorProto::FLOAT), "graph.onnx.output_type");
+  EXPECT_EQ(import(true, {2, 4}, pb::TensorProto::INT64), "graph.onnx.output_type");
+}
+
+TEST(OnnxImport, SizesNamedWithAQuestionMarkAreNotOneSize) {
+  OnnxBuilder b;
+  b.Input("x", {2, 4}).Output("y", {2, 4});
+  b.Node("Relu", {"x"}, "y");
+  auto* type = b.graph().mutable_input(0)->mutable_type()->mutable_tensor_type();
+  for (auto& dim : *type->mutable_shape()->mutable_dim()) dim.set_dim_param("?");
+  ImportOptions options;
+  options.shapes["x"] = {2, 4};
+  const absl::StatusOr<Graph> graph = ImportOnnx(b.Bytes(), options);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(op::ToText(graph->values[graph->outputs[0]].type), "f32[2,4]");
+}
+
 // A small valid model with an initializer, changed into each kind of bad one.
 OnnxBuilder Valid() {
   OnnxBuilder b;
