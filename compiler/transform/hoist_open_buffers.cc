@@ -21,7 +21,7 @@ using ir::StmtKind;
 class Hoister : public ir::Rewriter {
  public:
   Stmt Around(Stmt body) const {
-    for (size_t i = hoisted_.size(); i-- > 0;) body = ir::MakeAlloc(hoisted_[i], std::move(body));
+    for (size_t i = moved_.size(); i-- > 0;) body = ir::MakeAlloc(moved_[i].to, std::move(body));
     return body;
   }
 
@@ -70,7 +70,6 @@ class Hoister : public ir::Rewriter {
       moved.task =
           ir::IsInt(task_->range.min, 0) ? Expr(task_->var) : Expr(task_->var) - task_->range.min;
     }
-    hoisted_.push_back(moved.to);
     moved_.push_back(std::move(moved));
   }
 
@@ -80,7 +79,6 @@ class Hoister : public ir::Rewriter {
   }
 
   std::vector<Moved> moved_;
-  std::vector<Buffer> hoisted_;
   Stmt task_;  // the parallel loop around
 };
 
