@@ -55,8 +55,8 @@ ValueId Composer::Counting(ir::DType type, int64_t count, int64_t axis, int64_t 
 
 std::vector<int64_t> Composer::Shape(ValueId id) {
   if (TypeOf(id).fixed()) return TypeOf(id).sizes();
-  Fail("open_size", StrCat("expected an operand of fixed shape, found ", op::ToText(TypeOf(id)),
-                           "; give numbers instead of ranges: --shape NAME=N"));
+  Fail("open_size",
+       StrCat("expected an operand of fixed shape, found ", op::ToText(TypeOf(id)), kGiveNumbers));
   return TypeOf(id).sizes();  // those after an error
 }
 

@@ -24,6 +24,8 @@ namespace pb = ::tilewright_onnx;
 absl::Status Bad(std::string_view reason, std::string_view detail);  // graph.onnx.<reason>
 inline constexpr int64_t kOldestOpset = 1, kNewestOpset = 27;
 inline constexpr std::string_view kSymbolicShape = "graph.onnx.symbolic_shape";
+// What a user does about an open size that the import does not take; ends an error's text.
+inline constexpr std::string_view kGiveNumbers = "; give numbers instead of ranges: --shape NAME=N";
 inline constexpr std::string_view kUnsupportedOperator = "graph.onnx.unsupported_operator";
 
 // A tensor that stands in a file or an attribute. REQUIRES nothing: every field is checked. A
@@ -49,6 +51,13 @@ std::string ExternalFile(const pb::TensorProto& tensor);
 
 // The model in these bytes (graph.onnx.not_onnx, .too_large).
 absl::StatusOr<pb::ModelProto> ParseModel(std::string_view bytes, const ImportOptions& options);
+// Some exporters (Paddle) name each size they do not know "?": two of these are not one size.
+void ForgetUnknownSizes(pb::GraphProto& graph);
+inline bool IsDefaultDomain(const std::string& domain) {
+  return domain.empty() || domain == "ai.onnx";
+}
+// A name that may come from hostile bytes, fit for a line of text.
+std::string Printable(std::string_view text);
 // Calls `visit` for every node of the graph and of its subgraphs.
 void ForEachNode(const pb::GraphProto& graph,
                  const std::function<void(const pb::NodeProto&)>& visit);

@@ -83,20 +83,19 @@ std::optional<Dim> Importer::OpenSize(const std::string& name) {
 }
 
 std::optional<int64_t> Importer::Bound(const Dim& dim, bool largest) const {
-  op::Sizes at, further;
+  op::Sizes at;
   for (const std::string& name : dim.variables()) {
     const auto range = graph_.size_ranges.find(name);
     if (range == graph_.size_ranges.end()) return std::nullopt;
     at[name] = largest ? range->second.max : range->second.min;
-    further[name] = at[name] + 1;
   }
   const absl::StatusOr<int64_t> value = dim.Evaluate(at);
   if (!value.ok()) return std::nullopt;
   // Monotone in each variable: what one more of it does at this corner has the sign everywhere for
   // sums, products of sizes and quotients of them.
-  for (const auto& [name, size] : further) {
+  for (const auto& [name, size] : at) {
     op::Sizes next = at;
-    next[name] = size;
+    next[name] = size + 1;
     const absl::StatusOr<int64_t> grown = dim.Evaluate(next);
     if (!grown.ok() || *grown < *value) return std::nullopt;
   }
@@ -115,7 +114,7 @@ absl::Status Importer::CheckOpen(const Conversion& row, const pb::NodeProto& nod
         StrCat(NodeLabel(node), ": this operator is imported at fixed sizes only, found ",
                support::Quote(name), ", ",
                dims ? op::DimsText(dims_.at(it->second)) : op::ToText(TypeOf(it->second)),
-               "; give numbers instead of ranges: --shape NAME=N"));
+               kGiveNumbers));
   }
   return absl::OkStatus();
 }
@@ -155,7 +154,7 @@ absl::StatusOr<ValueId> Importer::EmitOfDims(const op::OpSpec& spec,
     return support::Unimplemented(
         "graph.onnx.open_size",
         StrCat("expected arithmetic on the sizes of inputs that stays one of whole numbers, found ",
-               spec.name, " ", why, "; give numbers instead of ranges: --shape NAME=N"));
+               spec.name, " ", why, kGiveNumbers));
   };
   std::vector<op::TensorType> types;
   std::vector<std::vector<Dim>> operands;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "compiler/graph/graph_passes.h"
+#include "compiler/op/empty.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
