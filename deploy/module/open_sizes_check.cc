@@ -266,8 +266,7 @@ absl::Status OpenSizesCheck::CheckNeeds(const Function& function, const std::str
 absl::Status OpenSizesCheck::CheckFlops(const Function& function,
                                         const std::vector<int64_t>& values,
                                         const std::string& where) const {
-  Sizes sizes;
-  for (size_t i = 0; i < values.size(); ++i) sizes[m_.size_vars[i].name] = values[i];
+  const Sizes sizes = SizesOf(m_, values);
   for (const Launch& launch : function.launches) {
     if (!launch.open_flops) continue;
     const absl::StatusOr<int64_t> flops = launch.open_flops->Evaluate(sizes);

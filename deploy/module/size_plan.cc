@@ -108,10 +108,7 @@ std::vector<SizePlanner::CallTerms> SizePlanner::CallsOf(const std::vector<Launc
 }
 
 absl::StatusOr<std::vector<int64_t>> SizePlanner::Evaluate(std::span<const int64_t> values) const {
-  Sizes sizes;
-  for (size_t i = 0; i < manifest_.size_vars.size(); ++i) {
-    sizes[manifest_.size_vars[i].name] = values[i];
-  }
+  const Sizes sizes = SizesOf(manifest_, values);
   std::vector<int64_t> results;
   results.reserve(expressions_.size());
   for (size_t i = 0; i < expressions_.size(); ++i) {
@@ -136,10 +133,7 @@ void SizePlanner::PlaceTensors(const std::vector<int64_t>& values, SizePlan* pla
     const Tensor& tensor = manifest_.tensors[static_cast<size_t>(terms.id)];
     SizePlan::Place& place = plan->tensors[static_cast<size_t>(terms.id)];
     place.shape.clear();
-    for (const Term& term : terms.shape) {
-      place.shape.push_back(term.expression < 0 ? term.constant
-                                                : values[static_cast<size_t>(term.expression)]);
-    }
+    for (const Term& term : terms.shape) place.shape.push_back(term.Value(values));
     place.bytes = BytesOf(place.shape, tensor.dtype);
     place.offset = tensor.offset;
     for (const int64_t id : tensor.after) {
@@ -153,15 +147,12 @@ void SizePlanner::PlaceTensors(const std::vector<int64_t>& values, SizePlan* pla
 
 void SizePlanner::PlanCalls(const std::vector<CallTerms>& terms, const std::vector<int64_t>& values,
                             std::vector<SizePlan::Call>* calls, int64_t* workspace_bytes) {
-  const auto value = [&](const Term& term) {
-    return term.expression < 0 ? term.constant : values[static_cast<size_t>(term.expression)];
-  };
   calls->resize(terms.size());
   for (size_t i = 0; i < terms.size(); ++i) {
     SizePlan::Call& call = (*calls)[i];
     call.sizes.clear();
-    for (const Term& term : terms[i].sizes) call.sizes.push_back(value(term));
-    call.workspace_bytes = std::min(kMaxBytes, value(terms[i].workspace));
+    for (const Term& term : terms[i].sizes) call.sizes.push_back(term.Value(values));
+    call.workspace_bytes = std::min(kMaxBytes, terms[i].workspace.Value(values));
     *workspace_bytes = std::max(*workspace_bytes, call.workspace_bytes);
   }
 }
@@ -214,6 +205,12 @@ std::vector<int64_t> ValuesOf(const Manifest& manifest, const Sizes& sizes) {
   std::vector<int64_t> values;
   for (const SizeVar& var : manifest.size_vars) values.push_back(sizes.at(var.name));
   return values;
+}
+
+Sizes SizesOf(const Manifest& manifest, std::span<const int64_t> values) {
+  Sizes sizes;
+  for (size_t v = 0; v < values.size(); ++v) sizes[manifest.size_vars[v].name] = values[v];
+  return sizes;
 }
 
 int64_t PreparedBytes(const Manifest& manifest) {

@@ -51,6 +51,9 @@ class SizePlanner {
   struct Term {
     int expression = -1;
     int64_t constant = 0;
+    int64_t Value(const std::vector<int64_t>& values) const {
+      return expression < 0 ? constant : values[static_cast<size_t>(expression)];
+    }
   };
   struct TensorTerms {
     int64_t id = 0;
@@ -90,6 +93,9 @@ std::vector<int64_t> MaximaOf(const Manifest& manifest);
 
 // Returns the values, in the order of the variables. REQUIRES: `sizes` has all of them.
 std::vector<int64_t> ValuesOf(const Manifest& manifest, const Sizes& sizes);
+
+// The inverse. REQUIRES: a value per variable.
+Sizes SizesOf(const Manifest& manifest, std::span<const int64_t> values);
 
 // Returns the end of the region of prepared tensors in a module of open sizes; 0 in others, whose
 // arena has them.

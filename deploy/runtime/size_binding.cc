@@ -94,8 +94,7 @@ absl::StatusOr<std::vector<int64_t>> SizeBinding::Bind(std::span<const Shape> sh
 
 absl::Status SizeBinding::CheckExpressions(std::span<const Shape> shapes,
                                            const std::vector<int64_t>& values) const {
-  module::Sizes sizes;
-  for (size_t v = 0; v < values.size(); ++v) sizes[manifest_.size_vars[v].name] = values[v];
+  const module::Sizes sizes = module::SizesOf(manifest_, values);
   for (size_t i = 0; i < shapes.size(); ++i) {
     for (size_t d = 0; d < shapes[i].size(); ++d) {
       const Dim& dim = Input(i).shape[d];
@@ -103,7 +102,8 @@ absl::Status SizeBinding::CheckExpressions(std::span<const Shape> shapes,
       TW_ASSIGN(const int64_t expected, dim.Evaluate(sizes));
       if (expected == shapes[i][d]) continue;
       std::vector<std::string> at;
-      for (const std::string& name : dim.variables()) at.push_back(StrCat(name, "=", sizes[name]));
+      for (const std::string& name : dim.variables())
+        at.push_back(StrCat(name, "=", sizes.at(name)));
       return Mismatch(i, d, StrCat(expected, " at ", support::Join(at, ",")), shapes[i][d]);
     }
   }
