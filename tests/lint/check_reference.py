@@ -2,6 +2,7 @@
 """Checks that what people rely on by name is documented, and that what is documented exists.
 
 - error slugs, metrics and ONNX operators of the sources have a row on their generated page, and no row is left over
+- the pages that sources alone make are what they would be now, to the letter
 - the flags that programs declare are on the pages of flags, and no page shows one that is gone
 - alarms and dashboards name metrics that exist
 - each environment variable that is read has a row in deploy/docs/environment.md, and each row is read
@@ -70,6 +71,14 @@ def check_generated(report, root, files):
     if generate_reference.OPERATORS in files:
         rows = set(OPERATOR_ROW.findall(source_files.read_text(generate_reference.OPERATORS, root)))
         compare(report, generate_reference.OPERATORS, rows, reference_scan.operators(root, files), REFRESH_FLAGS)
+
+
+def check_letters(report, root, files):
+    """A row can be there with an old text: only the whole page tells."""
+    for path, page in generate_reference.FROM_SOURCES.items():
+        written = source_files.read_text(path, root) if path in files else ""
+        if written.startswith(generate_reference.MADE_BY) and written != page(root, files):
+            report.add(path, "is out of date: " + REFRESH)
 
 
 def check_flags(report, root, files):
@@ -171,6 +180,7 @@ def check(root):
     report = source_files.Report("check_reference")
     files = source_files.repository_files(root)
     check_generated(report, root, files)
+    check_letters(report, root, files)
     declared = check_flags(report, root, files)
     check_monitoring(report, root, files)
     check_environment(report, root, files)

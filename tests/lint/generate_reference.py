@@ -120,10 +120,13 @@ def operators_page(binary):
     return subprocess.run([binary, "operators", "-o", "markdown"], stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
+FROM_SOURCES = {ERRORS: errors_page, METRICS: metrics_page}
+
+
 def pages(root, build):
     """{path: text} of what can be made here, [programs that are not built]."""
     files = source_files.repository_files(root)
-    made = {ERRORS: errors_page(root, files), METRICS: metrics_page(root, files)}
+    made = {path: page(root, files) for path, page in FROM_SOURCES.items()}
     missing = []
     for program in PROGRAMS if build else []:
         binary = os.path.join(build, "bin", program)
