@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -88,8 +89,15 @@ constexpr std::array kDriverCalls = {
 
 // Drivers try these and can live without: an error instead of the process's end.
 constexpr std::array kRefused = {
-    SCMP_SYS(sched_setattr), SCMP_SYS(sched_setscheduler), SCMP_SYS(setpriority),
-    SCMP_SYS(socket),        SCMP_SYS(socketpair),
+    SCMP_SYS(connect),     SCMP_SYS(sched_setattr), SCMP_SYS(sched_setscheduler),
+    SCMP_SYS(setpriority), SCMP_SYS(socketpair),
+};
+
+// NVIDIA's driver fails (error 304) unless it can listen at a local address, for other processes
+// that share its memory. Nobody calls there: connecting is refused, and the jail has a network
+// namespace of its own.
+constexpr std::array kListening = {
+    SCMP_SYS(accept), SCMP_SYS(accept4), SCMP_SYS(bind), SCMP_SYS(listen), SCMP_SYS(setsockopt),
 };
 
 // With clone for what is no thread.
@@ -146,6 +154,8 @@ std::vector<FileRule> DriverFiles(const DriverAccess& access) {
   for (const char* folder : {"/proc", "/sys", "/dev/urandom"}) {
     rules.push_back({folder, FileAccess::kRead});
   }
+  // NVIDIA's driver fails (error 304) unless it can name its threads.
+  rules.push_back({"/proc/self/task", FileAccess::kChange});
   for (const char* path : kSettings) rules.push_back({path, FileAccess::kRead});
   for (const std::string& path : VendorFolders()) rules.push_back({path, FileAccess::kRead});
   rules.push_back({"/dev/null", FileAccess::kDevice});
@@ -194,7 +204,10 @@ absl::Status DenyDriverCalls() {
 
 void AllowDriverCalls(SeccompFilter* filter) {
   filter->AddAll(SCMP_ACT_ALLOW, kDriverCalls);
+  filter->AddAll(SCMP_ACT_ALLOW, kListening);
   filter->AddAll(SCMP_ACT_ERRNO(EACCES), kRefused);
+  filter->Add(SCMP_ACT_ALLOW, SCMP_SYS(socket), When(0, SCMP_CMP_EQ, AF_UNIX));
+  filter->Add(SCMP_ACT_ERRNO(EACCES), SCMP_SYS(socket), When(0, SCMP_CMP_NE, AF_UNIX));
   for (const int lock : {F_GETLK, F_SETLK, F_SETLKW}) {
     filter->Add(SCMP_ACT_ALLOW, SCMP_SYS(fcntl), When(1, SCMP_CMP_MASKED_EQ, kLow32, lock));
   }

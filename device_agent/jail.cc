@@ -172,7 +172,7 @@ absl::Status BuildRoot(const std::vector<FileRule>& files) {
   std::vector<Part> parts;
   TW_TRY(Collect({"/dev/null", FileAccess::kDevice}, &parts));
   for (const FileRule& rule : files) {
-    if (rule.path != proc.path) TW_TRY(Collect(rule, &parts));
+    if (!(rule.path + "/").starts_with(proc.path + "/")) TW_TRY(Collect(rule, &parts));
   }
   if (mount("tmpfs", kBuildingSite, "tmpfs", MS_NOSUID | MS_NODEV, kRootOptions) != 0) {
     return Refused("tmpfs");

@@ -52,6 +52,8 @@ uint64_t RightsOf(FileAccess access) {
       return kReadRights;
     case FileAccess::kReadExecute:
       return kReadRights | LANDLOCK_ACCESS_FS_EXECUTE;
+    case FileAccess::kChange:
+      return kReadRights | LANDLOCK_ACCESS_FS_WRITE_FILE | kTruncate;
     case FileAccess::kDevice:
       return kReadRights | LANDLOCK_ACCESS_FS_WRITE_FILE | kIoctlDevice;
     case FileAccess::kScratch:

@@ -13,6 +13,7 @@ namespace tilewright::device_agent {
 enum class FileAccess {
   kRead,         // files and folders
   kReadExecute,  // and run programs
+  kChange,       // files that are there: read and write
   kDevice,       // a device node: read, write, ioctl
   kScratch,      // a folder of its own: all but programs and special files
 };

@@ -75,7 +75,6 @@ struct Library {
   TW_CUDA_FUNCTIONS(X)
 #undef X
   GetParamInfo get_param_info = nullptr;
-  bool ok = false;
 };
 
 }  // namespace tilewright::cuda

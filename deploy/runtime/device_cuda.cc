@@ -54,25 +54,43 @@ namespace {
 constexpr int64_t kAlignment = 256;  // of the driver's allocations
 constexpr int64_t kTimerNs = 500;    // of its events
 
-cu::Library LoadLibrary() {
+std::string ErrorName(const cu::Library& library, int code) {
+  const char* name = nullptr;
+  if (library.cuGetErrorName(code, &name) != cu::kSuccess || name == nullptr) name = "no name";
+  return std::to_string(code) + " (" + name + ")";
+}
+
+struct Driver {
   cu::Library library;
+  std::string why_not;  // empty: it works
+};
+
+Driver LoadDriver() {
+  Driver driver;
+  cu::Library& library = driver.library;
   void* handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) return library;
-  library.ok = true;
+  if (handle == nullptr) {
+    const char* error = dlerror();
+    driver.why_not = error == nullptr ? "no such library" : error;
+    return driver;
+  }
 #define X(name, symbol, args)                                                     \
   library.name = reinterpret_cast<decltype(library.name)>(dlsym(handle, symbol)); \
-  library.ok = library.ok && library.name != nullptr;
+  if (library.name == nullptr) driver.why_not = "a driver without " symbol;
   TW_CUDA_FUNCTIONS(X)
 #undef X
   library.get_param_info = reinterpret_cast<cu::GetParamInfo>(dlsym(handle, cu::kGetParamInfo));
-  library.ok = library.ok && library.cuInit(0) == cu::kSuccess;
-  return library;
+  if (!driver.why_not.empty()) return driver;
+  const int code = library.cuInit(0);
+  if (code != cu::kSuccess) driver.why_not = "that cuInit gives error " + ErrorName(library, code);
+  return driver;
 }
 
-const cu::Library& Api() {
-  static const cu::Library library = LoadLibrary();  // a driver cannot be unloaded safely
-  return library;
+const Driver& TheDriver() {
+  static const Driver driver = LoadDriver();  // a driver cannot be unloaded safely
+  return driver;
 }
+const cu::Library& Api() { return TheDriver().library; }
 
 TwDeviceResult ResultOf(int code) {
   switch (code) {
@@ -119,20 +137,15 @@ TwDeviceResult Failed(TwDevice* device, TwDeviceResult result, const std::string
   return result;
 }
 
-std::string NameOf(int code) {
-  const char* name = nullptr;
-  if (Api().cuGetErrorName(code, &name) != cu::kSuccess || name == nullptr) name = "no name";
-  return std::to_string(code) + " (" + name + ")";
-}
-
 // The text of a call that failed. The context is gone after a kernel's fault: the first call that
 // sees it reports the fault, all later ones a lost device.
 TwDeviceResult Checked(TwDevice* device, const char* call, int code) {
   if (code == cu::kSuccess) return TW_DEVICE_OK;
   TwDeviceResult result = ResultOf(code);
   if (device->lost && result == TW_DEVICE_KERNEL_FAILED) result = TW_DEVICE_LOST;
-  return Failed(device, result, "call",
-                "expected " + std::string(call) + " to succeed, found error " + NameOf(code));
+  return Failed(
+      device, result, "call",
+      "expected " + std::string(call) + " to succeed, found error " + ErrorName(Api(), code));
 }
 
 // The device's context is that of the calling thread as long as this lives: programs may have
@@ -164,7 +177,7 @@ std::string FeaturesOf(int64_t major, int64_t minor) {
 
 TwDeviceResult Count(int32_t* devices) {
   int count = 0;
-  if (!Api().ok || Api().cuDeviceGetCount(&count) != cu::kSuccess) count = 0;
+  if (!TheDriver().why_not.empty() || Api().cuDeviceGetCount(&count) != cu::kSuccess) count = 0;
   *devices = count;
   return TW_DEVICE_OK;
 }
@@ -218,10 +231,11 @@ TwDeviceResult Open(int32_t index, TwDevice** device, char* error, size_t error_
   const auto fail = [&](TwDeviceResult result, const std::string& text) {
     return plugin::NotOpened(error, error_bytes, result, text);
   };
-  if (!Api().ok) {
-    return fail(TW_DEVICE_NOT_FOUND,
-                "device.cuda.driver: expected libcuda.so.1 of the NVIDIA driver, and a GPU, found "
-                "none; install the driver");
+  if (!TheDriver().why_not.empty()) {
+    return fail(
+        TW_DEVICE_NOT_FOUND,
+        "device.cuda.driver: expected libcuda.so.1 of the NVIDIA driver, and a GPU, found " +
+            TheDriver().why_not);
   }
   int32_t count = 0;
   Count(&count);
@@ -238,8 +252,8 @@ TwDeviceResult Open(int32_t index, TwDevice** device, char* error, size_t error_
   }
   if (code != cu::kSuccess) {
     Close(d);
-    return fail(ResultOf(code),
-                "device.cuda.open: expected a context and a stream, found error " + NameOf(code));
+    return fail(ResultOf(code), "device.cuda.open: expected a context and a stream, found error " +
+                                    ErrorName(Api(), code));
   }
   Inspect(d);
   *device = d;

@@ -24,6 +24,12 @@ class Unsupported(Exception):
     pass
 
 
+def numpy_type(element):
+    """Of a tensor's element type; the package's older versions have a table only."""
+    convert = getattr(helper, "tensor_dtype_to_np_dtype", None)
+    return convert(element) if convert else helper.mapping.TENSOR_TYPE_TO_NP_TYPE[element]
+
+
 def spatial_windows(x, kernel, strides, pads, dilations, fill):
     """View of x [n, c, h, w] as [n, c, out_h, out_w, kernel_h, kernel_w], with padding by `fill`."""
     top, left, bottom, right = pads
@@ -307,7 +313,7 @@ def main(arguments):
     folder = Path(options.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     for index, info in enumerate(model.graph.output):
-        dtype = helper.mapping.TENSOR_TYPE_TO_NP_TYPE[info.type.tensor_type.elem_type]
+        dtype = numpy_type(info.type.tensor_type.elem_type)
         tensor = numpy_helper.from_array(np.ascontiguousarray(outputs[info.name].astype(dtype)), info.name)
         (folder / f"output_{index}.pb").write_bytes(tensor.SerializeToString())
     return 0
