@@ -58,7 +58,9 @@ struct LaunchLimits {
   double launch_ns = 0;            // to start a launch
   double group_ns = 0;             // to start a group on a unit
   double barrier_cycles = 0;       // of one thread or warp
-  double load_latency = 0;         // cycles; 0: hidden where threads run one after the other
+  // Cycles until a load of global memory answers, mostly from the second cache, and one of shared
+  // memory; 0: hidden where threads run one after the other.
+  double load_latency = 0, shared_latency = 0;
 };
 
 // A unit that multiplies vectors of bytes by square matrices, on memories of its own that programs
@@ -196,6 +198,10 @@ struct ModelRow {
   std::string_view machine;
 };
 
+// What ranks schedules of a family's machines that were never measured, well enough to choose by:
+// nothing, the analytical estimate, or the shipped cost model, which has learned on its machines.
+enum class Predictor : uint8_t { kNone, kEstimate, kShippedModel };
+
 // The machines of one instruction set, or of a kind whose targets name no machine.
 struct Family {
   std::string_view arch = {};  // of target strings; empty: targets name no machine
@@ -211,8 +217,7 @@ struct Family {
   std::string_view code_format = {};
   // Code is text, and the driver of each device compiles it: part of the toolchain.
   bool driver_compiles = false;
-  // The shipped cost model learned on its machines: it ranks schedules that were never measured.
-  bool in_shipped_model = false;
+  Predictor predictor = Predictor::kNone;
 };
 
 // A kind of devices, which is a kind of targets: the first word of a target string.

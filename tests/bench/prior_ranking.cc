@@ -3,6 +3,7 @@
 // estimate. Times are kept in a file (JSON lines), so that a changed estimate is judged on the same
 // measurements. A table on standard output; with --list each program, estimated and measured.
 //   prior_ranking --store FILE [--programs N] [--list] [LAYER...]
+// With --target the programs of another device, which are all in the file: their tasks' texts, too.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fstream>
@@ -28,14 +29,15 @@ using support::StrCat;
 constexpr double kMaxDistance = 1e-5;
 
 struct Options {
-  std::string store;
+  std::string store, target = "opencl";
   int programs = 48;
   bool list = false;
   std::vector<std::string> names = {"G256x256x256", "C2", "C4", "C9", "softmax", "mean"};
 };
 
-// A layer of tests/bench/layers.h, or a task without a product.
-std::string TextOf(const std::string& name) {
+// A task of the store, a layer of tests/bench/layers.h, or a task without a product.
+std::string TextOf(const std::string& name, const std::map<std::string, std::string>& stored) {
+  if (const auto text = stored.find(name); text != stored.end()) return text->second;
   if (name == "softmax") {
     return "graph {\n  input %0: f32[256,1024]\n  %1: f32[256,1024] = softmax(%0) {axis=1}\n"
            "  output %1\n}\n";
@@ -54,12 +56,16 @@ std::string TextOf(const std::string& name) {
 // Measured programs by the name of their task: steps and ns; 0 for what does not run right.
 using Store = std::map<std::string, std::map<std::string, double>>;
 
-Store ReadStore(const std::string& path) {
+Store ReadStore(const std::string& path, std::map<std::string, std::string>* texts) {
   Store store;
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
     const nlohmann::json row = nlohmann::json::parse(line);
-    store[row["task"]][row["steps"]] = row["ns"];
+    if (row.contains("text")) {
+      (*texts)[row["task"]] = row["text"];
+    } else {
+      store[row["task"]][row["steps"]] = row["ns"];
+    }
   }
   return store;
 }
@@ -102,22 +108,25 @@ void Print(const std::string& what, const cost_model::RankQuality& q, size_t row
 
 int Main(int argc, char** argv) {
   Options options;
-  CLI::App app("How well the estimate orders programs on an OpenCL device.");
+  CLI::App app("How well the estimate orders programs of a device.");
   app.add_option("--store", options.store, "measured programs")->required();
   app.add_option("--programs", options.programs, "of each task")->check(CLI::NonNegativeNumber);
+  app.add_option("--target", options.target, "of a store with all programs; measures nothing");
   app.add_flag("--list", options.list, "each program");
   app.add_option("layers", options.names, "C1..C12, G<m>x<n>x<k>, softmax, mean");
   CLI11_PARSE(app, argc, argv);
 
-  const target::Target target = Must(target::ParseTarget("opencl"), "target");
+  const target::Target target = Must(target::ParseTarget(options.target), "target");
+  if (app.count("--target") > 0) options.programs = 0;
   const auto prior = cost_model::MakePriorModel(target.machine.feature_set);
-  Store store = ReadStore(options.store);
+  std::map<std::string, std::string> texts;
+  Store store = ReadStore(options.store, &texts);
   cost_model::Dataset all;
   int group = 0;
   for (const std::string& name : options.names) {
-    const std::string text = TextOf(name);
+    const std::string text = TextOf(name, texts);
     const driver::Task task = driver::DescribeTask(Must(graph::ParseGraph(text), text));
-    Measure(name, task, target, options, &store[name]);
+    if (options.programs > 0) Measure(name, task, target, options, &store[name]);
     const auto space =
         Must(search::Space::Create(Must(driver::TaskVariants(task.text), name), target), name);
     search::DraftMaker maker(space.get(), task.flops, target);

@@ -361,14 +361,20 @@ absl::Status BuilderSession::Ask(const v1::Ask& request, v1::Asked* reply) {
 absl::Status BuilderSession::PredictSchedule(const v1::PredictSchedule& request,
                                              v1::SchedulePredicted* reply) {
   TW_ASSIGN(JobTask * task, FindTask(request.task()));
-  const target::Family* family = target::FindFamily(target_.arch);
-  if (family == nullptr || !family->in_shipped_model || model_id_.empty()) {
+  const target::Predictor predictor = target_.family().predictor;
+  const bool learned = predictor == target::Predictor::kShippedModel;
+  if (predictor == target::Predictor::kNone || (learned && model_id_.empty())) {
     reply->set_why_not("no cost model knows machines of " + target_.ToString());
     return absl::OkStatus();
   }
-  TW_ASSIGN(const bool unknown, UsesTensorIntrinsics(task->default_steps));
-  if (unknown) return absl::OkStatus();
-  TW_ASSIGN(const Prediction best, task->search->PredictBest(task->default_steps, model_.get()));
+  if (learned) {
+    TW_ASSIGN(const bool unknown, UsesTensorIntrinsics(task->default_steps));
+    if (unknown) return absl::OkStatus();
+  }
+  const auto estimate = cost_model::MakePriorModel(target_.machine.feature_set);
+  TW_ASSIGN(
+      const Prediction best,
+      task->search->PredictBest(task->default_steps, learned ? model_.get() : estimate.get()));
   reply->set_steps(best.steps);
   reply->set_program_hash(best.program_hash);
   reply->set_gain(best.gain);

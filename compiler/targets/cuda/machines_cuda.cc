@@ -1,7 +1,7 @@
 // GPUs by the name of their instruction set. Sources: the vendor's programming guide (limits of a
 // launch and of a multiprocessor), its white papers (multiprocessors, memories, clocks). Latencies
-// and the costs of launches and barriers are typical figures of published measurements; none was
-// fitted on a device of ours.
+// and the costs of launches and barriers are typical figures of published measurements, or what orders
+// kernels best that an H100 measured (tests/bench/results/gpu_estimate.txt).
 #include "compiler/targets/kind_table.h"
 
 namespace tilewright::cuda {
@@ -18,10 +18,17 @@ constexpr target::Machine Row(std::string_view name, std::string_view features, 
                               double memory_bytes_per_cycle, double clock_ghz) {
   return {.name = name,
           .features = features,
+          // Of warps, by the four parts of a multiprocessor together.
+          .fma_per_cycle = 4,
+          .loads_per_cycle = 1,
+          .sums_in_flight = 16,
+          .divide_cycles = 4,
+          .special_cycles = 4,
+          .spill_cycles = 2,
           .searched_body_ops = 512,
           .searched_tile = {.rows = 16, .steps = 64},
           .short_reduction = 16,
-          .l1 = {.bytes = unit_shared_bytes - 100 * KiB, .bytes_per_cycle = 64, .line_bytes = 128},
+          .l1 = {.bytes = unit_shared_bytes - 100 * KiB, .bytes_per_cycle = 128, .line_bytes = 128},
           .l2 = {.bytes = second_cache_bytes / units,
                  .sharers = static_cast<int>(units),
                  .bytes_per_cycle = 32},
@@ -48,8 +55,9 @@ constexpr target::Machine Row(std::string_view name, std::string_view features, 
                      .shared_banks = 32,
                      .launch_ns = 4'000,
                      .group_ns = 20,
-                     .barrier_cycles = 30,
-                     .load_latency = 500},
+                     .barrier_cycles = 4,
+                     .load_latency = 200,
+                     .shared_latency = 30},
           .rule_set = target::RuleSet::kGroups,
           .feature_set = target::FeatureSet::kGroups};
 }
@@ -62,7 +70,9 @@ constexpr target::Machine kCudaMachines[] = {
 
 }  // namespace
 
-constinit const target::Family kFamily = {
-    .machine_key = "arch", .machines = kCudaMachines, .code_format = "cubin"};
+constinit const target::Family kFamily = {.machine_key = "arch",
+                                          .machines = kCudaMachines,
+                                          .code_format = "cubin",
+                                          .predictor = target::Predictor::kEstimate};
 
 }  // namespace tilewright::cuda

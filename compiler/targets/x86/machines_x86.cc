@@ -103,6 +103,6 @@ constinit const target::Family kFamily = {.arch = "x86_64",
                                           .levels = kX86Levels,
                                           .models = kX86Models,
                                           .code_format = "elf-x86_64",
-                                          .in_shipped_model = true};
+                                          .predictor = target::Predictor::kShippedModel};
 
 }  // namespace tilewright::x86
