@@ -51,7 +51,7 @@ class SessionProgram {
   }
 
   const module::Function& function() const { return function_; }
-  // Whether the function is for these values: it is for all, or its specialised ones are among them.
+  // Whether the function is for these values: none of them differs from what it fixes.
   bool Fits(const std::vector<int64_t>& values) const;
   // How many variables it fixes.
   size_t num_fixed() const { return function_.at.size(); }
