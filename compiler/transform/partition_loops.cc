@@ -20,6 +20,7 @@
 // constant extents and what can never run goes away. Vectorised loops are never cut: their
 // conditions stay masks.
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -222,54 +223,70 @@ class Partitioner {
 
   // The first condition below `loop` that this loop decides for part of its range.
   std::optional<Cut> FindCut(const Stmt& loop) {
-    std::vector<Stmt> inner;
     std::optional<Cut> found;
-    Search(loop, loop->body, &inner, &found);
+    std::vector<Stmt> inner;
+    Search(loop, loop->body, &inner, [&](const Expr& condition, bool border) {
+      found = CutOf(loop, condition, inner, border);
+      return found.has_value();
+    });
     return found;
   }
 
-  void Search(const Stmt& loop, const Stmt& s, std::vector<Stmt>* inner,
-              std::optional<Cut>* found) {
-    if (found->has_value()) return;
+  // For which iterations of an open loop from 0 on a condition `c · v + inner < E` of a statement
+  // holds for all inner values: those below the result. Null where there is no such condition.
+  Expr FindOpenCut(const Stmt& loop) {
+    if (!ir::IsInt(loop->range.min, 0)) return nullptr;
+    if (std::find(cut_.begin(), cut_.end(), loop->var.get()) != cut_.end()) return nullptr;
+    Expr found;
+    std::vector<Stmt> inner;
+    Search(loop, loop->body, &inner, [&](const Expr& condition, bool border) {
+      if (!border) found = OpenCutOf(loop, condition, inner);
+      return found != nullptr;
+    });
+    return found;
+  }
+
+  // Whether a condition of a statement, or of a choice (`border`), is the one that is looked for.
+  using Decide = std::function<bool(const Expr& condition, bool border)>;
+
+  // Asks `decide` about the conditions of statements and of choices (`border`) below `loop`, with
+  // the loops around each in `inner`, until it says yes. Returns whether it did.
+  bool Search(const Stmt& loop, const Stmt& s, std::vector<Stmt>* inner, const Decide& decide) {
     switch (s->kind) {
-      case StmtKind::kFor:
+      case StmtKind::kFor: {
         inner->push_back(s);
-        Search(loop, s->body, inner, found);
+        const bool found = Search(loop, s->body, inner, decide);
         inner->pop_back();
-        return;
-      case StmtKind::kSeq:
-        for (const Stmt& child : s->stmts) Search(loop, child, inner, found);
-        return;
-      case StmtKind::kIf: {
-        for (const Expr& c : ir::Conjuncts(s->condition)) {
-          if (!found->has_value()) *found = CutOf(loop, c, *inner, /*border=*/false);
-        }
-        Search(loop, s->body, inner, found);
-        if (s->else_body != nullptr) Search(loop, s->else_body, inner, found);
-        return;
+        return found;
       }
+      case StmtKind::kSeq:
+        return std::ranges::any_of(
+            s->stmts, [&](const Stmt& child) { return Search(loop, child, inner, decide); });
+      case StmtKind::kIf:
+        return std::ranges::any_of(ir::Conjuncts(s->condition),
+                                   [&](const Expr& c) { return decide(c, /*border=*/false); }) ||
+               Search(loop, s->body, inner, decide) ||
+               (s->else_body != nullptr && Search(loop, s->else_body, inner, decide));
       case StmtKind::kLet:
       case StmtKind::kAlloc:
-        Search(loop, s->body, inner, found);
-        return;
+        return Search(loop, s->body, inner, decide);
       case StmtKind::kStore:
         // Unrolled loops decide their choices by being written out.
-        if (loop->for_kind != ir::ForKind::kUnrolled) SearchChoices(loop, s->value, *inner, found);
-        return;
+        return loop->for_kind != ir::ForKind::kUnrolled && SearchChoices(s->value, decide);
       default:
-        return;
+        return false;
     }
   }
 
-  void SearchChoices(const Stmt& loop, const Expr& value, const std::vector<Stmt>& inner,
-                     std::optional<Cut>* found) {
+  static bool SearchChoices(const Expr& value, const Decide& decide) {
+    bool found = false;
     ir::VisitExprs(value, [&](const Expr& e) {
-      if (e->kind != ExprKind::kSelect || found->has_value()) return !found->has_value();
-      for (const Expr& c : ir::Conjuncts(e->args[0])) {
-        if (!found->has_value()) *found = CutOf(loop, c, inner, /*border=*/true);
-      }
+      if (e->kind != ExprKind::kSelect || found) return !found;
+      found = std::ranges::any_of(ir::Conjuncts(e->args[0]),
+                                  [&](const Expr& c) { return decide(c, /*border=*/true); });
       return true;
     });
+    return found;
   }
 
   bool IsPeelable(const Expr& condition, const std::vector<Stmt>& inner) const {
@@ -281,43 +298,6 @@ class Partitioner {
       return true;
     });
     return peel;
-  }
-
-  // For which iterations of an open loop from 0 on a condition `c · v + inner < E` of a statement
-  // holds for all inner values: those below the result. Null where there is no such condition.
-  Expr FindOpenCut(const Stmt& loop) {
-    if (!ir::IsInt(loop->range.min, 0)) return nullptr;
-    if (std::find(cut_.begin(), cut_.end(), loop->var.get()) != cut_.end()) return nullptr;
-    std::vector<Stmt> inner;
-    Expr found;
-    SearchOpen(loop, loop->body, &inner, &found);
-    return found;
-  }
-
-  void SearchOpen(const Stmt& loop, const Stmt& s, std::vector<Stmt>* inner, Expr* found) {
-    if (*found != nullptr) return;
-    switch (s->kind) {
-      case StmtKind::kFor:
-        inner->push_back(s);
-        SearchOpen(loop, s->body, inner, found);
-        inner->pop_back();
-        return;
-      case StmtKind::kSeq:
-        for (const Stmt& child : s->stmts) SearchOpen(loop, child, inner, found);
-        return;
-      case StmtKind::kIf:
-        for (const Expr& c : ir::Conjuncts(s->condition)) {
-          if (*found == nullptr) *found = OpenCutOf(loop, c, *inner);
-        }
-        SearchOpen(loop, s->body, inner, found);
-        return;
-      case StmtKind::kLet:
-      case StmtKind::kAlloc:
-        SearchOpen(loop, s->body, inner, found);
-        return;
-      default:
-        return;
-    }
   }
 
   Expr OpenCutOf(const Stmt& loop, const Expr& condition, const std::vector<Stmt>& inner) {
