@@ -6,6 +6,7 @@
 #include "compiler/codegen/codegen.h"
 #include "compiler/driver/in_place.h"
 #include "compiler/driver/module_builder.h"
+#include "compiler/driver/specialise.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/visit.h"
@@ -123,36 +124,37 @@ absl::StatusOr<ir::Function> ScheduleTask(const std::vector<schedule::Variant>& 
   return scheduled;
 }
 
-// The memory plan; functions whose result shares an operand's storage somewhere are marked, so that
-// their code assumes nothing about the two. On a device a task may be several launches, of which a
-// later one may still read the operand, so nothing shares there.
-absl::StatusOr<graph::MemoryPlan> PlanInPlace(
-    const graph::Graph& fused, const targets::Backend& backend, const std::vector<Task>& tasks,
-    const std::map<std::string, std::vector<int>>& in_place, std::vector<ir::Function>* lowered) {
-  std::vector<std::string> task_of(fused.nodes.size());
+// The memory plan of a graph; kernels whose result shares an operand's storage somewhere are
+// marked, so that their code assumes nothing about the two. On a device a task may be several
+// launches, of which a later one may still read the operand, so nothing shares there. `in_place`
+// and `lowered` are by task.
+absl::Status PlanInPlace(const targets::Backend& backend,
+                         const std::vector<std::vector<int>>& in_place,
+                         std::vector<ir::Function>* lowered, ModelFunction* function) {
+  const graph::Graph& fused = *function->fused;
   graph::InPlaceOperands may(fused.nodes.size());
   for (size_t n = 0; n < fused.nodes.size(); ++n) {
-    if (fused.nodes[n].body == nullptr || backend.on_device) continue;
-    task_of[n] = TaskHash(graph::CanonicalText(*fused.nodes[n].body));
-    may[n] = in_place.at(task_of[n]);
+    const int task = function->of_node[n];
+    if (task >= 0 && !backend.on_device) may[n] = in_place[static_cast<size_t>(task)];
   }
   op::Sizes maxima;
   for (const auto& [name, range] : fused.size_ranges) maxima[name] = range.max;
-  TW_ASSIGN(graph::MemoryPlan plan, graph::PlanMemory(fused, may, backend.alignment, maxima));
+  TW_ASSIGN(function->plan, graph::PlanMemory(fused, may, backend.alignment, maxima));
   for (size_t n = 0; n < fused.nodes.size(); ++n) {
-    if (plan.in_place[n] < 0) continue;
-    for (size_t i = 0; i < tasks.size(); ++i) {
-      if (tasks[i].hash != task_of[n]) continue;
-      ir::Function& function = (*lowered)[i];
-      // Parameters keep their order; their names are what the attribute can hold.
-      const std::string name = function.params[plan.in_place[n]]->name;
-      ir::AnnotationValue& marked = function.attrs[std::string(codegen::kMayAlias)];
-      std::string* names = std::get_if<std::string>(&marked);
-      if (names == nullptr) marked = name;
-      if (names != nullptr && *names != name) *names += "," + name;
+    const int operand = function->plan.in_place[n];
+    if (operand < 0) continue;
+    ir::Function& kernel = (*lowered)[static_cast<size_t>(function->of_node[n])];
+    // Parameters keep their order; their names are what the attribute can hold.
+    const std::string name = kernel.params[operand]->name;
+    ir::AnnotationValue& marked = kernel.attrs[std::string(codegen::kMayAlias)];
+    std::string* names = std::get_if<std::string>(&marked);
+    if (names == nullptr) {
+      marked = name;
+    } else if (std::ranges::count(support::Split(*names, ','), name) == 0) {
+      *names += "," + name;
     }
   }
-  return plan;
+  return absl::OkStatus();
 }
 
 // The tasks of a model, lowered for the target, or for the processor next to it where a matrix unit
@@ -179,7 +181,7 @@ class ModelLowering {
     return kernel;
   }
 
-  const std::map<std::string, std::vector<int>>& in_place() const { return in_place_; }
+  const std::vector<std::vector<int>>& in_place() const { return in_place_; }
   std::vector<ir::Function>* functions_of_target() { return &sides_[0].mains; }
   const std::vector<PlacedTask>& placed() const { return placed_; }
 
@@ -209,6 +211,21 @@ class ModelLowering {
   struct Side {
     target::Target target;
     std::vector<ir::Function> mains = {}, prepares = {};
+    std::multimap<uint64_t, int> by_hash = {};  // positions in `prepares`
+
+    // Kernels that pack their weights alike share what packs them, and with it the packed weights.
+    int PrepareOf(ir::Function prepare) {
+      const uint64_t hash = ir::StructuralHash(prepare);
+      const auto [begin, end] = by_hash.equal_range(hash);
+      for (auto it = begin; it != end; ++it) {
+        const ir::Function& known = prepares[static_cast<size_t>(it->second)];
+        if (ir::StructuralEqual(known, prepare)) return it->second;
+      }
+      const int position = static_cast<int>(prepares.size());
+      by_hash.emplace(hash, position);
+      prepares.push_back(std::move(prepare));
+      return position;
+    }
   };
 
   absl::Status Place(const Task& task, CompileReport::Kernel* kernel) {
@@ -221,7 +238,7 @@ class ModelLowering {
     if (!dump.empty()) TW_TRY(support::MakeDirs(dump));
     const target::Target& target = sides_[0].target;
     TW_ASSIGN(ir::Function scheduled, ScheduleTask(variants, task, target, schedules_, kernel));
-    in_place_[task.hash] = InPlaceOperands(scheduled, kernel->steps);
+    in_place_.push_back(InPlaceOperands(scheduled, kernel->steps));
     absl::StatusOr<LoweredTask> lowered = LowerTask(scheduled, target, dump, "");
     if (!target.machine.has_matrix() || (lowered.ok() && OnMatrixUnit(*lowered)))
       return Keep(0, std::move(lowered));
@@ -242,8 +259,7 @@ class ModelLowering {
     side.mains.push_back(std::move(lowered->main));
     placed.prepared = std::move(lowered->prepared);
     if (!lowered->prepare.has_value()) return absl::OkStatus();
-    placed.prepared.program = static_cast<int>(side.prepares.size());
-    side.prepares.push_back(*std::move(lowered->prepare));
+    placed.prepared.program = side.PrepareOf(*std::move(lowered->prepare));
     return absl::OkStatus();
   }
 
@@ -251,7 +267,7 @@ class ModelLowering {
   const CompileOptions& options_;
   std::vector<Side> sides_;  // the target's; the processor's where it is needed
   std::vector<PlacedTask> placed_;
-  std::map<std::string, std::vector<int>> in_place_;  // task hash → operands
+  std::vector<std::vector<int>> in_place_;  // operands, by task
 };
 
 // A module of open sizes runs on processors, and says what sizes it is for.
@@ -272,6 +288,21 @@ absl::Status CheckOpenSizes(const graph::Graph& fused, const target::Target& tar
   return absl::OkStatus();
 }
 
+// "main", then the specialisations, each checked.
+absl::StatusOr<std::vector<ModelFunction>> FunctionsOf(const graph::Graph& fused,
+                                                       std::span<const graph::Graph> specialised,
+                                                       const target::Target& target) {
+  TW_TRY(graph::Verify(fused));
+  TW_TRY(CheckOpenSizes(fused, target));
+  std::vector<ModelFunction> functions = {{.fused = &fused}};
+  for (const graph::Graph& g : specialised) {
+    TW_TRY(graph::Verify(g));
+    TW_ASSIGN(module::Sizes at, SpecialisedAt(fused, g));
+    functions.push_back({.fused = &g, .at = std::move(at)});
+  }
+  return functions;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const target::Target& target,
@@ -280,26 +311,29 @@ absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const target
   CompileReport local;
   CompileReport& out = report != nullptr ? *report : local;
   out = CompileReport();
-  TW_TRY(graph::Verify(fused));
-  TW_TRY(CheckOpenSizes(fused, target));
-  TW_ASSIGN(const std::vector<Task> tasks, ExtractTasks(fused));
+  TW_ASSIGN(std::vector<ModelFunction> functions, FunctionsOf(fused, options.specialised, target));
+  std::vector<const graph::Graph*> graphs;
+  for (const ModelFunction& of : functions) graphs.push_back(of.fused);
+  TW_ASSIGN(ModelTasks model, ExtractModelTasks(graphs));
   ModelLowering lowering(target, schedules, options);
   const Stopwatch lower_time;
-  for (const Task& task : tasks) {
+  for (const Task& task : model.tasks) {
     TW_ASSIGN(CompileReport::Kernel kernel, lowering.Add(task));
     out.kernels.push_back(std::move(kernel));
   }
   out.seconds_lower = lower_time.Seconds();
-  TW_ASSIGN(const graph::MemoryPlan plan,
-            PlanInPlace(fused, targets::BackendOf(target), tasks, lowering.in_place(),
-                        lowering.functions_of_target()));
+  for (size_t f = 0; f < functions.size(); ++f) {
+    functions[f].of_node = std::move(model.of_node[f]);
+    TW_TRY(PlanInPlace(targets::BackendOf(target), lowering.in_place(),
+                       lowering.functions_of_target(), &functions[f]));
+  }
   TW_ASSIGN(const std::vector<CodePart> parts, lowering.Generate());
   for (const CodePart& part : parts) {
     out.seconds_codegen += part.code.codegen_seconds;
     out.seconds_link += part.code.link_seconds;
   }
   TW_ASSIGN(const module::ModuleParts module,
-            ModelParts(fused, tasks, lowering.placed(), plan, parts, options, &out));
+            ModelParts(functions, model.tasks, lowering.placed(), parts, options, &out));
   return module::SerializeModule(module);
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,11 +36,15 @@ struct CompileOptions {
   std::string model_name;    // the manifest's name; the graph's where empty
   std::string model_digest;  // provenance
   std::string job;           // provenance
+  // The same model at some sizes of a graph of open sizes (SpecialiseModel). Each becomes a
+  // function of the module, with kernels of its own where tasks differ. Runs at these sizes take
+  // it.
+  std::span<const graph::Graph> specialised = {};
 };
 struct CompileReport {
   struct Kernel {
     std::string task_hash, task_name, task_label, steps, program_hash;
-    int uses = 0;
+    int uses = 0;            // in all functions of the module
     bool tuned = false;      // a provided schedule that was measured was applied
     bool predicted = false;  // one that was never measured
     bool on_host = false;    // on the processor next to the target's matrix unit
@@ -55,7 +60,7 @@ struct CompileReport {
   double seconds_graph = 0, seconds_lower = 0, seconds_codegen = 0, seconds_link = 0;
 };
 // The bytes of a model.tw. `fused` is what RunGraphPasses returns; `schedules` and `report` may be
-// null.
+// null. INVALID_ARGUMENT driver.specialise.* if a specialised graph is not the same model.
 absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const target::Target& target,
                                          ScheduleProvider* schedules, const CompileOptions& options,
                                          CompileReport* report);

@@ -2,6 +2,7 @@
 // provenance. Inside of the driver. Pure functions.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,11 +35,22 @@ struct PlacedTask {
   PreparedKernel prepared = {};
 };
 
-// `placed[i]` computes `tasks[i]`; the first part is the module's target. Fills the report's sizes.
-absl::StatusOr<module::ModuleParts> ModelParts(
-    const graph::Graph& fused, const std::vector<Task>& tasks,
-    const std::vector<PlacedTask>& placed, const graph::MemoryPlan& plan,
-    const std::vector<CodePart>& parts, const CompileOptions& options, CompileReport* report);
+// A graph that becomes a function of the module.
+struct ModelFunction {
+  const graph::Graph* fused = nullptr;
+  module::Sizes at = {};          // of a specialisation; empty: "main"
+  std::vector<int> of_node = {};  // ModelTasks::of_node
+  graph::MemoryPlan plan = {};
+};
+
+// `placed[i]` computes `tasks[i]`; the first function is "main", the first part the module's
+// target. Fills the report's sizes.
+absl::StatusOr<module::ModuleParts> ModelParts(std::span<const ModelFunction> functions,
+                                               const std::vector<Task>& tasks,
+                                               const std::vector<PlacedTask>& placed,
+                                               const std::vector<CodePart>& parts,
+                                               const CompileOptions& options,
+                                               CompileReport* report);
 // One task over inputs that are all generated where the candidate is measured.
 absl::StatusOr<module::ModuleParts> CandidateParts(
     const graph::Graph& task, const std::vector<TaskInput>& inputs, const PreparedKernel& prepared,

@@ -195,27 +195,39 @@ Task DescribeTask(const Graph& task) {
 }
 
 absl::StatusOr<std::vector<Task>> ExtractTasks(const Graph& fused) {
-  std::vector<Task> tasks;
+  const Graph* const graphs[] = {&fused};
+  TW_ASSIGN(ModelTasks model, ExtractModelTasks(graphs));
+  return std::move(model.tasks);
+}
+
+absl::StatusOr<ModelTasks> ExtractModelTasks(std::span<const Graph* const> graphs) {
+  ModelTasks model;
   std::map<std::string, size_t> by_hash;
-  for (const Node& node : fused.nodes) {
-    if (graph::IsView(node)) continue;
-    if (node.body == nullptr) {
-      return support::InvalidArgument(
-          "driver.task.not_fused", StrCat("expected a graph of fused nodes and views, found node ",
-                                          node.name, " (", node.op, ")"));
+  for (const Graph* fused : graphs) {
+    std::vector<int>& of_node = model.of_node.emplace_back();
+    for (const Node& node : fused->nodes) {
+      of_node.push_back(-1);
+      if (graph::IsView(node)) continue;
+      if (node.body == nullptr) {
+        return support::InvalidArgument(
+            "driver.task.not_fused",
+            StrCat("expected a graph of fused nodes and views, found node ", node.name, " (",
+                   node.op, ")"));
+      }
+      Task task = DescribeTask(*node.body);
+      auto [it, fresh] = by_hash.try_emplace(task.hash, model.tasks.size());
+      if (fresh) {
+        task.label = Label(task, model.tasks.size());
+        model.tasks.push_back(std::move(task));
+      } else {
+        ++model.tasks[it->second].weight;
+      }
+      of_node.back() = static_cast<int>(it->second);
+      Task& used = model.tasks[it->second];
+      used.uses.push_back({used.label, node.name, graph::SourcesOf(*fused, node)});
     }
-    Task task = DescribeTask(*node.body);
-    auto [it, fresh] = by_hash.try_emplace(task.hash, tasks.size());
-    if (fresh) {
-      task.label = Label(task, tasks.size());
-      tasks.push_back(std::move(task));
-    } else {
-      ++tasks[it->second].weight;
-    }
-    Task& used = tasks[it->second];
-    used.uses.push_back({used.label, node.name, graph::SourcesOf(fused, node)});
   }
-  return tasks;
+  return model;
 }
 
 absl::StatusOr<Graph> ParseTask(std::string_view text) {

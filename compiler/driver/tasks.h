@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,13 @@ std::string TaskHash(std::string_view text);
 graph::GraphPassContext PassContext(const target::Target& target);
 // REQUIRES for these: a graph that FuseOperators made, and a task's own graph.
 absl::StatusOr<std::vector<Task>> ExtractTasks(const graph::Graph& fused);  // in order of first use
+// The same of a model's graphs at several sizes, each task once for all of them. `of_node[g][n]` is
+// the position of the task of node n of graph g; -1 for views.
+struct ModelTasks {
+  std::vector<Task> tasks;
+  std::vector<std::vector<int>> of_node;
+};
+absl::StatusOr<ModelTasks> ExtractModelTasks(std::span<const graph::Graph* const> graphs);
 Task DescribeTask(const graph::Graph& task);
 // driver.task.text: the text must be canonical, so that equal tasks have equal hashes.
 absl::StatusOr<graph::Graph> ParseTask(std::string_view text);

@@ -28,7 +28,21 @@ struct FactorPlan {
   bool factor_last = true;
 };
 
-absl::Status CheckFactorLoop(const Step& step, const BlockSite& site, const Stmt& loop) {
+// Whether the loop has the same range wherever it runs: numbers, or the function's sizes.
+bool HasOneRange(const Stmt& loop, const std::vector<ir::Var>& sizes) {
+  bool same = true;
+  for (const Expr& bound : {loop->range.min, loop->range.extent}) {
+    ir::VisitExprs(bound, [&](const Expr& e) {
+      same = same && e->kind != ir::ExprKind::kLoad &&
+             (e->kind != ir::ExprKind::kVar || std::ranges::count(sizes, e) > 0);
+      return same;
+    });
+  }
+  return same;
+}
+
+absl::Status CheckFactorLoop(const Step& step, const BlockSite& site, const Stmt& loop,
+                             const std::vector<ir::Var>& sizes) {
   Feeds feeds = FeedsOf(*site.block, loop->var);
   if (!feeds.reduce || feeds.spatial || feeds.ordered) {
     return Refuse(step, "not_reduction",
@@ -39,13 +53,15 @@ absl::Status CheckFactorLoop(const Step& step, const BlockSite& site, const Stmt
     return Refuse(step, "not_serial", "expected a serial or unrolled loop, found another", loop);
   }
   for (const Stmt& l : site.loops) {
-    bool constant = ir::AsInt(l->range.min) != nullptr && ir::AsInt(l->range.extent) != nullptr;
-    bool from_zero = l->var != loop->var || ir::IsInt(l->range.min, 0);
-    if (FeedsOf(*site.block, l->var).reduce && (!constant || !from_zero)) {
-      return Refuse(step, "extent",
-                    StrCat("expected reduction loops with constant ranges, found ", l->var->name),
-                    l);
-    }
+    if (!FeedsOf(*site.block, l->var).reduce) continue;
+    const bool is_factor = l->var == loop->var;
+    const bool counted = ir::IsInt(l->range.min, 0) && ir::AsInt(l->range.extent) != nullptr;
+    if (is_factor ? counted : HasOneRange(l, sizes)) continue;
+    return Refuse(step, "extent",
+                  StrCat("expected reduction loops whose ranges depend on no other loop, that of "
+                         "the step with a number as extent, found ",
+                         l->var->name),
+                  l);
   }
   return absl::OkStatus();
 }
@@ -69,7 +85,7 @@ absl::StatusOr<FactorPlan> MakeFactorPlan(const Schedule& s, const Step& step,
         StrCat("expected a loop of the nest of ", block->name, ", found ", loop->var->name),
         block_path[0]);
   }
-  TW_TRY(CheckFactorLoop(step, plan.site, loop));
+  TW_TRY(CheckFactorLoop(step, plan.site, loop, s.function().size_params));
   TW_ASSIGN(plan.cut, CutLoops(step, plan.site, root->var));
   TW_TRY(CheckOnce(step, s.function(), plan.site, root->var));
   TW_ASSIGN(plan.where, SpatialConjuncts(step, plan.site, plan.cut));

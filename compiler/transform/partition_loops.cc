@@ -11,6 +11,9 @@
 //       with a a constant in the remainder where only one value is left
 //   the same where E is an expression over size parameters: t is one, too
 //     → for v in 0..(E - …) / c { … S … };  for v in (E - …) / c..n { … if … }
+//   where a reduction is inside and the remainder is one iteration of 1 to c - 1 rows, a copy for
+//   each number of rows:
+//     → …;  for v in E / c..n { if E - c·v < 2 { … S of 1 row … } else if E - c·v < 3 { … } … }
 //   for v in 0..n { if v < t { S } }
 //     → for v in 0..t { S }     (marked or not)
 //   for v in 0..n { for k in 0..3 unrolled { … select(0 < v + k, X[v + k - 1], 0) … } }
@@ -20,6 +23,7 @@
 // constant extents and what can never run goes away. Vectorised loops are never cut: their
 // conditions stay masks.
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -43,6 +47,18 @@ using ir::StmtKind;
 // Copies of code stop here: a nest of many ragged loops is not worth a compiler's time. Counted as
 // written, and for borders as unrolled.
 constexpr int64_t kMaxLeaves = 4096, kMaxUnrolled = 4096;
+
+// Remainders of open loops have a copy of the code for each number of rows up to this.
+constexpr int64_t kMaxRows = 8;
+
+bool HasSerialLoop(const Stmt& s) {
+  bool found = false;
+  ir::VisitStmts(s, [&](const Stmt& inner) {
+    found = found || (inner->kind == StmtKind::kFor && inner->for_kind == ir::ForKind::kSerial);
+    return !found;
+  });
+  return found;
+}
 
 int64_t CountUnrolled(const Stmt& s) {
   int64_t count = 0;
@@ -80,6 +96,15 @@ struct Cut {
   Expr atom;
   int64_t cut = 0;
   bool border = false;  // of a choice, not of a statement
+};
+
+// Where a condition `factor · v + inner < end` of an open loop over v holds for all inner values:
+// for v < cut.
+struct OpenCut {
+  Expr cut, end;
+  int64_t factor = 0;
+  bool rows =
+      false;  // the loop's last iteration is the only one behind it, of 1 to factor - 1 rows
 };
 
 class Partitioner {
@@ -134,19 +159,21 @@ class Partitioner {
       }
     }
     if (s->for_kind != ir::ForKind::kVectorized && !IsConstantLoop(s)) {
-      const Expr cut = FindOpenCut(s);
+      std::optional<OpenCut> cut = FindOpenCut(s);
       const int64_t leaves = CountLeaves(s->body);
-      if (cut != nullptr && leaves_ + leaves <= kMaxLeaves) {
+      if (cut && leaves_ + leaves <= kMaxLeaves) {
         leaves_ += leaves;
-        return SplitOpen(s, cut);
+        return SplitOpen(s, *cut);
       }
     }
     return ir::MakeFor(s->var, s->range.min, s->range.extent, Walk(s->body), s->for_kind,
                        s->annotations);
   }
 
-  // Of an open loop from 0 on: the part in front of `cut` has no condition, the rest keeps its own.
-  Stmt SplitOpen(const Stmt& s, const Expr& cut) {
+  // Of an open loop from 0 on: the part in front of the cut has no condition, the rest keeps its
+  // own.
+  Stmt SplitOpen(const Stmt& s, const OpenCut& open) {
+    const Expr cut = open.cut;
     const Stmt rest = cloner_.Clone(s);
     const auto walked = [&](const Stmt& part) {
       cut_.push_back(part->var.get());
@@ -154,16 +181,56 @@ class Partitioner {
     };
     if (s->for_kind == ir::ForKind::kParallel) {
       const Expr var = s->var;
-      const Stmt below =
-          ir::MakeIf(var < cut, s->body, ir::Substitute(rest->body, {{rest->var.get(), var}}));
+      const Stmt behind = ir::Substitute(rest->body, {{rest->var.get(), var}});
+      const Stmt below = ir::MakeIf(var < cut, s->body, ByRows(open, var, behind));
       return walked(
           ir::MakeFor(s->var, s->range.min, s->range.extent, below, s->for_kind, s->annotations));
     }
     const Stmt main = ir::MakeFor(s->var, s->range.min, cut, s->body, s->for_kind, s->annotations);
-    const Stmt tail =
-        ir::MakeFor(rest->var, cut, s->range.extent - cut, rest->body, s->for_kind, s->annotations);
+    const Stmt tail = ir::MakeFor(rest->var, cut, s->range.extent - cut,
+                                  ByRows(open, rest->var, rest->body), s->for_kind, s->annotations);
     return ir::MakeSeq({walked(main), walked(tail)});
   }
+
+  // The body behind the cut, for each number of rows that may be left there a copy whose conditions
+  // ask for this number.
+  Stmt ByRows(const OpenCut& open, const Expr& var, const Stmt& body) {
+    const int64_t copies = open.factor - 2, leaves = CountLeaves(body) * copies;
+    const int64_t unrolled = CountUnrolled(body) * copies;
+    if (!open.rows || open.factor > kMaxRows || !HasSerialLoop(body) ||
+        leaves_ + leaves > kMaxLeaves || unrolled_ + unrolled > kMaxUnrolled) {
+      return body;
+    }
+    leaves_ += leaves;
+    unrolled_ += unrolled;
+    const Expr left = open.end - var * ir::Int(open.factor, var->dtype);
+    Stmt by_rows;
+    for (int64_t rows = open.factor - 1; rows > 0; --rows) {
+      const Stmt copy = rows == 1 ? body : cloner_.Clone(body);
+      const Stmt of_rows = KnownRows(var, left, rows, analyzer_).RewriteStmt(copy);
+      by_rows =
+          by_rows == nullptr ? of_rows : ir::MakeIf(left < ir::Int(rows + 1), of_rows, by_rows);
+    }
+    return by_rows;
+  }
+
+  // Conditions on `var` where `left` is a number: a < b is a - b + left < rows.
+  class KnownRows : public ir::Rewriter {
+   public:
+    KnownRows(Expr var, Expr left, int64_t rows, const analysis::Analyzer& analyzer)
+        : var_(std::move(var)), left_(std::move(left)), rows_(rows), analyzer_(analyzer) {}
+    Expr RewriteExpr(const Expr& e) override {
+      if (e->kind != ExprKind::kLt || e->args[0]->dtype != ir::kI64) return RewriteChildren(e);
+      if (!ir::UsesVar(e, var_)) return e;
+      const Expr inner = analysis::Simplify(e->args[0] - e->args[1] + left_, analyzer_);
+      return ir::UsesVar(inner, var_) ? e : inner < ir::Int(rows_);
+    }
+
+   private:
+    const Expr var_, left_;
+    const int64_t rows_;
+    const analysis::Analyzer& analyzer_;
+  };
 
   Stmt SplitRange(const Stmt& s, int64_t cut) {
     int64_t min = *ir::AsInt(s->range.min), extent = *ir::AsInt(s->range.extent);
@@ -222,54 +289,69 @@ class Partitioner {
 
   // The first condition below `loop` that this loop decides for part of its range.
   std::optional<Cut> FindCut(const Stmt& loop) {
-    std::vector<Stmt> inner;
     std::optional<Cut> found;
-    Search(loop, loop->body, &inner, &found);
+    std::vector<Stmt> inner;
+    Search(loop, loop->body, &inner, [&](const Expr& condition, bool border) {
+      found = CutOf(loop, condition, inner, border);
+      return found.has_value();
+    });
     return found;
   }
 
-  void Search(const Stmt& loop, const Stmt& s, std::vector<Stmt>* inner,
-              std::optional<Cut>* found) {
-    if (found->has_value()) return;
+  // The first condition of a statement below an open loop from 0 on that this loop decides.
+  std::optional<OpenCut> FindOpenCut(const Stmt& loop) {
+    std::optional<OpenCut> found;
+    if (!ir::IsInt(loop->range.min, 0)) return found;
+    if (std::find(cut_.begin(), cut_.end(), loop->var.get()) != cut_.end()) return found;
+    std::vector<Stmt> inner;
+    Search(loop, loop->body, &inner, [&](const Expr& condition, bool border) {
+      if (!border) found = OpenCutOf(loop, condition, inner);
+      return found.has_value();
+    });
+    return found;
+  }
+
+  // Whether a condition of a statement, or of a choice (`border`), is the one that is looked for.
+  using Decide = std::function<bool(const Expr& condition, bool border)>;
+
+  // Asks `decide` about the conditions of statements and of choices (`border`) below `loop`, with
+  // the loops around each in `inner`, until it says yes. Returns whether it did.
+  bool Search(const Stmt& loop, const Stmt& s, std::vector<Stmt>* inner, const Decide& decide) {
     switch (s->kind) {
-      case StmtKind::kFor:
+      case StmtKind::kFor: {
         inner->push_back(s);
-        Search(loop, s->body, inner, found);
+        const bool found = Search(loop, s->body, inner, decide);
         inner->pop_back();
-        return;
-      case StmtKind::kSeq:
-        for (const Stmt& child : s->stmts) Search(loop, child, inner, found);
-        return;
-      case StmtKind::kIf: {
-        for (const Expr& c : ir::Conjuncts(s->condition)) {
-          if (!found->has_value()) *found = CutOf(loop, c, *inner, /*border=*/false);
-        }
-        Search(loop, s->body, inner, found);
-        if (s->else_body != nullptr) Search(loop, s->else_body, inner, found);
-        return;
+        return found;
       }
+      case StmtKind::kSeq:
+        return std::ranges::any_of(
+            s->stmts, [&](const Stmt& child) { return Search(loop, child, inner, decide); });
+      case StmtKind::kIf:
+        return std::ranges::any_of(ir::Conjuncts(s->condition),
+                                   [&](const Expr& c) { return decide(c, /*border=*/false); }) ||
+               Search(loop, s->body, inner, decide) ||
+               (s->else_body != nullptr && Search(loop, s->else_body, inner, decide));
       case StmtKind::kLet:
       case StmtKind::kAlloc:
-        Search(loop, s->body, inner, found);
-        return;
+        return Search(loop, s->body, inner, decide);
       case StmtKind::kStore:
         // Unrolled loops decide their choices by being written out.
-        if (loop->for_kind != ir::ForKind::kUnrolled) SearchChoices(loop, s->value, *inner, found);
-        return;
+        return loop->for_kind != ir::ForKind::kUnrolled && SearchChoices(s->value, decide);
       default:
-        return;
+        return false;
     }
   }
 
-  void SearchChoices(const Stmt& loop, const Expr& value, const std::vector<Stmt>& inner,
-                     std::optional<Cut>* found) {
+  static bool SearchChoices(const Expr& value, const Decide& decide) {
+    bool found = false;
     ir::VisitExprs(value, [&](const Expr& e) {
-      if (e->kind != ExprKind::kSelect || found->has_value()) return !found->has_value();
-      for (const Expr& c : ir::Conjuncts(e->args[0])) {
-        if (!found->has_value()) *found = CutOf(loop, c, inner, /*border=*/true);
-      }
+      if (e->kind != ExprKind::kSelect || found) return !found;
+      found = std::ranges::any_of(ir::Conjuncts(e->args[0]),
+                                  [&](const Expr& c) { return decide(c, /*border=*/true); });
       return true;
     });
+    return found;
   }
 
   bool IsPeelable(const Expr& condition, const std::vector<Stmt>& inner) const {
@@ -283,46 +365,11 @@ class Partitioner {
     return peel;
   }
 
-  // For which iterations of an open loop from 0 on a condition `c · v + inner < E` of a statement
-  // holds for all inner values: those below the result. Null where there is no such condition.
-  Expr FindOpenCut(const Stmt& loop) {
-    if (!ir::IsInt(loop->range.min, 0)) return nullptr;
-    if (std::find(cut_.begin(), cut_.end(), loop->var.get()) != cut_.end()) return nullptr;
-    std::vector<Stmt> inner;
-    Expr found;
-    SearchOpen(loop, loop->body, &inner, &found);
-    return found;
-  }
-
-  void SearchOpen(const Stmt& loop, const Stmt& s, std::vector<Stmt>* inner, Expr* found) {
-    if (*found != nullptr) return;
-    switch (s->kind) {
-      case StmtKind::kFor:
-        inner->push_back(s);
-        SearchOpen(loop, s->body, inner, found);
-        inner->pop_back();
-        return;
-      case StmtKind::kSeq:
-        for (const Stmt& child : s->stmts) SearchOpen(loop, child, inner, found);
-        return;
-      case StmtKind::kIf:
-        for (const Expr& c : ir::Conjuncts(s->condition)) {
-          if (*found == nullptr) *found = OpenCutOf(loop, c, *inner);
-        }
-        SearchOpen(loop, s->body, inner, found);
-        return;
-      case StmtKind::kLet:
-      case StmtKind::kAlloc:
-        SearchOpen(loop, s->body, inner, found);
-        return;
-      default:
-        return;
-    }
-  }
-
-  Expr OpenCutOf(const Stmt& loop, const Expr& condition, const std::vector<Stmt>& inner) {
-    if (condition->kind != ExprKind::kLt || condition->args[0]->dtype != ir::kI64) return nullptr;
-    if (!ir::UsesVar(condition, loop->var) || !IsPeelable(condition, inner)) return nullptr;
+  std::optional<OpenCut> OpenCutOf(const Stmt& loop, const Expr& condition,
+                                   const std::vector<Stmt>& inner) {
+    if (condition->kind != ExprKind::kLt || condition->args[0]->dtype != ir::kI64)
+      return std::nullopt;
+    if (!ir::UsesVar(condition, loop->var) || !IsPeelable(condition, inner)) return std::nullopt;
     ir::SumTerms sum;
     ir::AddTermsOf(condition->args[0], 1, &sum);
     ir::AddTermsOf(condition->args[1], -1, &sum);
@@ -337,19 +384,23 @@ class Partitioner {
         factor = scale;
       } else if (is_inner) {
         const Interval range = analyzer.Values(*term);
-        if (!range.is_bounded() || range.max > kMaxLeaves) return nullptr;
+        if (!range.is_bounded() || range.max > kMaxLeaves) return std::nullopt;
         inner_max += scale > 0 ? scale * range.max : scale * range.min;
       } else if (ir::UsesVar(*term, loop->var)) {
-        return nullptr;
+        return std::nullopt;
       } else {
         end = end + *term * ir::Int(-scale);
       }
     }
-    if (factor < 1) return nullptr;
+    if (factor < 1) return std::nullopt;
     // v < (E - inner_max - constant) / factor, rounded up; never below 0.
     const int64_t less = factor - 1 - inner_max - sum.constant;
     const Expr cut = ir::FloorDiv(end + ir::Int(less), ir::Int(factor));
-    return analysis::Simplify(ir::Max(cut, ir::Int(0)), analyzer_);
+    const Expr whole = ir::FloorDiv(end + ir::Int(factor - 1), ir::Int(factor));
+    OpenCut open{analysis::Simplify(ir::Max(cut, ir::Int(0)), analyzer_), end, factor};
+    open.rows =
+        less == 0 && ir::IsInt(analysis::Simplify(loop->range.extent - whole, analyzer_), 0);
+    return open;
   }
 
   // `condition` as  c · atom + (something the inner loops run over) < E  with atom over `loop` and

@@ -21,6 +21,12 @@ std::string Field(std::string name) {
 
 }  // namespace
 
+std::string LaunchNamesKey(std::string_view function) {
+  std::string key = "launch_names";
+  if (function != "main") key += "." + std::string(function);
+  return key;
+}
+
 std::string LaunchNamesText(const std::vector<LaunchNames>& launches) {
   std::string text;
   for (const LaunchNames& names : launches) {

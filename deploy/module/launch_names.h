@@ -1,7 +1,7 @@
 // What a launch is called in each place where people meet it: the task in the tuning log, the
 // launch in the profile, the nodes in the ONNX model. A list of them has one text form, which a
-// module keeps in its provenance (kLaunchNamesKey, one line per launch of "main") and a tuning log
-// with its task. Pure functions on values; thread-safe.
+// module keeps in its provenance (LaunchNamesKey, one line per launch of a function) and a tuning
+// log with its task. Pure functions on values; thread-safe.
 #ifndef DEPLOY_MODULE_LAUNCH_NAMES_H_
 #define DEPLOY_MODULE_LAUNCH_NAMES_H_
 
@@ -11,7 +11,8 @@
 
 namespace tilewright::module {
 
-inline constexpr char kLaunchNamesKey[] = "launch_names";
+// The key in the provenance for a function.
+std::string LaunchNamesKey(std::string_view function);
 
 struct LaunchNames {
   std::string task;                // in its job: "t0-conv2d-add-relu"

@@ -112,8 +112,9 @@ struct Function {
   std::vector<Launch> prepare;   // run before the first call, untimed; write prepared tensors
   std::vector<Launch> launches;
   std::vector<SizeCheck> checks = {};
-  // Of a specialisation: the values of all size variables at which it replaces "main". It has
-  // main's inputs and outputs, by name and type, at these sizes; all its sizes are fixed.
+  // Of a specialisation: the values of size variables at which it replaces "main", of some or of
+  // all. It has main's inputs and outputs, by name and type, at these sizes. Its sizes depend on
+  // the other variables only.
   Sizes at = {};
   bool operator==(const Function&) const = default;
 };
@@ -190,7 +191,7 @@ struct Manifest {
   std::vector<CodeObject> code;
   std::optional<Measurement> measurement;
   std::map<std::string, std::string>
-      provenance;  // "job", "model_digest", "log_records", "launch_names" (launch_names.h), …
+      provenance;  // "job", "model_digest", "log_records", what LaunchNamesKey says, …
   bool operator==(const Manifest&) const = default;
 
   const Function* FindFunction(std::string_view function_name) const;

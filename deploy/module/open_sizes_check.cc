@@ -20,6 +20,8 @@ constexpr size_t kMaxVariables = 64;
 constexpr size_t kMaxFunctions = 64;
 constexpr size_t kMaxExpressions = 4096;
 constexpr size_t kMaxExpressionText = 1024;
+// Of a dimension of main that a specialisation fixes in part: it bounds the work of substitution.
+constexpr size_t kMaxSubstitutedText = 256;
 
 class OpenSizesCheck {
  public:
@@ -48,13 +50,15 @@ class OpenSizesCheck {
   absl::Status Tensors();
   absl::Status CheckAfter(const Tensor& tensor, const std::string& where) const;
   absl::Status CheckFunction(const Function& function, const std::string& where);
-  absl::Status CheckLaunches(const std::vector<Launch>& launches, bool fixed,
-                             const std::string& where);
+  absl::Status CheckLaunches(const std::vector<Launch>& launches,
+                             const std::set<std::string>& fixed, const std::string& where);
   absl::Status CheckBinding(const Function& function, const std::string& where) const;
   absl::Status CheckPrepare(const Function& function, const std::string& where);
   absl::Status CheckSpecialisation(const Function& function, const std::string& where);
   absl::Status CheckTwins(const std::vector<int64_t>& ids, const std::vector<int64_t>& of_main,
-                          const SizePlan& at, const std::string& where) const;
+                          const std::map<std::string, Dim>& at, const std::string& where) const;
+  bool AreTwins(const Tensor& own, const Tensor& of_main,
+                const std::map<std::string, Dim>& at) const;
   static absl::Status Plan(const SizePlanner& planner, const std::vector<int64_t>& values,
                            const std::string& where, SizePlan* plan);
   absl::Status CheckNeeds(const Function& function, const std::string& where) const;
@@ -67,7 +71,7 @@ class OpenSizesCheck {
   std::set<std::string> variables_;
   std::set<std::string> expressions_;                   // checked
   std::map<int64_t, std::vector<const Launch*>> made_;  // prepared tensors, by whom
-  std::set<std::vector<int64_t>> specialised_;
+  std::set<Sizes> specialised_;
 };
 
 absl::Status OpenSizesCheck::CheckDim(const Dim& dim, const std::string& where) {
@@ -118,27 +122,37 @@ absl::Status OpenSizesCheck::CheckAfter(const Tensor& tensor, const std::string&
 }
 
 absl::Status OpenSizesCheck::CheckFunction(const Function& function, const std::string& where) {
-  const bool fixed = !function.at.empty();
-  TW_TRY(CheckLaunches(function.prepare, true, StrCat(where, ".prepare")));
+  if (!function.at.empty()) TW_TRY(CheckSpecialisation(function, where));
+  std::set<std::string> fixed;
+  for (const auto& [name, size] : function.at) fixed.insert(name);
+  TW_TRY(CheckLaunches(function.prepare, variables_, StrCat(where, ".prepare")));
   TW_TRY(CheckLaunches(function.launches, fixed, StrCat(where, ".launches")));
   TW_TRY(CheckPrepare(function, where));
-  if (fixed) TW_TRY(CheckSpecialisation(function, where));
-  if (!fixed) TW_TRY(CheckBinding(function, where));
+  TW_TRY(CheckBinding(function, where));
   return CheckNeeds(function, where);
 }
 
-absl::Status OpenSizesCheck::CheckLaunches(const std::vector<Launch>& launches, bool fixed,
+// No size of the launches depends on a variable in `fixed`.
+absl::Status OpenSizesCheck::CheckLaunches(const std::vector<Launch>& launches,
+                                           const std::set<std::string>& fixed,
                                            const std::string& where) {
+  const auto depends = [&](const Dim& dim) {
+    if (fixed.empty() || dim.is_constant()) return false;
+    return std::ranges::any_of(dim.variables(),
+                               [&](const std::string& name) { return fixed.contains(name); });
+  };
   for (size_t i = 0; i < launches.size(); ++i) {
     const Launch& launch = launches[i];
     const std::string at = StrCat(where, "[", i, "]");
     std::vector<Dim> dims = launch.sizes;
     dims.push_back(launch.workspace_bytes);
     if (launch.open_flops) dims.push_back(*launch.open_flops);
-    bool open = IsOpen(dims);
-    for (const int64_t id : launch.args) open = open || IsOpen(TensorOf(id).shape);
-    if (open && fixed) return BadManifest("at", at, "expected fixed sizes");
     for (const Dim& dim : dims) TW_TRY(CheckDim(dim, at));
+    bool open = std::ranges::any_of(dims, depends);
+    for (const int64_t id : launch.args) {
+      open = open || std::ranges::any_of(TensorOf(id).shape, depends);
+    }
+    if (open) return BadManifest("at", at, "expected fixed sizes");
     if (launch.open_flops && (launch.flops != 0 || launch.open_flops->constant())) {
       return BadManifest("number", at, "expected flops as a number or as an expression");
     }
@@ -146,10 +160,11 @@ absl::Status OpenSizesCheck::CheckLaunches(const std::vector<Launch>& launches, 
   return absl::OkStatus();
 }
 
-// A call binds each variable from a dimension that is the variable itself.
+// A call binds each variable that is not fixed from a dimension that is the variable itself.
 absl::Status OpenSizesCheck::CheckBinding(const Function& function,
                                           const std::string& where) const {
   std::set<std::string> open = variables_;
+  for (const auto& [name, size] : function.at) open.erase(name);
   for (const int64_t id : function.inputs) {
     for (const Dim& dim : TensorOf(id).shape) open.erase(dim.variable());
   }
@@ -195,36 +210,45 @@ absl::Status OpenSizesCheck::CheckPrepare(const Function& function, const std::s
 absl::Status OpenSizesCheck::CheckSpecialisation(const Function& function,
                                                  const std::string& where) {
   if (function.name == "main") return BadManifest("at", where, "main is for all sizes");
-  std::vector<int64_t> values;
+  size_t known = 0;
+  std::map<std::string, Dim> at;
   for (const SizeVar& var : m_.size_vars) {
     const auto size = function.at.find(var.name);
-    if (size == function.at.end() || size->second < var.min || size->second > var.max) {
+    if (size == function.at.end()) continue;
+    if (size->second < var.min || size->second > var.max) {
       return BadManifest("at", where, StrCat("expected a value of ", var.name, " in its range"));
     }
-    values.push_back(size->second);
+    at.emplace(var.name, size->second);
+    ++known;
   }
-  if (function.at.size() != m_.size_vars.size())
-    return BadManifest("at", where, "unknown variables");
-  if (!specialised_.insert(values).second)
+  if (function.at.size() != known) return BadManifest("at", where, "unknown variables");
+  if (!specialised_.insert(function.at).second)
     return BadManifest("at", where, "expected sizes of its own");
   const Function& main = *m_.FindFunction("main");
-  SizePlan plan;
-  TW_TRY(Plan(SizePlanner(m_, main), values, where, &plan));
-  TW_TRY(CheckTwins(function.inputs, main.inputs, plan, where + ".inputs"));
-  return CheckTwins(function.outputs, main.outputs, plan, where + ".outputs");
+  TW_TRY(CheckTwins(function.inputs, main.inputs, at, where + ".inputs"));
+  return CheckTwins(function.outputs, main.outputs, at, where + ".outputs");
 }
 
 absl::Status OpenSizesCheck::CheckTwins(const std::vector<int64_t>& ids,
-                                        const std::vector<int64_t>& of_main, const SizePlan& at,
+                                        const std::vector<int64_t>& of_main,
+                                        const std::map<std::string, Dim>& at,
                                         const std::string& where) const {
   const auto same = [&](int64_t id, int64_t main_id) {
-    const Tensor &own = TensorOf(id), &twin = TensorOf(main_id);
-    const std::vector<int64_t>& shape = at.tensors[static_cast<size_t>(main_id)].shape;
-    return own.name == twin.name && own.dtype == twin.dtype &&
-           own.shape == std::vector<Dim>(shape.begin(), shape.end());
+    return AreTwins(TensorOf(id), TensorOf(main_id), at);
   };
   if (std::ranges::equal(ids, of_main, same)) return absl::OkStatus();
   return BadManifest("at", where, "expected main's tensors at these sizes");
+}
+
+bool OpenSizesCheck::AreTwins(const Tensor& own, const Tensor& of_main,
+                              const std::map<std::string, Dim>& at) const {
+  const auto same = [&](const Dim& dim, const Dim& main_dim) {
+    if (main_dim.is_constant()) return dim == main_dim;
+    if (main_dim.ToText().size() > kMaxSubstitutedText) return false;
+    return dim == main_dim.Substitute(at);
+  };
+  return own.name == of_main.name && own.dtype == of_main.dtype &&
+         std::ranges::equal(own.shape, of_main.shape, same);
 }
 
 absl::Status OpenSizesCheck::Plan(const SizePlanner& planner, const std::vector<int64_t>& values,
@@ -237,11 +261,11 @@ absl::Status OpenSizesCheck::Plan(const SizePlanner& planner, const std::vector<
 absl::Status OpenSizesCheck::CheckNeeds(const Function& function, const std::string& where) const {
   const SizePlanner planner(m_, function);
   SizePlan plan;
-  const bool fixed = !function.at.empty();
-  const std::vector<int64_t> most = fixed ? ValuesOf(m_, function.at) : MaximaOf(m_);
-  if (!fixed) {
-    TW_TRY(Plan(planner, MinimaOf(m_), where, &plan));
-    TW_TRY(CheckFlops(function, MinimaOf(m_), where));
+  const std::vector<int64_t> least = MinimaOf(m_, function.at);
+  const std::vector<int64_t> most = MaximaOf(m_, function.at);
+  if (least != most) {
+    TW_TRY(Plan(planner, least, where, &plan));
+    TW_TRY(CheckFlops(function, least, where));
   }
   TW_TRY(Plan(planner, most, where, &plan));
   TW_TRY(CheckFlops(function, most, where));

@@ -189,15 +189,21 @@ std::optional<std::vector<int64_t>> PlacementOrder(const Manifest& manifest) {
   return order;
 }
 
-std::vector<int64_t> MinimaOf(const Manifest& manifest) {
+std::vector<int64_t> MinimaOf(const Manifest& manifest, const Sizes& at) {
   std::vector<int64_t> values;
-  for (const SizeVar& var : manifest.size_vars) values.push_back(var.min);
+  for (const SizeVar& var : manifest.size_vars) {
+    const auto set = at.find(var.name);
+    values.push_back(set == at.end() ? var.min : set->second);
+  }
   return values;
 }
 
-std::vector<int64_t> MaximaOf(const Manifest& manifest) {
+std::vector<int64_t> MaximaOf(const Manifest& manifest, const Sizes& at) {
   std::vector<int64_t> values;
-  for (const SizeVar& var : manifest.size_vars) values.push_back(var.max);
+  for (const SizeVar& var : manifest.size_vars) {
+    const auto set = at.find(var.name);
+    values.push_back(set == at.end() ? var.max : set->second);
+  }
   return values;
 }
 
@@ -225,10 +231,8 @@ int64_t PreparedBytes(const Manifest& manifest) {
 absl::Status SetNeedsAtMaxima(Manifest* manifest) {
   manifest->format_version = kOpenSizesFormatVersion;
   for (const Function& function : manifest->functions) {
-    const bool fixed = !function.at.empty();
     SizePlan plan;
-    TW_TRY(SizePlanner(*manifest, function)
-               .Plan(fixed ? ValuesOf(*manifest, function.at) : MaximaOf(*manifest), &plan));
+    TW_TRY(SizePlanner(*manifest, function).Plan(MaximaOf(*manifest, function.at), &plan));
     manifest->arena_bytes = std::max(manifest->arena_bytes, plan.arena_bytes);
     manifest->workspace_bytes = std::max(manifest->workspace_bytes, plan.workspace_bytes);
     for (Tensor& tensor : manifest->tensors) {

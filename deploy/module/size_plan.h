@@ -87,9 +87,10 @@ class SizePlanner {
 // nullopt if there is a cycle. REQUIRES: `after` names intermediates.
 std::optional<std::vector<int64_t>> PlacementOrder(const Manifest& manifest);
 
-// Returns the values of the variables at their minima or maxima.
-std::vector<int64_t> MinimaOf(const Manifest& manifest);
-std::vector<int64_t> MaximaOf(const Manifest& manifest);
+// Returns the values of the variables at their minima or maxima; of those that `at` names, what it
+// says (Function::at).
+std::vector<int64_t> MinimaOf(const Manifest& manifest, const Sizes& at = {});
+std::vector<int64_t> MaximaOf(const Manifest& manifest, const Sizes& at = {});
 
 // Returns the values, in the order of the variables. REQUIRES: `sizes` has all of them.
 std::vector<int64_t> ValuesOf(const Manifest& manifest, const Sizes& sizes);

@@ -97,7 +97,6 @@ struct Session::Impl {
   bool reshaped = false;                            // inputs have had other shapes since
   std::vector<int64_t> values;                      // of the active program
   std::set<int64_t> made;                           // prepared tensors
-  bool prepared = false;                            // all that the active program needs
   absl::Status poisoned = absl::OkStatus();         // what Poison could not do
   std::vector<std::pair<const char*, size_t>> far;  // pieces of what leaves the caches
   std::vector<TwLaunchTime> times;                  // by launch, of the last profiled run
@@ -136,8 +135,7 @@ absl::Status Session::Impl::BindFirst() {
   const Manifest& manifest = module->manifest();
   SessionProgram& first = *programs.front();
   const Function& function = first.function();
-  TW_TRY(first.Plan(function.at.empty() ? module::MinimaOf(manifest)
-                                        : module::ValuesOf(manifest, function.at)));
+  TW_TRY(first.Plan(module::MinimaOf(manifest, function.at)));
   for (const int64_t id : function.inputs) {
     SessionEnd& input = memory.inputs.emplace_back();
     input.tensor = &TensorOf(id);
@@ -148,11 +146,13 @@ absl::Status Session::Impl::BindFirst() {
   return Activate(first.values());
 }
 
+// The one that fixes most variables of those that fit; the first of equals.
 SessionProgram* Session::Impl::ProgramFor(const std::vector<int64_t>& sizes) const {
+  SessionProgram* best = programs.front().get();
   for (const auto& program : programs) {
-    if (program->specialised_for() == sizes && !sizes.empty()) return program.get();
+    if (program->num_fixed() > best->num_fixed() && program->Fits(sizes)) best = program.get();
   }
-  return programs.front().get();
+  return best;
 }
 
 absl::Status Session::Impl::Activate(const std::vector<int64_t>& sizes) {
@@ -163,13 +163,6 @@ absl::Status Session::Impl::Activate(const std::vector<int64_t>& sizes) {
   } else {
     TW_TRY(program->Plan(sizes));
     TW_TRY(program->Bind(&memory));
-  }
-  if (program != active) {
-    prepared = false;
-    times.clear();
-    for (const Launch& launch : program->function().launches) {
-      times.push_back({launch.symbol.c_str(), launch.name.c_str(), 0});
-    }
   }
   active = program;
   values = sizes;
@@ -273,10 +266,10 @@ absl::Status Session::Impl::Prepare() {
   }
   TW_TRY(BindSizes());
   TW_TRY(SealInputs());
-  if (prepared) return absl::OkStatus();
+  if (active->prepared()) return absl::OkStatus();
   TW_TRY(PrepareLaunches());
   if (part != nullptr) TW_TRY(part->Synchronize());
-  prepared = true;
+  active->set_prepared(true);
   return absl::OkStatus();
 }
 
@@ -305,7 +298,7 @@ absl::Status Session::Impl::Run() {
 }
 
 void* Session::Impl::WritableInput(size_t index) {
-  if (active->PrepareUses(active->function().inputs[index])) prepared = false;
+  if (active->PrepareUses(active->function().inputs[index])) active->set_prepared(false);
   if (sealed) {
     sealed = false;
     for (SessionEnd& input : memory.inputs) {
@@ -487,6 +480,10 @@ absl::Status Session::RunProfiled(std::span<const TwLaunchTime>* times) {
   const SessionTurn turn(impl_->gate, Overlap::kRefuse);
   TW_TRY(turn.status());
   TW_TRY(impl_->Prepare());
+  impl_->times.clear();
+  for (const Launch& launch : impl_->active->function().launches) {
+    impl_->times.push_back({launch.symbol.c_str(), launch.name.c_str(), 0});
+  }
   support::SystemClock clock;
   for (const ExecutionStep& step : impl_->active->steps().run) {
     const bool on_device = step.kind == ExecutionStep::Kind::kDeviceLaunch;

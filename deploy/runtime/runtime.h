@@ -104,8 +104,8 @@ class BoundTensors {
 
 // Sizes. Where a module has size variables, the shapes of the inputs bind them: those of Call()'s
 // tensors, or those that SetInput() and SetInputShape() set, or else the smallest. A session keeps
-// what it has worked out for the sizes of its last call. The function that runs is the
-// specialisation for these sizes, if there is one. Memory grows when larger sizes come
+// what it has worked out for the sizes of its last call. The function that runs is the one that
+// fixes most of these sizes, or else "main". Memory grows when larger sizes come
 // (session_memory.h).
 //
 // Thread-safety. Call() may be called from any number of threads; the calls run one after another.

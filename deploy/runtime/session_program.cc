@@ -33,7 +33,6 @@ SessionProgram::SessionProgram(const LoadedModule& module, const Function& funct
           module.manifest(), function,
           [part](const Launch& launch) { return part != nullptr && part->Runs(launch); })),
       uses_host_arena_(UsesHostArena()) {
-  if (!function.at.empty()) specialised_for_ = module::ValuesOf(module.manifest(), function.at);
   for (const Launch& launch : function.prepare) {
     prepare_uses_.insert(launch.args.begin(), launch.args.end());
   }
@@ -62,6 +61,15 @@ bool SessionProgram::UsesHostArena() const {
   };
   return std::any_of(function_.prepare.begin(), function_.prepare.end(), uses) ||
          std::any_of(function_.launches.begin(), function_.launches.end(), uses);
+}
+
+bool SessionProgram::Fits(const std::vector<int64_t>& values) const {
+  const std::vector<module::SizeVar>& variables = module_.manifest().size_vars;
+  for (size_t v = 0; v < values.size(); ++v) {
+    const auto fixed = function_.at.find(variables[v].name);
+    if (fixed != function_.at.end() && fixed->second != values[v]) return false;
+  }
+  return true;
 }
 
 absl::Status SessionProgram::Plan(const std::vector<int64_t>& values) {

@@ -51,8 +51,10 @@ class SessionProgram {
   }
 
   const module::Function& function() const { return function_; }
-  // The values that the function is a specialisation for; empty if it is none.
-  const std::vector<int64_t>& specialised_for() const { return specialised_for_; }
+  // Whether the function is for these values: none of them differs from what it fixes.
+  bool Fits(const std::vector<int64_t>& values) const;
+  // How many variables it fixes.
+  size_t num_fixed() const { return function_.at.size(); }
   const module::SizePlan& plan() const { return plan_; }
   const module::SizePlan::Place& PlaceOf(int64_t tensor) const {
     return plan_.tensors[static_cast<size_t>(tensor)];
@@ -63,6 +65,9 @@ class SessionProgram {
   const std::vector<BoundLaunch>& launches() const { return launches_; }
   // Null for tensors that the function has no use for, and for an arena that only a device uses.
   void* AddressOf(size_t tensor) const { return addresses_[tensor]; }
+  // Whether all that prepare launches make is there. The session says so.
+  bool prepared() const { return prepared_done_; }
+  void set_prepared(bool done) { prepared_done_ = done; }
   // Whether prepare launches use the tensor.
   bool PrepareUses(int64_t tensor) const { return prepare_uses_.contains(tensor); }
   // Positions of the prepare launches that make prepared tensors which `made` lacks, and of those
@@ -89,7 +94,7 @@ class SessionProgram {
   const module::SizePlanner planner_;
   const ExecutionPlan steps_;
   const bool uses_host_arena_;
-  std::vector<int64_t> specialised_for_;
+  bool prepared_done_ = false;
   std::set<int64_t> prepare_uses_;
   std::vector<Buffer> checks_;  // what Function::checks look at
 

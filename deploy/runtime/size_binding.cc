@@ -72,8 +72,11 @@ absl::Status SizeBinding::CheckInput(size_t input, std::span<const int64_t> shap
 
 absl::StatusOr<std::vector<int64_t>> SizeBinding::Bind(std::span<const Shape> shapes) const {
   for (size_t i = 0; i < shapes.size(); ++i) TW_TRY(CheckInput(i, shapes[i]));
-  if (!function_.at.empty()) return module::ValuesOf(manifest_, function_.at);
   std::vector<int64_t> values(manifest_.size_vars.size(), kUnbound);
+  for (size_t v = 0; v < values.size(); ++v) {
+    const auto fixed = function_.at.find(manifest_.size_vars[v].name);
+    if (fixed != function_.at.end()) values[v] = fixed->second;
+  }
   std::vector<size_t> bound_by(values.size(), 0);
   for (size_t i = 0; i < shapes.size(); ++i) {
     for (size_t d = 0; d < shapes[i].size(); ++d) {

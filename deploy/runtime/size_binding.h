@@ -18,7 +18,8 @@ using Shape = std::vector<int64_t>;
 
 class SizeBinding {
  public:
-  // Of a function's inputs. Both must outlive it. A specialisation's values are those of `at`.
+  // Of a function's inputs. Both must outlive it. Of a specialisation, `at` has the values of the
+  // variables that it names.
   SizeBinding(const module::Manifest& manifest, const module::Function& function);
 
   // Whether an input may have a shape, on its own. INVALID_ARGUMENT

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """What open sizes cost: a module of open sizes against the module compiled for each size, paired in one process, one thread, default schedules.
 
-open_race.py [-o RESULTS.json] prints, per model and size, time of the fixed module / time of the open one: 1 is equal, the bar is 0.9."""
+open_race.py [-o RESULTS.json] [--model NAME] [--seconds S] prints, per model and size, time of the fixed module / time of the open one: 1 is equal,
+the bar is 0.9; at the sizes of SPECIALISED also of the module that has functions for these (bar: 0.97). Then what modules cost: processor
+seconds of compiling and bytes of the module, of one size, of open sizes, and with the specialisations."""
 
 import argparse
 import json
@@ -42,30 +44,70 @@ MODELS = {
     "encoder 4x512": (lambda _: encoder(512, 8, 4), {"N": "1..4", "L": "1..512"},
                       [{"N": 1, "L": n} for n in (1, 2, 4, 8, 16, 31, 32, 33, 64, 100, 128, 200, 256, 384)]),
 }
+SPECIALISED = {
+    "resnet18": [{"N": n} for n in (1, 4, 8)],
+    "encoder 4x512": [{"N": 1, "L": n} for n in (4, 32, 100, 128, 384)],
+}
 
 
 def shapes(sizes):
     return [word for name, size in sizes.items() for word in ("--shape", f"{name}={size}")]
 
 
+class Race:
+    """One model in a folder: its modules, and their races."""
+
+    def __init__(self, folder, name, seconds):
+        self.name, self.seconds = name, seconds
+        make, self.ranges, self.cases = MODELS[name]
+        self.model, self.fixed, self.open, self.special = (Path(folder) / file for file in ("model.onnx", "fixed.tw", "open.tw", "special.tw"))
+        onnx.save(make(folder), str(self.model))
+
+    def compile(self, module, sizes, points=()):
+        """What the module cost: processor seconds, bytes."""
+        words = [word for point in points for word in ("--specialise", ",".join(f"{k}={v}" for k, v in point.items()))]
+        before = os.times()
+        tilewright("compile", self.model, "--target", TARGET, "--effort", 0, "-o", module, *shapes(sizes), *words)
+        after = os.times()
+        seconds = after.children_user + after.children_system - before.children_user - before.children_system
+        return {"seconds": round(seconds, 2), "bytes": module.stat().st_size}
+
+    def ratio(self, module, sizes):
+        found = json.loads(tilewright("bench", "diff", self.fixed, module, *shapes(sizes), "--seconds", self.seconds, "-o", "json"))
+        return {key: found[key] for key in ("ratio", "ratio_low", "ratio_high")}
+
+    def run(self):
+        points = SPECIALISED[self.name]
+        cost = {"open": self.compile(self.open, self.ranges), "specialised": self.compile(self.special, self.ranges, points)}
+        rows = []
+        for sizes in self.cases:
+            fixed = self.compile(self.fixed, sizes)
+            cost.setdefault("fixed", fixed | {"sizes": sizes})
+            row = {"model": self.name, "sizes": sizes, **self.ratio(self.open, sizes)}
+            if sizes in points:
+                row["specialised"] = self.ratio(self.special, sizes)
+            rows.append(row)
+            special = f"   specialised {row['specialised']['ratio']:.3f}" if sizes in points else ""
+            print(f"{self.name:16} {' '.join(f'{k}={v}' for k, v in sizes.items()):12} {row['ratio']:.3f}{special}", flush=True)
+        for kind, of in cost.items():
+            print(f"{self.name:16} {kind:12} compiled in {of['seconds']} s, {of['bytes'] / 2**20:.1f} MiB", flush=True)
+        return rows, {"points": points, **cost}
+
+
 def main():
     flags = argparse.ArgumentParser(description=__doc__)
     flags.add_argument("-o", "--output", type=Path)
-    rows = []
-    output = flags.parse_args().output
-    with tempfile.TemporaryDirectory(prefix="tilewright-bench-") as where:
-        for name, (make, ranges, cases) in MODELS.items():
-            model, opened, fixed = (Path(where) / file for file in ("model.onnx", "open.tw", "fixed.tw"))
-            onnx.save(make(where), str(model))
-            compile_ = lambda module, sizes: tilewright("compile", model, "--target", TARGET, "--effort", 0, "-o", module, *shapes(sizes))
-            compile_(opened, ranges)
-            for sizes in cases:
-                compile_(fixed, sizes)
-                found = json.loads(tilewright("bench", "diff", fixed, opened, *shapes(sizes), "--seconds", 2, "-o", "json"))
-                rows.append({"model": name, "sizes": sizes, **{key: found[key] for key in ("ratio", "ratio_low", "ratio_high")}})
-                print(f"{name:16} {' '.join(f'{k}={v}' for k, v in sizes.items()):12} {found['ratio']:.3f}", flush=True)
-    if output:
-        output.write_text(json.dumps({"unit": "time of the fixed module / time of the open one", "target": TARGET, "rows": rows}, indent=1) + "\n")
+    flags.add_argument("--model", choices=MODELS, action="append")
+    flags.add_argument("--seconds", type=float, default=2)
+    flags = flags.parse_args()
+    rows, costs = [], {}
+    for name in flags.model or MODELS:
+        with tempfile.TemporaryDirectory(prefix="tilewright-bench-") as where:
+            found, costs[name] = Race(where, name, flags.seconds).run()
+            rows += found
+    if flags.output:
+        result = {"unit": "time of the fixed module / time of the open one", "target": TARGET, "rows": rows, "cost": costs}
+        flags.output.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -42,9 +42,9 @@ def output(module, x, folder):
     return numpy_helper.to_array(tensor)
 
 
-def compiled(name, folder, target, sizes, file):
+def compiled(name, folder, target, sizes, file, *words):
     module = folder / file
-    tilewright("compile", folder / f"{name}.onnx", "--target", target, "--effort", 0, "-o", module, *shapes(sizes))
+    tilewright("compile", folder / f"{name}.onnx", "--target", target, "--effort", 0, "-o", module, *shapes(sizes), *words)
     return module
 
 
@@ -108,6 +108,75 @@ def the_module_says_its_sizes():
         assert module.read_bytes() == again.read_bytes(), "the same model gives the same module"
 
 
+# Points of each model as --specialise takes them, and the function that runs at each of some sizes.
+SPECIALISED = {
+    "mlp": (["batch=1,8"], {(1,): "at_batch_1", (8,): "at_batch_8", (7,): "main", (64,): "main"}),
+    "cnn": (["N=1,H=32,W=9,32", "N=1"], {(1, 32, 9): "at_H_32_N_1_W_9", (1, 32, 32): "at_H_32_N_1_W_32", (1, 16, 9): "at_N_1",
+                                         (2, 32, 32): "main"}),
+    "encoder": (["N=1,4,L=16", "N=1"], {(1, 16): "at_L_16_N_1", (4, 16): "at_L_16_N_4", (1, 33): "at_N_1", (3, 16): "main"}),
+}
+
+
+def specialised_sizes_are_those_of_their_own_module():
+    """To the bit where all sizes are fixed: the same kernels run. Elsewhere the functions of all sizes, or of some, compute."""
+    rng = np.random.default_rng(11)
+    for name, (points, runs) in SPECIALISED.items():
+        make, shape = MODELS[name]
+        ranges = CASES[name][0]
+        with tempfile.TemporaryDirectory(prefix="tilewright-open-") as where:
+            folder = Path(where)
+            onnx.save(make(), str(folder / f"{name}.onnx"))
+            words = [word for point in points for word in ("--specialise", point)]
+            module = compiled(name, folder, "native,threads=1", ranges, "special.tw", *words)
+            plain = compiled(name, folder, "native,threads=1", ranges, "plain.tw")
+            for run, function in runs.items():
+                sizes = dict(zip(ranges, run))
+                said = json.loads(tilewright("run", module, *shapes(sizes), "--repeat", 1, "-o", "json", "--profile"))
+                assert said["function"] == function and said["kernels"], (name, sizes, said["function"])
+                assert len(said["specialisations"]) == len(set(runs.values()) - {"main"}), said["specialisations"]
+                x = rng.standard_normal([sizes.get(dim, dim) for dim in shape]).astype(np.float32)
+                found = output(module, x, folder)
+                wanted = output(compiled(name, folder, "native,threads=1", sizes, "fixed.tw"), x, folder)
+                assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max(), (name, sizes)
+                if function == "main":
+                    assert np.array_equal(found, output(plain, x, folder)), (name, sizes)
+                elif function.count("_") == 2 * len(ranges):
+                    assert np.array_equal(found, wanted), (name, sizes)
+
+
+def predicted_schedules_are_for_specialised_sizes():
+    with tempfile.TemporaryDirectory(prefix="tilewright-open-") as where:
+        folder = Path(where)
+        onnx.save(MODELS["cnn"][0](), str(folder / "cnn.onnx"))
+
+        def kernels(*words):
+            summary = json.loads(tilewright("compile", folder / "cnn.onnx", "--target", "cpu,arch=x86_64,cpu=znver4,threads=1", "--effort", 60,
+                                            "-o", folder / "m.tw", "--format", "json", *words))
+            return summary, {kernel["task_hash"]: kernel for kernel in summary["kernels"]}
+
+        fixed = kernels("--shape", "N=1", "--shape", "H=64", "--shape", "W=64")[1]
+        summary, found = kernels(*shapes(CASES["cnn"][0]), "--specialise", "N=1,H=64,W=64")
+        assert any(kernel["predicted"] for kernel in fixed.values()), fixed
+        assert [function["at"] for function in summary["functions"]] == [{}, {"H": 64, "N": 1, "W": 64}], summary["functions"]
+        for task, kernel in fixed.items():
+            assert found[task]["steps"] == kernel["steps"] and found[task]["predicted"] == kernel["predicted"], kernel["task_name"]
+        assert not any(kernel["predicted"] for task, kernel in found.items() if task not in fixed)
+
+
+def wrong_points_are_refused():
+    with tempfile.TemporaryDirectory(prefix="tilewright-open-") as where:
+        folder = Path(where)
+        onnx.save(MODELS["mlp"][0](), str(folder / "mlp.onnx"))
+        call = lambda code, *words: tilewright("compile", folder / "mlp.onnx", "--target", "native", "-o", folder / "m.tw", *words, code=code)
+        for shape, point, code, slug in (("batch=1..8", "width=4", 1, "driver.specialise.name"), ("batch=2..8", "batch=1", 1, "driver.specialise.size"),
+                                         ("batch=8", "batch=8", 1, "driver.specialise.fixed"), ("batch=1..8", "batch", 2, "cli.usage.specialise"),
+                                         ("batch=1..8", "batch=4,4", 2, "cli.usage.specialise"),
+                                         ("batch=1..99", "batch=" + ",".join(map(str, range(1, 65))), 1, "driver.specialise.too_many")):
+            assert slug in call(code, "--shape", shape, "--specialise", point), (shape, point)
+        assert not (folder / "m.tw").exists()
+
+
 if __name__ == "__main__":
     run_checks(every_size_is_that_of_its_own_module, sizes_outside_of_the_range_are_refused, what_needs_numbers_says_so,
-               the_module_says_its_sizes)
+               the_module_says_its_sizes, specialised_sizes_are_those_of_their_own_module, predicted_schedules_are_for_specialised_sizes,
+               wrong_points_are_refused)

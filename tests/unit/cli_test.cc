@@ -165,6 +165,35 @@ TEST(CliShapes, NamesAndExtents) {
   EXPECT_EQ(ExitCodeOf(ParseShapes({"x=1", "x=2"}).status()), kExitUsage);
 }
 
+TEST(CliShapes, PointsOfOpenSizes) {
+  using Points = std::vector<SizePoint>;
+  const auto points = [](const std::vector<std::string>& texts) {
+    const auto parsed = ParseSizePoints(texts);
+    EXPECT_TRUE(parsed.ok()) << parsed.status();
+    return parsed.value_or(Points{});
+  };
+  EXPECT_EQ(points({}), Points{});
+  EXPECT_EQ(points({"batch=1,8,32"}), (Points{{{"batch", 1}}, {{"batch", 8}}, {{"batch", 32}}}));
+  EXPECT_EQ(points({"batch=1,seq=128"}), (Points{{{"batch", 1}, {"seq", 128}}}));
+  EXPECT_EQ(points({"seq=64,128,batch=1,8"}), (Points{{{"batch", 1}, {"seq", 64}},
+                                                      {{"batch", 1}, {"seq", 128}},
+                                                      {{"batch", 8}, {"seq", 64}},
+                                                      {{"batch", 8}, {"seq", 128}}}));
+  EXPECT_EQ(points({"batch=1", "batch=1,seq=4"}),
+            (Points{{{"batch", 1}}, {{"batch", 1}, {"seq", 4}}}));
+  EXPECT_EQ(points({"odd name=2"}), (Points{{{"odd name", 2}}}));
+  for (const char* bad : {"", "x", "x=", "=1", "x=0", "x=-1", "x=1,", ",x=1", "1", "x=1,1",
+                          "x=1,x=2", "x=1x2", "x=1..4", "x=1,y", "x=1;2"}) {
+    const absl::Status status = ParseSizePoints({bad}).status();
+    EXPECT_EQ(support::Slug(status), "cli.usage.specialise") << bad;
+    EXPECT_EQ(ExitCodeOf(status), kExitUsage) << bad;
+  }
+  EXPECT_FALSE(ParseSizePoints({"x=1", "x=2,1"}).ok());
+  std::string many = "a=1";
+  for (int i = 2; i <= 70; ++i) many += "," + std::to_string(i);
+  EXPECT_FALSE(ParseSizePoints({many + ",b" + many.substr(1)}).ok()) << "4900 points";
+}
+
 TEST(CliTarget, NativeBecomesThisMachine) {
   const auto native = ExpandTarget("native,threads=1");
   ASSERT_TRUE(native.ok()) << native.status();

@@ -28,6 +28,7 @@
 #include "tests/support/run_compiled.h"
 #include "tests/support/test_seed.h"
 #include "tests/unit/onnx_builder.h"
+#include "tests/unit/packing_steps.h"
 
 namespace tilewright::driver {
 namespace {
@@ -436,7 +437,7 @@ TEST(Compile, ProvidedSchedulesAreAppliedUnlessStale) {
   auto file = module::ModuleFile::FromBytes(c.bytes);
   EXPECT_EQ(file->manifest().provenance.at("log_records"), c.report.kernels[0].measurement_id);
   const auto names =
-      module::ParseLaunchNames(file->manifest().provenance.at(module::kLaunchNamesKey));
+      module::ParseLaunchNames(file->manifest().provenance.at(module::LaunchNamesKey("main")));
   const auto& launches = file->manifest().FindFunction("main")->launches;
   ASSERT_EQ(names.size(), launches.size());
   for (size_t i = 0; i < names.size(); ++i) {
@@ -455,29 +456,9 @@ TEST(Compile, PackedWeightsArePreparedOnce) {
   auto tasks = ExtractTasks(fused);
   ASSERT_TRUE(tasks.ok()) << tasks.status();
   ASSERT_EQ(tasks->size(), 1u);
-  auto function = TaskFunction(tasks->front().text);
-  ASSERT_TRUE(function.ok()) << function.status();
-  // The block that reads the weights gets a copy of them.
-  schedule::Schedule s(*function);
-  int copy = -1;
-  for (const std::string& name : s.BlockNames()) {
-    for (int read : {0, 1}) {
-      schedule::Step step{.kind = schedule::StepKind::kCacheRead,
-                          .handles = {s.BlockHandle(name)},
-                          .options = {{"scope", "global"}}};
-      if (read > 0) step.options["read"] = std::to_string(read);
-      schedule::Schedule trial = s;
-      if (copy >= 0 || !trial.Apply(step).ok()) continue;
-      ir::Stmt made = trial.StmtOf(trial.LastResults()[0]);
-      if (made->reads[0].buffer->role != ir::Role::kConstant) continue;
-      copy = trial.LastResults()[0];
-      s = trial;
-    }
-  }
-  ASSERT_GE(copy, 0) << s.Describe();
   FixedProvider provider;
-  provider.found[tasks->front().hash] = {schedule::ToText(s.steps()), ir::ProgramHash(s.function()),
-                                         "packed"};
+  provider.found[tasks->front().hash] = tests::PackingSteps(tasks->front().text);
+  ASSERT_FALSE(provider.found[tasks->front().hash].steps.empty());
   const Compiled c = Compile(fused, &provider);
   ASSERT_EQ(c.report.kernels.size(), 1u);
   EXPECT_TRUE(c.report.kernels[0].tuned) << c.report.kernels[0].stale_reason;

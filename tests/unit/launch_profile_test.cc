@@ -79,7 +79,7 @@ module::Manifest TwoLaunches() {
   main.launches[1].symbol = "tw_kernel_g";
   main.launches[1].code = 1;
   main.launches[1].args = {2, 2, 3};
-  manifest.provenance[module::kLaunchNamesKey] =
+  manifest.provenance[module::LaunchNamesKey("main")] =
       module::LaunchNamesText({{"", "f", {"Conv_0", "Relu_1"}}, {"t1-g", "g", {}}});
   return manifest;
 }

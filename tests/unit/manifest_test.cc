@@ -324,7 +324,7 @@ TEST(LaunchNamesTest, TextKeepsWhatHasAPlaceInALine) {
   EXPECT_EQ(read[0].launch, "a b");
   EXPECT_EQ(read[0].nodes, std::vector<std::string>{"\xef\xbf\xbd z"});
   Manifest manifest = Complete();
-  manifest.provenance[kLaunchNamesKey] = text;
+  manifest.provenance[LaunchNamesKey("main")] = text;
   EXPECT_TRUE(ManifestToJson(manifest).ok());
 }
 

@@ -173,6 +173,38 @@ std::vector<float> OpenRowsReference(const std::vector<float>& x) {
   return y;
 }
 
+ModuleParts TwoSizesModule() {
+  ModuleParts parts;
+  Manifest& m = parts.manifest;
+  m.name = "two_sizes";
+  m.target = "native";
+  m.size_vars = {{"M", 1, 9}, {"N", 1, 9}};
+  const auto add = [&](const std::string& name, const module::Dim& n, const module::Dim& k,
+                       const module::Sizes& at) {
+    Function f;
+    f.name = name;
+    f.at = at;
+    f.inputs = {AddTensor(&m, "x", {n}, TensorKind::kInput),
+                AddTensor(&m, "w", {k}, TensorKind::kInput)};
+    f.outputs = {AddTensor(&m, "y", {n}, TensorKind::kOutput),
+                 AddTensor(&m, "z", {k}, TensorKind::kOutput)};
+    for (size_t i : {0, 1}) {
+      f.launches.push_back(Call("add", {f.inputs[i], f.inputs[i], f.outputs[i]}, {i == 0 ? n : k}));
+    }
+    m.functions.push_back(f);
+  };
+  const module::Dim n = module::Dim::Variable("N"), k = module::Dim::Variable("M");
+  add("main", n, k, {});
+  add("four", 4, k, {{"N", 4}});
+  add("two", n, 2, {{"M", 2}});
+  add("both", 4, 2, {{"M", 2}, {"N", 4}});
+  const absl::Status complete = module::SetNeedsAtMaxima(&m);
+  TW_CHECK(complete.ok()) << support::StatusText(complete);
+  m.code.push_back({std::string(runtime::NativeCodeFormat()), 1, 0, ""});
+  parts.code = {KernelCode()};
+  return parts;
+}
+
 ModuleParts EveryTypeModule() {
   ModuleParts parts;
   Manifest& m = parts.manifest;

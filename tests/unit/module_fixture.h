@@ -34,6 +34,10 @@ module::ModuleParts OpenRowsModule(bool specialised = true);
 // What it computes for `x`.
 std::vector<float> OpenRowsReference(const std::vector<float>& x);
 
+// y = 2 · x and z = 2 · w for x of N numbers and w of M, 1 <= N, M <= 9. Next to "main" there are
+// "four" for N = 4, "two" for M = 2 and "both" for N = 4, M = 2.
+module::ModuleParts TwoSizesModule();
+
 // Copies inputs of every element type to outputs: "x_float32" to "y_float32" and so on, each [2,
 // 3].
 module::ModuleParts EveryTypeModule();

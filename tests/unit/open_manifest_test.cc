@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "deploy/module/manifest.h"
 #include "deploy/module/module_file.h"
@@ -132,6 +133,57 @@ TEST(OpenManifestTest, EveryBrokenRuleHasItsError) {
     row.damage(&manifest);
     const absl::Status status = ValidateManifest(manifest);
     EXPECT_EQ(support::Slug(status), std::string("module.manifest.") + row.slug) << status;
+  }
+}
+
+// Of TwoSizesModule: "main", "four" (N), "two" (M), "both"; each has inputs x, w and outputs y, z.
+TEST(OpenManifestTest, SpecialisationsInPartHaveTheirRules) {
+  const auto complete = [] {
+    return ModuleFile::FromBytes(*SerializeModule(test::TwoSizesModule()))->manifest();
+  };
+  const Manifest good = complete();
+  const auto json = ManifestToJson(good);
+  ASSERT_TRUE(json.ok()) << json.status();
+  const auto again = ManifestFromJson(*json);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(*again == good);
+  EXPECT_EQ(again->functions[1].at, (Sizes{{"N", 4}}));
+  EXPECT_EQ(again->functions[3].at, (Sizes{{"M", 2}, {"N", 4}}));
+  const Rejection rows[] = {
+      {"at", [](Manifest* m) { m->functions[2].at = {{"N", 4}}; }},  // as "four"
+      {"at", [](Manifest* m) { m->functions[1].at = {{"N", 10}}; }},
+      {"at", [](Manifest* m) { m->functions[1].at = {{"N", 0}}; }},
+      {"at", [](Manifest* m) { m->functions[1].at = {{"N", 5}}; }},
+      {"at", [](Manifest* m) { m->functions[1].at = {{"M", 4}}; }},
+      {"at", [](Manifest* m) { m->functions[1].at = {{"K", 4}, {"N", 4}}; }},
+      {"at", [](Manifest* m) { m->functions[1].launches[0].sizes[0] = N(); }},
+      {"at", [](Manifest* m) { m->functions[1].launches[1].sizes[0] = N() + Dim::Variable("M"); }},
+      {"at", [](Manifest* m) { m->functions[1].launches[0].workspace_bytes = N() - N() * N(); }},
+      {"arg", [](Manifest* m) { m->functions[1].launches[0].args[0] = 0; }},  // main's x
+      {"at", [](Manifest* m) { std::swap(m->functions[1].inputs[0], m->functions[1].inputs[1]); }},
+      {"at",
+       [](Manifest* m) {
+         m->functions.erase(m->functions.begin() + 2);
+         m->functions[1].at = {{"M", 2}};
+       }},
+      {"size_var", [](Manifest* m) { m->size_vars.push_back({"K", 1, 2}); }},
+      {"tensor_bytes", [](Manifest* m) { m->tensors[5].bytes -= 4; }},  // w of "four"
+  };
+  int index = 0;
+  for (const Rejection& row : rows) {
+    SCOPED_TRACE("row " + std::to_string(index++));
+    Manifest manifest = complete();
+    row.damage(&manifest);
+    const absl::Status status = ValidateManifest(manifest);
+    EXPECT_EQ(support::Slug(status), std::string("module.manifest.") + row.slug) << status;
+  }
+  for (const char* bad : {"\"at\":{\"N\":\"4\"}", "\"at\":[4]", "\"at\":{\"N\":4.5}",
+                          "\"at\":{\"N\":99999999999999999999}"}) {
+    std::string text = *json;
+    const std::string old = "\"at\":{\"N\":4}";
+    ASSERT_NE(text.find(old), std::string::npos);
+    text.replace(text.find(old), old.size(), bad);
+    EXPECT_EQ(support::Slug(ManifestFromJson(text).status()), "module.manifest.type") << bad;
   }
 }
 

@@ -167,6 +167,68 @@ TEST(OpenSessionTest, FunctionsByName) {
   EXPECT_EQ(support::Slug(Call(four.get(), x, &y)), "runtime.c_api.shape");
 }
 
+TEST(OpenSessionTest, TheMostSpecialFunctionThatFitsRuns) {
+  const auto session = SessionOf(test::TwoSizesModule());
+  const auto name_at = [](int64_t n, int64_t m) -> std::string {
+    if (n == 4) return m == 2 ? "both" : "four";
+    return m == 2 ? "two" : "main";
+  };
+  for (int round = 0; round < 2; ++round) {
+    for (int64_t n = 1; n <= 9; ++n) {
+      for (int64_t m = 9; m >= 1; --m) {
+        Matrix x(1, n), w(1, m), y(1, n), z(1, m);
+        Fill(&x, static_cast<int>(n));
+        Fill(&w, static_cast<int>(m));
+        std::vector<DLTensor> tensors = {x.tensor, w.tensor, y.tensor, z.tensor};
+        for (DLTensor& tensor : tensors) {
+          tensor.ndim = 1;
+          ++tensor.shape;
+        }
+        const DLTensor* inputs[] = {&tensors[0], &tensors[1]};
+        const DLTensor* outputs[] = {&tensors[2], &tensors[3]};
+        const absl::Status status = session->Call(inputs, outputs);
+        ASSERT_TRUE(status.ok()) << status;
+        EXPECT_EQ(session->function().name, name_at(n, m)) << n << " " << m;
+        for (float& value : x.values) value *= 2;
+        for (float& value : w.values) value *= 2;
+        EXPECT_EQ(y.values, x.values);
+        EXPECT_EQ(z.values, w.values);
+      }
+    }
+  }
+}
+
+TEST(OpenSessionTest, AFunctionThatIsOpenInPartRunsByName) {
+  SessionOptions options;
+  options.function = "four";
+  const auto four = SessionOf(test::TwoSizesModule(), options);
+  EXPECT_EQ(four->sizes(), (module::Sizes{{"M", 1}, {"N", 4}}));
+  const int64_t two = 2, five = 5, ten = 10;
+  ASSERT_TRUE(four->SetInputShape(1, {&five, 1}).ok());
+  ASSERT_TRUE(four->BindSizes().ok());
+  EXPECT_EQ(four->sizes(), (module::Sizes{{"M", 5}, {"N", 4}}));
+  ASSERT_TRUE(four->SetInputShape(1, {&two, 1}).ok());
+  ASSERT_TRUE(four->BindSizes().ok());
+  EXPECT_EQ(four->function().name, "four") << "others are not in its session";
+  EXPECT_EQ(support::Slug(four->SetInputShape(0, {&five, 1})), "runtime.c_api.shape");
+  EXPECT_EQ(support::Slug(four->SetInputShape(1, {&ten, 1})), "runtime.session.size");
+}
+
+// A function that was prepared stays so, whatever ran in between: what is prepared twice is wrong.
+TEST(OpenSessionTest, ProfilesFollowTheFunction) {
+  const auto session = SessionOf(test::OpenRowsModule());
+  for (const int64_t rows : {4, 7, 4, 1}) {
+    CheckRows(session.get(), rows, 1);
+    std::span<const TwLaunchTime> times;
+    ASSERT_TRUE(session->RunProfiled(&times).ok());
+    ASSERT_EQ(times.size(), session->function().launches.size());
+    for (size_t i = 0; i < times.size(); ++i) {
+      EXPECT_EQ(times[i].symbol, session->function().launches[i].symbol) << "its own names";
+    }
+    CheckRows(session.get(), rows, 2);
+  }
+}
+
 TEST(OpenSessionTest, AMemoryLimitIsAnError) {
   // Arena and workspace of 33 rows need 2 x 2112 + 2112 bytes, ends and the packed weight more.
   SessionOptions options;

@@ -58,12 +58,14 @@ class OpenSizesTest(unittest.TestCase):
         self.assertEqual(document["sizes"], {"N": 7})
         self.assertEqual(document["size_vars"], [{"name": "N", "min": 1, "max": 33}])
         self.assertEqual(document["function"], "main")
+        self.assertEqual(document["specialisations"], [{"name": "four", "at": {"N": 4}}])
         self.assertEqual(document["inputs"], [{"name": "x", "dtype": "float32", "dims": ["N", 8], "shape": [7, 8]}])
         self.assertEqual(document["outputs"][0]["shape"], [7, 16])
         # The module counts 128 N operations; the time cancels out.
         matmul = document["kernels"][0]
         self.assertAlmostEqual(matmul["gflop_s"] * matmul["median_us"] * 1e3, 128 * 7, delta=1)
         self.assertEqual(json.loads(self.run_module("--shape", "N=4", "-o", "json").stdout)["function"], "four")
+        self.assertIn("function four (specialised: four (N=4))", self.run_module("--shape", "N=4", "--profile").stdout)
 
     def test_the_smallest_sizes_are_the_default(self):
         done = self.run_module()

@@ -56,7 +56,7 @@ module::Manifest Module(const std::vector<module::LaunchNames>& names) {
   module::Function& main = manifest.functions.emplace_back();
   main.name = "main";
   for (const module::LaunchNames& of : names) main.launches.emplace_back().name = of.launch;
-  manifest.provenance[module::kLaunchNamesKey] = module::LaunchNamesText(names);
+  manifest.provenance[module::LaunchNamesKey("main")] = module::LaunchNamesText(names);
   return manifest;
 }
 

@@ -253,6 +253,35 @@ TEST(RfactorTest, PartialResultsAreCombined) {
   Scheduled(SoftmaxProgram(4, 9), "split %1 [3,?]; rfactor %2 %13; split %7 [?,2]; rfactor %8 %18");
 }
 
+// Y[i] = the sum of X[i, k] over n numbers.
+ir::Function OpenSums() {
+  auto f = ir::ParseFunction(R"(
+    fn sums(n: size, X: f32[3,n] input, Y: f32[3] output) stage=scheduled {
+      for i in 0..3 {
+        for k in 0..n {
+          block Y(vi: spatial 0..3 = i, vk: reduce 0..n = k) {
+            reads X[vi:1, vk:1];
+            writes Y[vi:1];
+            init {
+              Y[vi] = 0.0f32;
+            }
+            Y[vi] = Y[vi] + X[vi, vk];
+          }
+        }
+      }
+    })");
+  EXPECT_TRUE(f.ok()) << f.status();
+  return *f;
+}
+
+TEST(RfactorTest, OpenReductionsHavePartialResultsOfANumber) {
+  for (int64_t n = 1; n <= 19; ++n) {
+    const tests::EquivalenceOptions at = {.sizes = {n}};
+    Scheduled(OpenSums(), "split %1 [?,8]; rfactor %2 %4; vectorize %4", at);
+    Scheduled(OpenSums(), "split %1 [?,8]; split %4 [2,4]; rfactor %2 %6; rfactor %7 %5", at);
+  }
+}
+
 TEST(RfactorTest, Refusals) {
   ir::Function f = MatmulProgram(6, 5, 12);
   ExpectRefused(f, "rfactor %3 %0", "schedule.rfactor.not_reduction");
@@ -261,6 +290,26 @@ TEST(RfactorTest, Refusals) {
   ExpectRefused(DenseReluProgram(4, 5, 6), "rfactor %3 %4", "schedule.rfactor.not_around");
   ExpectRefused(SoftmaxProgram(4, 6), "decompose_reduction %2 %1; rfactor %8 %7; rfactor %2 %1",
                 "schedule.rfactor.no_init");
+  ExpectRefused(OpenSums(), "rfactor %2 %1", "schedule.rfactor.extent", "the step with a number");
+  ExpectRefused(OpenSums(), "split %1 [?,8]; rfactor %2 %3", "schedule.rfactor.extent");
+  // Partial results of one row each, of rows that are not equally long.
+  auto triangle = ir::ParseFunction(R"(
+    fn triangle(X: f32[16] input, Y: f32[1] output) stage=scheduled {
+      for k in 0..4 {
+        for l in 0..k + 1 {
+          block Y(v: spatial 0..1 = 0, vk: reduce 0..16 = k * 4 + l) {
+            reads X[vk:1];
+            writes Y[v:1];
+            init {
+              Y[v] = 0.0f32;
+            }
+            Y[v] = Y[v] + X[vk];
+          }
+        }
+      }
+    })");
+  ASSERT_TRUE(triangle.ok()) << triangle.status();
+  ExpectRefused(*triangle, "rfactor %2 %0", "schedule.rfactor.extent", "found l");
 }
 
 TEST(TransformLayoutTest, DigitsOfTheOldIndices) {

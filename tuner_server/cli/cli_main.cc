@@ -94,6 +94,9 @@ void AddCompile(CLI::App* app, Action* action) {
       "tuner.db --require-tuned 95\n"
       "  tilewright compile model.onnx --target native --shape input=1x3x224x224 --dump-ir ir/\n"
       "  tilewright compile model.onnx --target native --shape batch=1..32\n"
+      "  tilewright compile model.onnx --target native --shape batch=1..32 --specialise batch=1,8\n"
+      "  tilewright compile model.onnx --target native --shape batch=1..8 --shape seq=1..512 "
+      "--specialise batch=1,8,seq=128 --specialise batch=1\n"
       "  tilewright compile model.onnx --target native --max-ram 64MiB\n");
   CLI::Option* model = command->add_option("MODEL", options->model_path, "ONNX file");
   CLI::Option* target =
@@ -109,6 +112,14 @@ void AddCompile(CLI::App* app, Action* action) {
           "--shape", options->shapes,
           "input shape NAME=1x3x224x224, or a dimension by its name: NAME=8, or NAME=1..64\n"
           "where it stays open and each run decides; repeatable")
+      ->allow_extra_args(false)
+      ->take_all();
+  command
+      ->add_option("--specialise", options->specialise,
+                   "sizes of open dimensions for which the module has kernels of their own, as\n"
+                   "fast as those of a module of these sizes; others take the kernels of all\n"
+                   "sizes. NAME=1,8,32 is three points; NAME=1,8,OTHER=128 combines each with\n"
+                   "each; a dimension without a number stays open; repeatable")
       ->allow_extra_args(false)
       ->take_all();
   command

@@ -71,6 +71,19 @@ void TellPredicted(const PredictedSchedules& predicted) {
                   " kernels keep their default schedules: the time of --effort is over\n"));
 }
 
+// "specialised: at_batch_1 (batch=1), at_batch_8 (batch=8)"; "" if nothing is.
+std::string SpecialisedText(const json& summary) {
+  std::vector<std::string> parts;
+  for (const json& function : summary.value("functions", json::array())) {
+    const json at = function.value("at", json::object());
+    if (at.empty()) continue;
+    std::vector<std::string> sizes;
+    for (const auto& [name, size] : at.items()) sizes.push_back(StrCat(name, "=", size.dump()));
+    parts.push_back(StrCat(Text(function, "name"), " (", support::Join(sizes, ","), ")"));
+  }
+  return parts.empty() ? "" : "specialised: " + support::Join(parts, ", ");
+}
+
 // The builder says what a session of the module holds (deploy/module/memory_need.h).
 absl::Status CheckRam(const json& summary, uint64_t most) {
   const json& ram = summary["ram_bytes"];
@@ -94,6 +107,7 @@ absl::Status Compile(const CompileOptions& options) {
   std::vector<std::string> fixed = options.shapes;
   TW_ASSIGN(const auto open, TakeSizeRanges(&fixed));
   TW_ASSIGN(const auto shapes, ParseShapes(fixed));
+  TW_ASSIGN(const std::vector<SizePoint> points, ParseSizePoints(options.specialise));
   TW_ASSIGN(const std::string target, ExpandTarget(options.target));
   const std::string output =
       options.output.empty() ? DefaultOutput(options.model_path) : options.output;
@@ -102,6 +116,7 @@ absl::Status Compile(const CompileOptions& options) {
                                                          .target = target,
                                                          .shapes = shapes,
                                                          .open = open,
+                                                         .specialise = points,
                                                          .disabled = options.disabled_passes,
                                                          .enabled = options.enabled_passes,
                                                          .predict = options.effort_s > 0}));
@@ -149,6 +164,8 @@ absl::Status Compile(const CompileOptions& options) {
   }
   TW_ASSIGN(const std::string table, KernelTable(summary));
   PrintOut(table);
+  const std::string specialised = SpecialisedText(summary);
+  if (!specialised.empty()) PrintOut(specialised);
   PrintOut(StrCat("wrote ", output, "  ", BytesText(static_cast<double>(module_bytes.size())),
                   "  ram ", BytesText(Number(summary["ram_bytes"], "total")), "  target ", target,
                   "  ", support::FormatFixed(share, 0), " % tuned  sha256 ",

@@ -51,11 +51,9 @@ std::vector<module::LaunchNames> NamesOf(const module::Manifest& manifest) {
 
 std::vector<module::LaunchNames> NamesOf(const module::Manifest& manifest,
                                          const module::Function& function) {
-  const auto kept = manifest.provenance.find(module::kLaunchNamesKey);
+  const auto kept = manifest.provenance.find(module::LaunchNamesKey(function.name));
   std::vector<module::LaunchNames> names;
-  if (kept != manifest.provenance.end() && function.name == "main") {
-    names = module::ParseLaunchNames(kept->second);
-  }
+  if (kept != manifest.provenance.end()) names = module::ParseLaunchNames(kept->second);
   names.resize(function.launches.size());
   for (size_t i = 0; i < names.size(); ++i) names[i].launch = function.launches[i].name;
   return names;

@@ -21,7 +21,7 @@ nlohmann::json LaunchesJson(const std::vector<module::LaunchNames>& launches);
 // The names of each launch of "main", in its order. Modules of versions that kept no names have the
 // launches' own names only.
 std::vector<module::LaunchNames> NamesOf(const module::Manifest& manifest);
-// The same of any function; only "main" has kept names.
+// The same of any function.
 std::vector<module::LaunchNames> NamesOf(const module::Manifest& manifest,
                                          const module::Function& function);
 

@@ -36,6 +36,9 @@ absl::StatusOr<ModelCompiler> ModelCompiler::Open(const ModelSource& source) {
     sizes.set_min(range.min);
     sizes.set_max(range.max);
   }
+  for (const SizePoint& point : source.specialise) {
+    open->add_specialise()->mutable_sizes()->insert(point.begin(), point.end());
+  }
   open->mutable_enabled_passes()->Assign(source.enabled.begin(), source.enabled.end());
   open->mutable_disabled_passes()->Assign(source.disabled.begin(), source.disabled.end());
   TW_ASSIGN(v1::BuilderReply reply, opened.client_->Ask(std::move(request), kOpenTimeoutMs));

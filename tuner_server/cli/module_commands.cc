@@ -132,6 +132,7 @@ void AddEnds(const module::Manifest& manifest, nlohmann::json* out) {
   (*out)["inputs"] = EndsJson(manifest, main.inputs);
   (*out)["outputs"] = EndsJson(manifest, main.outputs);
   (*out)["size_vars"] = SizeVarsJson(manifest);
+  (*out)["specialisations"] = SpecialisationsJson(manifest);
 }
 
 std::string EndsLines(const module::Manifest& manifest) {
@@ -139,6 +140,8 @@ std::string EndsLines(const module::Manifest& manifest) {
   std::string text = StrCat("\ninputs    ", EndsText(manifest, main.inputs), "\noutputs   ",
                             EndsText(manifest, main.outputs));
   if (manifest.open_sizes()) text += "\nsizes     " + SizeBoundsText(manifest);
+  const std::string special = SpecialisationsText(manifest);
+  if (!special.empty()) text += "\nfunctions main, " + special;
   return text;
 }
 

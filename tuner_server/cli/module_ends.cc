@@ -35,6 +35,15 @@ nlohmann::json SizeVarsJson(const module::Manifest& manifest) {
   return rows;
 }
 
+nlohmann::json SpecialisationsJson(const module::Manifest& manifest) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const module::Function& function : manifest.functions) {
+    if (function.at.empty()) continue;
+    rows.push_back({{"name", function.name}, {"at", function.at}});
+  }
+  return rows;
+}
+
 std::string EndsText(const module::Manifest& manifest, const std::vector<int64_t>& ids) {
   std::vector<std::string> parts;
   for (const int64_t id : ids) {
@@ -49,6 +58,17 @@ std::string SizeBoundsText(const module::Manifest& manifest) {
   std::vector<std::string> parts;
   for (const module::SizeVar& var : manifest.size_vars) {
     parts.push_back(StrCat(var.name, " from ", var.min, " to ", var.max));
+  }
+  return support::Join(parts, ", ");
+}
+
+std::string SpecialisationsText(const module::Manifest& manifest) {
+  std::vector<std::string> parts;
+  for (const module::Function& function : manifest.functions) {
+    if (function.at.empty()) continue;
+    std::vector<std::string> sizes;
+    for (const auto& [name, size] : function.at) sizes.push_back(StrCat(name, "=", size));
+    parts.push_back(StrCat(function.name, " (", support::Join(sizes, ","), ")"));
   }
   return support::Join(parts, ", ");
 }

@@ -88,6 +88,7 @@ class Runner {
     const module::Function& main = *manifest.FindFunction("main");
     document_["sizes"] = sizes_;
     document_["size_vars"] = SizeVarsJson(manifest);
+    document_["specialisations"] = SpecialisationsJson(manifest);
     document_["function"] = tensors_->function().name;
     document_["inputs"] = EndsJson(manifest, main.inputs);
     document_["outputs"] = EndsJson(manifest, main.outputs);
@@ -99,6 +100,9 @@ class Runner {
     }
     Say(support::StrCat("sizes ", SizesText(sizes_), " (", EndsText(manifest, main.inputs), " -> ",
                         EndsText(manifest, main.outputs), "; ", SizeBoundsText(manifest), ")"));
+    const std::string special = SpecialisationsText(manifest);
+    if (special.empty()) return;
+    Say(support::StrCat("function ", tensors_->function().name, " (specialised: ", special, ")"));
   }
 
   // With a key, only what it released, and nothing of it runs before that is known.

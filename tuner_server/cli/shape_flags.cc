@@ -1,5 +1,8 @@
 #include "tuner_server/cli/shape_flags.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "deploy/support/strings.h"
 
 namespace tilewright::cli {
@@ -51,6 +54,63 @@ absl::StatusOr<std::map<std::string, SizeRange>> TakeSizeRanges(std::vector<std:
   }
   *texts = std::move(others);
   return ranges;
+}
+
+namespace {
+
+absl::Status BadPoint(std::string_view found) {
+  return support::InvalidArgument(
+      "cli.usage.specialise",
+      support::StrCat("--specialise expects NAME=1,8,32, or NAME=1,8,OTHER=128, found ", found));
+}
+
+// "batch=1,8,seq=128" as the sizes of each name.
+absl::StatusOr<std::map<std::string, std::vector<int64_t>>> ParseSizeLists(
+    const std::string& text) {
+  std::map<std::string, std::vector<int64_t>> lists;
+  std::vector<int64_t>* list = nullptr;
+  for (const std::string& part : support::Split(text, ',')) {
+    // Names may have any characters; numbers have none of them.
+    const size_t eq = part.rfind('=');
+    if (eq != std::string::npos) {
+      const auto [named, fresh] = lists.try_emplace(part.substr(0, eq));
+      if (eq == 0 || !fresh) return BadPoint(support::Quote(text));
+      list = &named->second;
+    }
+    const auto size = support::ParseInt64(eq == std::string::npos ? part : part.substr(eq + 1));
+    if (list == nullptr || !size || *size < 1) return BadPoint(support::Quote(text));
+    list->push_back(*size);
+  }
+  return lists;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<SizePoint>> ParseSizePoints(const std::vector<std::string>& texts) {
+  constexpr size_t kMostPoints = 4096;  // far more than a module may have
+  std::vector<SizePoint> points;
+  for (const std::string& text : texts) {
+    TW_ASSIGN(const auto lists, ParseSizeLists(text));
+    std::vector<SizePoint> combined = {{}};
+    for (const auto& [name, sizes] : lists) {
+      std::vector<SizePoint> more;
+      for (const SizePoint& point : combined) {
+        for (const int64_t size : sizes) {
+          more.push_back(point);
+          more.back()[name] = size;
+        }
+      }
+      combined = std::move(more);
+      if (combined.size() > kMostPoints) return BadPoint("too many combinations");
+    }
+    for (SizePoint& point : combined) {
+      if (std::ranges::count(points, point) > 0) {
+        return BadPoint(support::StrCat("a point twice in ", support::Quote(text)));
+      }
+      points.push_back(std::move(point));
+    }
+  }
+  return points;
 }
 
 }  // namespace tilewright::cli

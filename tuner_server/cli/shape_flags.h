@@ -21,4 +21,11 @@ struct SizeRange {
 // Takes the ranges, "NAME=1..64", out of the texts. cli.usage.shape for bad ones.
 absl::StatusOr<std::map<std::string, SizeRange>> TakeSizeRanges(std::vector<std::string>* texts);
 
+// Sizes of dimensions that stay open, by name.
+using SizePoint = std::map<std::string, int64_t>;
+// The values of --specialise. "batch=1,8,32" is three points; "batch=1,8,seq=128" are the points of
+// all combinations, (1, 128) and (8, 128). cli.usage.specialise for anything else, and for a point
+// that comes twice.
+absl::StatusOr<std::vector<SizePoint>> ParseSizePoints(const std::vector<std::string>& texts);
+
 }  // namespace tilewright::cli

@@ -18,10 +18,21 @@
 namespace tilewright::search {
 namespace {
 
-nlohmann::json TensorJson(const module::Tensor& tensor) {
+nlohmann::json TensorJson(const module::Manifest& manifest, int64_t id) {
+  const module::Tensor& tensor = manifest.tensors[static_cast<size_t>(id)];
   return {{"name", tensor.name},
           {"dtype", std::string(module::DTypeName(tensor.dtype))},
           {"shape", module::ShapeText(tensor.shape)}};
+}
+
+nlohmann::json FunctionsJson(const module::Manifest& manifest) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const module::Function& function : manifest.functions) {
+    rows.push_back({{"name", function.name},
+                    {"at", nlohmann::json(function.at)},
+                    {"launches", function.launches.size()}});
+  }
+  return rows;
 }
 
 nlohmann::json RamJson(const module::MemoryNeed& need) {
@@ -163,13 +174,15 @@ absl::Status DescribeModule(const std::string& bytes, const target::Target& targ
                        {"bytes", kernel.bytes}});
   }
   nlohmann::json inputs = nlohmann::json::array(), outputs = nlohmann::json::array();
-  for (const module::Tensor& tensor : file.manifest().tensors) {
-    if (tensor.kind == module::TensorKind::kInput) inputs.push_back(TensorJson(tensor));
-    if (tensor.kind == module::TensorKind::kOutput) outputs.push_back(TensorJson(tensor));
-  }
+  const module::Manifest& m = file.manifest();
+  const module::Function& main = *m.FindFunction("main");
+  for (const int64_t id : main.inputs) inputs.push_back(TensorJson(m, id));
+  for (const int64_t id : main.outputs) outputs.push_back(TensorJson(m, id));
+  for (const module::SizeCheck& check : main.checks) outputs.push_back(TensorJson(m, check.tensor));
   const nlohmann::json summary = {{"target", target.ToString()},
                                   {"inputs", inputs},
                                   {"outputs", outputs},
+                                  {"functions", FunctionsJson(m)},
                                   {"kernels", kernels},
                                   {"arena_bytes", report.arena_bytes},
                                   {"arena_bound_bytes", report.arena_bound_bytes},

@@ -23,7 +23,7 @@ absl::Status DescribeInputs(const driver::Task& task, uint64_t seed, v1::InputSp
 void FillAsked(const AskResult& result, const std::string& chooser, const std::string& model_id,
                v1::Asked* reply);
 // Manifest digest and the summary JSON:
-//   {"target", "inputs", "outputs",
+//   {"target", "inputs", "outputs", "functions": [{name, at, launches}],
 //    "kernels": [{task_hash, task_name, uses, tuned, stale, stale_reason, steps, program_hash,
 //                 measurement_id, flops, bytes}],
 //    "arena_bytes", "arena_bound_bytes", "constant_bytes", "workspace_bytes",

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "compiler/driver/compile.h"
+#include "compiler/driver/specialise.h"
 #include "compiler/graph/graph.h"
 #include "compiler/graph/graph_passes.h"
 #include "compiler/ir/structural.h"
@@ -114,20 +115,11 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
   TW_ASSIGN(target_, target::ParseTarget(request.target()));
   TW_ASSIGN(std::string bytes, support::ReadFile(request.model_path(), graph::kMaxModelBytes));
   model_digest_ = support::Sha256Hex(bytes);
-  graph::ImportOptions options;
-  for (const auto& [name, shape] : request.input_shapes()) {
-    options.shapes[name].assign(shape.dims().begin(), shape.dims().end());
-  }
-  for (const auto& [name, range] : request.open_sizes()) {
-    options.open[name] = {range.min(), range.max()};
-  }
-  TW_ASSIGN(graph::Graph imported, graph::ImportOnnx(bytes, options));
-  graph::GraphPassContext context = driver::PassContext(target_);
-  context.disabled.assign(request.disabled_passes().begin(), request.disabled_passes().end());
-  context.enabled.assign(request.enabled_passes().begin(), request.enabled_passes().end());
-  TW_ASSIGN(graph_, graph::RunGraphPasses(std::move(imported), context));
-  TW_ASSIGN(std::vector<driver::Task> tasks, driver::ExtractTasks(graph_));
-  for (const driver::Task& task : tasks) {
+  TW_TRY(ImportModel(request, bytes));
+  std::vector<const graph::Graph*> graphs = {&graph_};
+  for (const graph::Graph& g : specialised_) graphs.push_back(&g);
+  TW_ASSIGN(const driver::ModelTasks model, driver::ExtractModelTasks(graphs));
+  for (const driver::Task& task : model.tasks) {
     if (!task.open_sizes) TW_TRY(AddTask(task, request, reply));
   }
   model_ = UntrainedModel(request.cost_model(), request.seed(), target_.machine.feature_set);
@@ -140,6 +132,29 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
   reply->set_toolchain(targets::BackendOf(target_).toolchain());
   reply->set_compiler_build(support::BuildId());
   opened_ = true;
+  return absl::OkStatus();
+}
+
+// The fused graph of the model, and those at the sizes that the job names.
+absl::Status BuilderSession::ImportModel(const v1::OpenJob& request, const std::string& bytes) {
+  graph::ImportOptions options;
+  for (const auto& [name, shape] : request.input_shapes()) {
+    options.shapes[name].assign(shape.dims().begin(), shape.dims().end());
+  }
+  for (const auto& [name, range] : request.open_sizes()) {
+    options.open[name] = {range.min(), range.max()};
+  }
+  std::vector<driver::SizePoint> points;
+  for (const v1::SizePoint& point : request.specialise()) {
+    points.emplace_back(point.sizes().begin(), point.sizes().end());
+  }
+  TW_TRY(driver::CheckSizePoints(options.open, points));
+  TW_ASSIGN(graph::Graph imported, graph::ImportOnnx(bytes, options));
+  graph::GraphPassContext context = driver::PassContext(target_);
+  context.disabled.assign(request.disabled_passes().begin(), request.disabled_passes().end());
+  context.enabled.assign(request.enabled_passes().begin(), request.enabled_passes().end());
+  TW_ASSIGN(graph_, graph::RunGraphPasses(std::move(imported), context));
+  TW_ASSIGN(specialised_, driver::SpecialiseModel(bytes, options, points, context, &graph_));
   return absl::OkStatus();
 }
 
@@ -391,6 +406,7 @@ absl::Status BuilderSession::CompileModule(const v1::CompileModule& request,
   options.model_name = graph_.name;
   options.model_digest = model_digest_;
   options.job = request.job();
+  options.specialised = specialised_;
   driver::CompileReport report;
   graph::Graph shown;
   if (request.show_values()) {

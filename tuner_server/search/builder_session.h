@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "compiler/driver/tasks.h"
@@ -35,6 +36,7 @@ class BuilderSession {
 
   absl::Status Dispatch(const v1::BuilderRequest& request, v1::BuilderReply* reply);
   absl::Status OpenJob(const v1::OpenJob& request, v1::JobOpened* reply);
+  absl::Status ImportModel(const v1::OpenJob& request, const std::string& bytes);
   absl::Status DescribeCheck(const driver::Task& task, v1::BuilderTask* out) const;
   // Loads the model that ranks until the first training. Training continues from it.
   absl::Status UseShippedModel(v1::ShippedModel* reply);
@@ -59,6 +61,7 @@ class BuilderSession {
   SearchParts parts_;
   target::Target target_;
   graph::Graph graph_;
+  std::vector<graph::Graph> specialised_;  // the same model at some sizes
   std::string model_digest_;
   std::vector<std::string> task_order_;
   std::map<std::string, JobTask> tasks_;

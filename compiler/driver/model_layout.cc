@@ -1,0 +1,121 @@
+#include "compiler/driver/model_layout.h"
+
+#include <utility>
+
+#include "compiler/driver/launch_writer.h"
+#include "deploy/support/hash.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::driver {
+
+using graph::ValueId;
+using support::StrCat;
+
+int64_t ConstantSection::OffsetOf(const graph::ConstantData& data) {
+  const auto [seen, first] = seen_.try_emplace(&data, 0);
+  if (!first) return seen->second;
+  const auto [it, fresh] = by_digest_.try_emplace(support::Sha256Hex(data.view()),
+                                                  static_cast<int64_t>(parts_.constants.size()));
+  if (fresh) {
+    parts_.constants += data.view();
+    const auto bytes = static_cast<int64_t>(parts_.constants.size());
+    parts_.constants.resize(static_cast<size_t>(RoundUp(bytes, alignment_)), '\0');
+    parts_.manifest.constants_bytes = static_cast<int64_t>(parts_.constants.size());
+  }
+  return seen->second = it->second;
+}
+
+absl::StatusOr<int64_t> ConstantSection::TensorOf(const graph::Value& value) {
+  const int64_t offset = OffsetOf(*value.constant);
+  std::vector<module::Tensor>& tensors = parts_.manifest.tensors;
+  TW_ASSIGN(module::Tensor tensor, driver::TensorOf(value.type, module::TensorKind::kConstant,
+                                                    static_cast<int64_t>(tensors.size())));
+  const auto [known, fresh] =
+      tensors_.try_emplace({offset, tensor.dtype, module::FixedExtents(tensor.shape)}, tensor.id);
+  if (!fresh) return known->second;
+  tensor.name = value.name;
+  tensor.offset = offset;
+  tensors.push_back(std::move(tensor));
+  return known->second;
+}
+
+absl::Status ModelLayout::Run(module::Function* function) {
+  TW_TRY(AddEnds(function));
+  for (const graph::Node& node : g_.nodes) {
+    if (graph::IsView(node)) continue;
+    for (ValueId id : node.inputs) {
+      TW_TRY(g_.values[storage_[id].root].constant ? Constant(storage_[id].root)
+                                                   : Intermediate(id));
+    }
+    for (ValueId id : node.outputs) TW_TRY(Intermediate(id));
+  }
+  if (graph::IsSymbolic(g_)) PlaceOpen();
+  return absl::OkStatus();
+}
+
+absl::Status ModelLayout::AddEnds(module::Function* function) {
+  for (ValueId id : g_.inputs) {
+    TW_TRY(Add(id, module::TensorKind::kInput, 0));
+    function->inputs.push_back(TensorId(id));
+  }
+  // An output may be a view: its kernel writes the root, under the output's own name and shape.
+  for (ValueId id : g_.outputs) {
+    if (Known(id)) {
+      return support::Internal("driver.module.output",
+                               StrCat("expected outputs with storage of their own, found ",
+                                      g_.values[id].name, " to share its"));
+    }
+    TW_TRY(Add(id, module::TensorKind::kOutput, 0));
+    function->outputs.push_back(TensorId(id));
+  }
+  const size_t results = function->outputs.size() - g_.checks.size();
+  for (size_t i = 0; i < g_.checks.size(); ++i) {
+    function->checks.push_back(
+        {function->outputs[results + i], g_.checks[i].expected, g_.checks[i].what});
+  }
+  function->outputs.resize(results);
+  return absl::OkStatus();
+}
+
+ModelLayout::Place ModelLayout::PlaceOf(ValueId id) const {
+  // Of open size, only whole tensors have views.
+  const op::TensorType& type = g_.values[id].type;
+  return {storage_[id].root, storage_[id].offset, type.fixed() ? type.bytes() : 0};
+}
+
+absl::Status ModelLayout::Add(ValueId id, module::TensorKind kind, int64_t offset) {
+  const graph::Value& value = g_.values[id];
+  TW_ASSIGN(module::Tensor tensor,
+            TensorOf(value.type, kind, static_cast<int64_t>(manifest_.tensors.size())));
+  tensor.name = value.name;
+  tensor.offset = offset;
+  tensor_[PlaceOf(id)] = tensor.id;
+  manifest_.tensors.push_back(std::move(tensor));
+  return absl::OkStatus();
+}
+
+// Offsets follow from the tensors below.
+void ModelLayout::PlaceOpen() {
+  for (size_t i = 0; i < g_.values.size(); ++i) {
+    const ValueId id = static_cast<ValueId>(i);
+    if (!Known(id)) continue;
+    module::Tensor& tensor = manifest_.tensors[static_cast<size_t>(TensorId(id))];
+    if (tensor.kind != module::TensorKind::kIntermediate || !tensor.after.empty()) continue;
+    tensor.offset = 0;
+    for (ValueId below : plan_.after[i]) tensor.after.push_back(TensorId(below));
+  }
+}
+
+absl::Status ModelLayout::Intermediate(ValueId id) {
+  if (Known(id)) return absl::OkStatus();
+  return Add(id, module::TensorKind::kIntermediate, plan_.offset[id]);
+}
+
+absl::Status ModelLayout::Constant(ValueId id) {
+  if (Known(id)) return absl::OkStatus();
+  TW_ASSIGN(tensor_[PlaceOf(id)], constants_.TensorOf(g_.values[id]));
+  return absl::OkStatus();
+}
+
+}  // namespace tilewright::driver
