@@ -34,6 +34,11 @@ module::ModuleParts OpenRowsModule(bool specialised = true);
 // What it computes for `x`.
 std::vector<float> OpenRowsReference(const std::vector<float>& x);
 
+// Keeps rows of kColumns floats: each run appends 2 · x, of N rows (1 <= N <= kMostRows), and gives
+// the sums of all columns in y. At most kMostEntries rows fit.
+inline constexpr int64_t kMostEntries = 20;
+module::ModuleParts ColumnSumsModule();
+
 // Copies inputs of every element type to outputs: "x_float32" to "y_float32" and so on, each [2,
 // 3].
 module::ModuleParts EveryTypeModule();
