@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "compiler/graph/graph_passes.h"
+#include "compiler/graph/keep_state.h"
 #include "compiler/ir/buffer_bytes.h"
 #include "compiler/targets/backend.h"
 #include "deploy/module/launch_names.h"
@@ -185,7 +187,12 @@ class ModelLayout {
       : g_(g), plan_(plan), alignment_(alignment), parts_(*parts), storage_(graph::StorageOf(g)) {}
 
   absl::Status Run(module::Function* main) {
+    std::set<ValueId> kept;  // lists before the run
+    for (const Node& node : g_.nodes) {
+      if (graph::IsAppend(node)) kept.insert(node.inputs[0]);
+    }
     for (ValueId id : g_.inputs) {
+      if (kept.contains(id)) continue;
       TW_TRY(Add(id, module::TensorKind::kInput, 0));
       main->inputs.push_back(TensorId(id));
     }
@@ -198,6 +205,9 @@ class ModelLayout {
       }
       TW_TRY(Add(id, module::TensorKind::kOutput, 0));
       main->outputs.push_back(TensorId(id));
+    }
+    for (const Node& node : g_.nodes) {
+      if (graph::IsAppend(node)) TW_TRY(AddState(node));
     }
     const size_t results = main->outputs.size() - g_.checks.size();
     for (size_t i = 0; i < g_.checks.size(); ++i) {
@@ -250,6 +260,19 @@ class ModelLayout {
     return absl::OkStatus();
   }
 
+  // The list with the new entries, under the input's name, and the entries.
+  absl::Status AddState(const Node& append) {
+    const ValueId entries = append.inputs[1], list = append.outputs[0];
+    TW_TRY(Add(list, module::TensorKind::kState, 0));
+    TW_TRY(Add(entries, module::TensorKind::kState, 0));
+    auto& tensors = parts_.manifest.tensors;
+    tensors[static_cast<size_t>(TensorId(list))].name = g_.values[append.inputs[0]].name;
+    tensors[static_cast<size_t>(TensorId(entries))].entries_of = TensorId(list);
+    const op::Dim length = g_.values[append.inputs[0]].type.shape[0];
+    parts_.manifest.state = {*length.variables().begin(), g_.values[list].type.shape[0]};
+    return absl::OkStatus();
+  }
+
   // Offsets follow from the tensors below.
   void PlaceOpen() {
     for (size_t i = 0; i < g_.values.size(); ++i) {
@@ -290,6 +313,25 @@ class ModelLayout {
   std::map<std::string, size_t> offsets_;
 };
 
+void Substitute(const std::map<std::string, module::Dim>& values, module::Manifest* manifest) {
+  const auto all = [&](std::vector<module::Dim>* dims) {
+    for (module::Dim& dim : *dims) dim = dim.Substitute(values);
+  };
+  for (module::Tensor& tensor : manifest->tensors) all(&tensor.shape);
+  if (manifest->state) {
+    module::State& state = *manifest->state;
+    state.length = *values.at(state.length).variables().begin();
+    state.next = state.next.Substitute(values);
+  }
+  for (module::Function& function : manifest->functions) {
+    for (module::Launch& launch : function.launches) {
+      all(&launch.sizes);
+      launch.workspace_bytes = launch.workspace_bytes.Substitute(values);
+      if (launch.open_flops) launch.open_flops = launch.open_flops->Substitute(values);
+    }
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<module::ModuleParts> ModelParts(const Graph& fused, const std::vector<Task>& tasks,
@@ -303,9 +345,15 @@ absl::StatusOr<module::ModuleParts> ModelParts(const Graph& fused, const std::ve
   manifest.name = options.model_name.empty() ? fused.name : options.model_name;
   Describe(code[0].target, &manifest);
   for (const CodePart& part : code) AddCode(part, &parts);
+  std::map<std::string, module::Dim> counted;  // variables of sizes that may be 0
   for (const std::string& name : graph::SizeVariables(fused)) {
     const graph::SizeRange range = fused.size_ranges.at(name);
-    manifest.size_vars.push_back({name, range.min, range.max});
+    if (range.size.empty()) {
+      manifest.size_vars.push_back({name, range.min, range.max});
+    } else {
+      manifest.size_vars.push_back({range.size, range.min - 1, range.max - 1});
+      counted.emplace(name, module::Dim::Variable(range.size) + 1);
+    }
   }
   module::Function main;
   main.name = "main";
@@ -343,6 +391,7 @@ absl::StatusOr<module::ModuleParts> ModelParts(const Graph& fused, const std::ve
     }
   }
   manifest.functions.push_back(std::move(main));
+  if (!counted.empty()) Substitute(counted, &manifest);
   if (manifest.open_sizes()) TW_TRY(module::SetNeedsAtMaxima(&manifest));
   manifest.provenance[module::kLaunchNamesKey] = module::LaunchNamesText(names);
   if (!options.job.empty()) manifest.provenance["job"] = options.job;

@@ -94,7 +94,8 @@ void AddCompile(CLI::App* app, Action* action) {
       "tuner.db --require-tuned 95\n"
       "  tilewright compile model.onnx --target native --shape input=1x3x224x224 --dump-ir ir/\n"
       "  tilewright compile model.onnx --target native --shape batch=1..32\n"
-      "  tilewright compile model.onnx --target native --max-ram 64MiB\n");
+      "  tilewright compile model.onnx --target native --max-ram 64MiB\n"
+      "  tilewright compile decoder.onnx --target native --shape past=0..512 --state known\n");
   CLI::Option* model = command->add_option("MODEL", options->model_path, "ONNX file");
   CLI::Option* target =
       command->add_option("--target", options->target, "target, see 'tilewright targets'");
@@ -109,6 +110,14 @@ void AddCompile(CLI::App* app, Action* action) {
           "--shape", options->shapes,
           "input shape NAME=1x3x224x224, or a dimension by its name: NAME=8, or NAME=1..64\n"
           "where it stays open and each run decides; repeatable")
+      ->allow_extra_args(false)
+      ->take_all();
+  command
+      ->add_option(
+          "--state", options->states,
+          "an input that the module keeps from run to run, with the output that continues\n"
+          "it: PAST=PRESENT, or known for past_key_values.N.key and present.N.key;\n"
+          "its length is open from 0 on (--shape past_sequence_length=0..512)")
       ->allow_extra_args(false)
       ->take_all();
   command

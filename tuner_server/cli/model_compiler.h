@@ -24,6 +24,7 @@ struct ModelSource {
   std::string target;  // canonical
   std::map<std::string, std::vector<int64_t>> shapes;
   std::map<std::string, SizeRange> open = {};  // dimensions that stay open, by name
+  StateFlags states = {};                      // what the module keeps from run to run
   std::vector<std::string> disabled = {};      // graph passes to leave out
   std::vector<std::string> enabled = {};       // optional graph passes to run
   bool predict = false;                        // schedules are predicted: loads the cost model

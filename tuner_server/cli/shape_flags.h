@@ -21,4 +21,12 @@ struct SizeRange {
 // Takes the ranges, "NAME=1..64", out of the texts. cli.usage.shape for bad ones.
 absl::StatusOr<std::map<std::string, SizeRange>> TakeSizeRanges(std::vector<std::string>* texts);
 
+// --state: inputs that a module keeps, by name, with the outputs that continue them.
+struct StateFlags {
+  std::map<std::string, std::string> pairs;
+  bool known = false;  // those that exporters name as a cache, too
+};
+// "PAST=PRESENT", each input once, or "known". cli.usage.state for anything else.
+absl::StatusOr<StateFlags> ParseStates(const std::vector<std::string>& texts);
+
 }  // namespace tilewright::cli

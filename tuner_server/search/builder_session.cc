@@ -121,6 +121,8 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
   for (const auto& [name, range] : request.open_sizes()) {
     options.open[name] = {range.min(), range.max()};
   }
+  options.states.insert(request.states().begin(), request.states().end());
+  options.known_states = request.known_states();
   TW_ASSIGN(graph::Graph imported, graph::ImportOnnx(bytes, options));
   graph::GraphPassContext context = driver::PassContext(target_);
   context.disabled.assign(request.disabled_passes().begin(), request.disabled_passes().end());
