@@ -2,6 +2,7 @@
 """Language models: one module reads prompts of any length and decodes token by token, with its cache as inputs and outputs or as
 state; every run equals what float64 NumPy makes of all tokens at once, without any cache."""
 
+import json
 import os
 import subprocess
 import sys
@@ -92,6 +93,9 @@ def the_module_keeps_the_cache():
             assert not any("past" in info.name for info in compiled.module.inputs), compiled.module.inputs
             assert [info.name for info in compiled.module.outputs] == ["logits"], compiled.module.outputs
             assert session.state_capacity == MOST
+            symbols = [launch["symbol"] for launch in json.loads(compiled.module.manifest)["functions"][0]["launches"]]
+            assert any("packed_dense" in symbol for symbol in symbols) == (config.bits == 4), "weights stay integers"
+            assert not any("expand" in symbol for symbol in symbols), "no copy of a head for each query head"
             for batch in (1, 2):
                 tokens = tokens_of(config, batch, MOST)
                 wanted = decoder.logits(tokens)
