@@ -229,7 +229,11 @@ ValueId RotaryTurn(Composer& c, ValueId x, ValueId cosine, ValueId sine, bool pa
   const std::vector<op::Dim> shape = c.TypeOf(x).shape;
   const std::optional<int64_t> head = shape[3].constant();
   const std::optional<int64_t> half = c.TypeOf(cosine).shape.back().constant();
-  if (!head || !half || 2 * *half > *head || c.TypeOf(sine).shape != c.TypeOf(cosine).shape) {
+  if (!head || !half) {
+    return c.Fail("open_size", StrCat("expected heads of fixed size, found ",
+                                      op::ToText(c.TypeOf(x)), kGiveNumbers));
+  }
+  if (2 * *half > *head || c.TypeOf(sine).shape != c.TypeOf(cosine).shape) {
     return c.Fail("shape", StrCat("expected equal tables of angles for at most a head, found ",
                                   op::ToText(c.TypeOf(cosine)), " and ", op::ToText(c.TypeOf(sine)),
                                   " for ", op::ToText(c.TypeOf(x))));
@@ -264,6 +268,10 @@ Result RotaryEmbedding(Composer& c, ValueId x, ValueId cosine, ValueId sine, Val
   const std::vector<op::Dim> shape = c.TypeOf(x).shape;
   const int64_t table = c.TypeOf(cosine).shape.back().constant().value_or(0);
   const int64_t width = shape.back().constant().value_or(0);
+  if (table == 0 || width == 0) {
+    return n.Error("open_size", StrCat("expected heads of fixed size, found ",
+                                       op::ToText(c.TypeOf(x)), kGiveNumbers));
+  }
   // com.microsoft leaves the number of heads out where whole heads turn.
   if (shape.size() == 3 && heads == 0 && given == 0 && table > 0 && !n.domain().empty()) {
     heads = width / (2 * table);

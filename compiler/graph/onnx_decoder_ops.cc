@@ -69,6 +69,10 @@ class GroupedAttention {
     const int64_t all = packed ? heads_ + 2 * kv_heads_ : heads_;
     const std::optional<int64_t> width =
         query.rank() == 3 ? query.shape[2].constant() : std::nullopt;
+    if (query.rank() == 3 && !width) {
+      return n_.Error("open_size",
+                      StrCat("expected a fixed width, found ", op::ToText(query), kGiveNumbers));
+    }
     if (!width || *width % all != 0 || packed != (v_ == kNone) ||
         (past_k_ == kNone) != (past_v_ == kNone)) {
       return n_.Error(

@@ -131,7 +131,7 @@ class WeightPacker : public ForwardRewriter {
     return AddTensor(&g_, name, op::FromIntegers(type, words));
   }
 
-  // The fewest rows of data, if their number is open: those are what a decoder has most of the time.
+  // The fewest rows of data, if their number is open: a decoder has those most of the time.
   int64_t RowsOf(const op::TensorType& x) const {
     int64_t rows = 1;
     for (size_t d = 0; d + 1 < x.shape.size(); ++d) {
