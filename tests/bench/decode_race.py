@@ -119,6 +119,12 @@ def race(config, folder, threads, seconds):
         yield row
 
 
+def machine():
+    """The processor's name, and the day."""
+    name = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    return f"{name.group(1) if name else 'unknown'}, {os.cpu_count()} threads, shared; {time.strftime('%Y-%m-%d')}"
+
+
 def main():
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("-o", "--output", type=Path)
@@ -141,8 +147,8 @@ def main():
             print(f"{row['form']} {row['bits']} bits, cache {row['cache']}, us:",
                   ", ".join(f"{kernel} {us:.0f}" for us, kernel in row["kernels_us"]))
     if options.output:
-        options.output.write_text(json.dumps({"peer": f"onnxruntime {onnxruntime.__version__}", "threads": options.threads, "model": shape,
-                                              "rows": rows}, indent=1) + "\n")
+        options.output.write_text(json.dumps({"peer": f"onnxruntime {onnxruntime.__version__}", "machine": machine(),
+                                              "threads": options.threads, "model": shape, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
