@@ -10,10 +10,12 @@
 #include "compiler/ir/structural.h"
 #include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/visit.h"
+#include "compiler/op/packed_dense.h"
 #include "compiler/schedule/default_schedule.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/targets/backend.h"
 #include "compiler/targets/kind_table.h"
+#include "compiler/transform/clone.h"
 #include "compiler/transform/passes.h"
 #include "compiler/transform/split_prepare.h"
 #include "deploy/module/module_file.h"
@@ -122,6 +124,27 @@ absl::StatusOr<ir::Function> ScheduleTask(const std::vector<schedule::Variant>& 
   TW_ASSIGN(ir::Function scheduled, schedule::Replay(variants, kernel->steps));
   kernel->program_hash = ir::ProgramHash(scheduled);
   return scheduled;
+}
+
+// Two lowered functions in one, which chooses by the number of rows of `task`'s first operand when
+// it is called. REQUIRES: all have the same parameters.
+ir::Function ChooseByRows(const ir::Function& task, const ir::Function& few,
+                          const ir::Function& many, int64_t most_few) {
+  ir::VarMap of_task, of_many;
+  for (size_t i = 0; i < few.size_params.size(); ++i) {
+    of_task[task.size_params[i].get()] = few.size_params[i];
+    of_many[many.size_params[i].get()] = few.size_params[i];
+  }
+  ir::BufferMap buffers;
+  for (size_t i = 0; i < few.params.size(); ++i) buffers[many.params[i].get()] = few.params[i];
+  ir::Expr rows = ir::Int(1);
+  const std::vector<ir::Expr>& shape = task.params[0]->shape;
+  for (size_t d = 0; d + 1 < shape.size(); ++d) rows = rows * ir::Substitute(shape[d], of_task);
+  const ir::Stmt other =
+      transform::Cloner(few).Clone(ir::ReplaceBuffers(ir::Substitute(many.body, of_many), buffers));
+  ir::Function both = few;
+  both.body = ir::MakeIf(rows <= ir::Int(most_few), few.body, other);
+  return both;
 }
 
 // The memory plan of a graph; kernels whose result shares an operand's storage somewhere are
@@ -240,6 +263,7 @@ class ModelLowering {
     TW_ASSIGN(ir::Function scheduled, ScheduleTask(variants, task, target, schedules_, kernel));
     in_place_.push_back(InPlaceOperands(scheduled, kernel->steps));
     absl::StatusOr<LoweredTask> lowered = LowerTask(scheduled, target, dump, "");
+    if (lowered.ok() && !lowered->prepare) TW_TRY(AddManyRows(variants, task, &*lowered));
     if (!target.machine.has_matrix() || (lowered.ok() && OnMatrixUnit(*lowered)))
       return Keep(0, std::move(lowered));
     kernel->on_host = true;
@@ -249,6 +273,27 @@ class ModelLowering {
     }
     TW_ASSIGN(scheduled, ScheduleTask(variants, task, sides_[1].target, schedules_, kernel));
     return Keep(1, LowerTask(scheduled, sides_[1].target, dump, ""));
+  }
+
+  // The kernel of a task with open rows also has the algorithm for many of them, if there is one.
+  absl::Status AddManyRows(const std::vector<schedule::Variant>& variants, const Task& task,
+                           LoweredTask* lowered) {
+    for (const schedule::Variant& variant : variants) {
+      if (variant.name != op::kUnpackFirst) continue;
+      const target::Target& target = sides_[0].target;
+      const auto steps = schedule::DefaultSchedule(variant.function, target);
+      TW_ASSIGN(const ir::Function scheduled,
+                schedule::Replay(std::vector<schedule::Variant>{{"direct", variant.function}},
+                                 schedule::ToText(steps)));
+      std::vector<int>& may = in_place_.back();
+      const std::vector<int> also = InPlaceOperands(scheduled, schedule::ToText(steps));
+      std::erase_if(may, [&](int operand) {
+        return std::find(also.begin(), also.end(), operand) == also.end();
+      });
+      TW_ASSIGN(const ir::Function many, Lower(scheduled, target, "", ""));
+      lowered->main = ChooseByRows(variant.function, lowered->main, many, op::kRowsInRegisters);
+    }
+    return absl::OkStatus();
   }
 
   absl::Status Keep(size_t part, absl::StatusOr<LoweredTask> lowered) {

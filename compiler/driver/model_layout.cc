@@ -1,8 +1,10 @@
 #include "compiler/driver/model_layout.h"
 
+#include <set>
 #include <utility>
 
 #include "compiler/driver/launch_writer.h"
+#include "compiler/graph/keep_state.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -55,7 +57,12 @@ absl::Status ModelLayout::Run(module::Function* function) {
 }
 
 absl::Status ModelLayout::AddEnds(module::Function* function) {
+  std::set<ValueId> kept;  // lists before the run
+  for (const graph::Node& node : g_.nodes) {
+    if (graph::IsAppend(node)) kept.insert(node.inputs[0]);
+  }
   for (ValueId id : g_.inputs) {
+    if (kept.contains(id)) continue;
     TW_TRY(Add(id, module::TensorKind::kInput, 0));
     function->inputs.push_back(TensorId(id));
   }
@@ -68,6 +75,9 @@ absl::Status ModelLayout::AddEnds(module::Function* function) {
     }
     TW_TRY(Add(id, module::TensorKind::kOutput, 0));
     function->outputs.push_back(TensorId(id));
+  }
+  for (const graph::Node& node : g_.nodes) {
+    if (graph::IsAppend(node)) TW_TRY(AddState(node));
   }
   const size_t results = function->outputs.size() - g_.checks.size();
   for (size_t i = 0; i < g_.checks.size(); ++i) {
@@ -92,6 +102,19 @@ absl::Status ModelLayout::Add(ValueId id, module::TensorKind kind, int64_t offse
   tensor.offset = offset;
   tensor_[PlaceOf(id)] = tensor.id;
   manifest_.tensors.push_back(std::move(tensor));
+  return absl::OkStatus();
+}
+
+// The list with the new entries, under the input's name, and the entries.
+absl::Status ModelLayout::AddState(const graph::Node& append) {
+  const ValueId entries = append.inputs[1], list = append.outputs[0];
+  TW_TRY(Add(list, module::TensorKind::kState, 0));
+  TW_TRY(Add(entries, module::TensorKind::kState, 0));
+  std::vector<module::Tensor>& tensors = manifest_.tensors;
+  tensors[static_cast<size_t>(TensorId(list))].name = g_.values[append.inputs[0]].name;
+  tensors[static_cast<size_t>(TensorId(entries))].entries_of = TensorId(list);
+  const op::Dim length = g_.values[append.inputs[0]].type.shape[0];
+  manifest_.state = {*length.variables().begin(), g_.values[list].type.shape[0]};
   return absl::OkStatus();
 }
 

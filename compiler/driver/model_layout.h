@@ -64,6 +64,7 @@ class ModelLayout {
   bool Known(graph::ValueId id) const { return tensor_.contains(PlaceOf(id)); }
   absl::Status AddEnds(module::Function* function);
   absl::Status Add(graph::ValueId id, module::TensorKind kind, int64_t offset);
+  absl::Status AddState(const graph::Node& append);
   absl::Status Intermediate(graph::ValueId id);
   absl::Status Constant(graph::ValueId id);
   void PlaceOpen();

@@ -1,6 +1,7 @@
 #include "compiler/driver/module_builder.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "compiler/driver/launch_writer.h"
@@ -142,6 +143,25 @@ class ModelWriter {
   ConstantSection constants_;
 };
 
+void Substitute(const std::map<std::string, module::Dim>& values, module::Manifest* manifest) {
+  const auto all = [&](std::vector<module::Dim>* dims) {
+    for (module::Dim& dim : *dims) dim = dim.Substitute(values);
+  };
+  for (module::Tensor& tensor : manifest->tensors) all(&tensor.shape);
+  if (manifest->state) {
+    module::State& state = *manifest->state;
+    state.length = *values.at(state.length).variables().begin();
+    state.next = state.next.Substitute(values);
+  }
+  for (module::Function& function : manifest->functions) {
+    for (module::Launch& launch : function.launches) {
+      all(&launch.sizes);
+      launch.workspace_bytes = launch.workspace_bytes.Substitute(values);
+      if (launch.open_flops) launch.open_flops = launch.open_flops->Substitute(values);
+    }
+  }
+}
+
 void AddProvenance(const CompileOptions& options, const CompileReport& report,
                    module::Manifest* manifest) {
   if (!options.job.empty()) manifest->provenance["job"] = options.job;
@@ -171,11 +191,18 @@ absl::StatusOr<module::ModuleParts> ModelParts(std::span<const ModelFunction> fu
   manifest.name = options.model_name.empty() ? main.name : options.model_name;
   Describe(code[0].target, &manifest);
   for (const CodePart& part : code) AddCode(part, &parts);
+  std::map<std::string, module::Dim> counted;  // variables of sizes that may be 0
   for (const std::string& name : graph::SizeVariables(main)) {
     const graph::SizeRange range = main.size_ranges.at(name);
-    manifest.size_vars.push_back({name, range.min, range.max});
+    if (range.size.empty()) {
+      manifest.size_vars.push_back({name, range.min, range.max});
+    } else {
+      manifest.size_vars.push_back({range.size, range.min - 1, range.max - 1});
+      counted.emplace(name, module::Dim::Variable(range.size) + 1);
+    }
   }
   TW_TRY(ModelWriter(tasks, placed, report->kernels, code, &parts).Add(functions));
+  if (!counted.empty()) Substitute(counted, &manifest);
   if (manifest.open_sizes()) TW_TRY(module::SetNeedsAtMaxima(&manifest));
   AddProvenance(options, *report, &manifest);
   report->arena_bytes = manifest.arena_bytes;

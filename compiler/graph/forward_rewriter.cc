@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/graph/symbolic_shapes.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::graph {
@@ -32,7 +33,7 @@ const Node* ForwardRewriter::Before(ValueId id, std::string_view op) const {
 }
 
 absl::StatusOr<std::optional<op::RefTensor>> ForwardRewriter::Known(ValueId id) const {
-  if (TypeOf(id).bytes() > max_known_bytes_) return std::nullopt;
+  if (!TypeOf(id).fixed() || TypeOf(id).bytes() > max_known_bytes_) return std::nullopt;
   if (IsConstant(g_, id)) {
     TW_ASSIGN(op::RefTensor tensor, ConstantTensor(g_, id));
     return std::optional(std::move(tensor));
@@ -40,6 +41,7 @@ absl::StatusOr<std::optional<op::RefTensor>> ForwardRewriter::Known(ValueId id) 
   const Node* node = Before(id);
   const op::OpSpec* spec = node != nullptr ? op::FindOp(node->op) : nullptr;
   if (spec == nullptr || spec->fusion != op::FusionClass::kInjective) return std::nullopt;
+  if (HasOpenAttrs(node->attrs)) return std::nullopt;
   std::vector<op::RefTensor> inputs;
   for (ValueId input : node->inputs) {
     TW_ASSIGN(std::optional<op::RefTensor> known, Known(input));
@@ -61,7 +63,8 @@ absl::StatusOr<ValueId> ForwardRewriter::Emit(const std::string& name, std::stri
                                               std::vector<ValueId> inputs, op::Attrs attrs) {
   std::vector<op::TensorType> types;
   for (ValueId id : inputs) types.push_back(TypeOf(id));
-  TW_ASSIGN(const auto results, op::InferTypes(*op::FindOp(op), types, attrs));
+  op::DimEqualities equal;  // hold at the sizes that the graph is used at
+  TW_ASSIGN(const auto results, op::InferTypes(*op::FindOp(op), types, attrs, &equal));
   const ValueId out = AddValue(&g_, name, results[0]);
   Add(MakeNode(name, std::string(op), std::move(inputs), out, std::move(attrs)));
   return out;

@@ -52,9 +52,11 @@ struct SizeCheck {
   std::vector<int64_t> expected;
   std::string what;  // for people: the ONNX node; no part of equality
 };
-// The sizes that a size variable may have, both ends included.
+// The sizes that a size variable may have, both ends included. A variable is at least 1. A size
+// that may be 0, such as the length of an empty cache, is a variable minus 1: `size` is its name.
 struct SizeRange {
   int64_t min = 1, max = 1;
+  std::string size = {};
   bool operator==(const SizeRange&) const = default;
 };
 struct Graph {
@@ -147,8 +149,11 @@ struct ImportOptions {
   // --shape NAME=1x3x224x224: of an input, or of a named dimension (NAME=8). A size that one shape
   // settles holds wherever the model uses the dimension's name.
   std::map<std::string, std::vector<int64_t>> shapes;
-  // --shape NAME=1..64: named dimensions that stay open, with their ranges.
+  // --shape NAME=1..64: named dimensions that stay open, with their ranges. They may begin at 0.
   std::map<std::string, SizeRange> open;
+  // --state PAST=PRESENT: inputs and the outputs that continue them (keep_state.h).
+  std::map<std::string, std::string> states;
+  bool known_states = false;  // --state known: those that exporters name as such, too
   int64_t max_bytes = int64_t{kMaxModelBytes};  // of the model and of any one tensor
 };
 // ONNX bytes → graph. Unknown operators are all named (node, operator, opset); hostile bytes give

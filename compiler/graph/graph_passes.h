@@ -56,6 +56,9 @@ absl::StatusOr<Graph> RequantizeSums(Graph g, const GraphPassContext& ctx);
 // Dense layers of floats and few rows read weights that were dequantised as packed integers with a
 // scale for each group, instead of as floats.
 absl::StatusOr<Graph> PackWeights(Graph g, const GraphPassContext& ctx);
+// Products with heads that are repeated for several query heads read each head once: the query
+// heads become rows of one product.
+absl::StatusOr<Graph> ShareHeads(Graph g, const GraphPassContext& ctx);
 // Nodes whose inputs are all constants are evaluated by op::Reference (bounded work and size).
 absl::StatusOr<Graph> FoldConstants(Graph g, const GraphPassContext& ctx);
 // Local algebraic rules from a table (simplify_algebra.cc): neutral elements, chains of constants,

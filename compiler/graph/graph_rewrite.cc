@@ -7,7 +7,9 @@
 #include <set>
 
 #include "compiler/graph/graph_passes.h"
+#include "compiler/graph/keep_state.h"
 #include "compiler/graph/rewrite_util.h"
+#include "compiler/graph/symbolic_shapes.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -100,7 +102,7 @@ absl::StatusOr<Graph> FoldConstants(Graph g, const GraphPassContext& ctx) {
   g.nodes.clear();
   for (Node& node : nodes) {
     const op::OpSpec* spec = op::FindOp(node.op);
-    bool fold = spec != nullptr && !node.inputs.empty();
+    bool fold = spec != nullptr && !node.inputs.empty() && !HasOpenAttrs(node.attrs);
     std::vector<op::TensorType> types, results;
     for (ValueId id : node.inputs) {
       fold = fold && IsConstant(g, id);
@@ -108,7 +110,7 @@ absl::StatusOr<Graph> FoldConstants(Graph g, const GraphPassContext& ctx) {
     }
     for (ValueId id : node.outputs) {
       results.push_back(g.values[id].type);
-      fold = fold && results.back().bytes() <= ctx.fold_max_bytes;
+      fold = fold && results.back().fixed() && results.back().bytes() <= ctx.fold_max_bytes;
     }
     if (!fold || op::Flops(*spec, types, results, node.attrs) > ctx.fold_max_flops) {
       g.nodes.push_back(std::move(node));
@@ -229,7 +231,7 @@ std::string TakeNameOf(Graph* g, ValueId id) {
 
 }  // namespace
 
-absl::StatusOr<Graph> MaterializeOutputs(Graph g, const GraphPassContext&) {
+absl::StatusOr<Graph> MaterializeOutputs(Graph g, const GraphPassContext& ctx) {
   const std::vector<int> producer = Producers(g);
   const std::vector<Storage> storage = StorageOf(g);
   std::set<ValueId> claimed;
@@ -248,6 +250,19 @@ absl::StatusOr<Graph> MaterializeOutputs(Graph g, const GraphPassContext&) {
     const ValueId copy = AddValue(&g, name, type);
     g.nodes.push_back(MakeNode(name, "identity", {out}, copy));
     out = copy;
+  }
+  // New entries of a state are written where the list is, and nowhere else.
+  for (size_t n = 0; n < g.nodes.size(); ++n) {
+    if (!IsAppend(g.nodes[n])) continue;
+    const ValueId entries = g.nodes[n].inputs[1], root = storage[entries].root;
+    if (producer[root] >= 0 && !IsAppend(g.nodes[producer[root]]) && claimed.insert(root).second) {
+      continue;
+    }
+    const ValueId copy = AddValue(&g, g.values[entries].name, g.values[entries].type);
+    const Node move = MakeNode(g.values[copy].name, "identity", {entries}, copy);
+    g.nodes[n].inputs[1] = copy;
+    g.nodes.insert(g.nodes.begin() + static_cast<std::ptrdiff_t>(n), move);
+    return MaterializeOutputs(Compact(g), ctx);
   }
   return Compact(g);
 }

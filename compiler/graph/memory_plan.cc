@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "compiler/graph/graph_passes.h"
+#include "compiler/graph/keep_state.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 
@@ -35,6 +36,7 @@ absl::StatusOr<std::vector<Tensor>> Lifetimes(const Graph& g, const std::vector<
   std::vector<bool> outside(g.values.size(), false);
   for (ValueId id : g.inputs) outside[storage[id].root] = true;
   for (ValueId id : g.outputs) outside[storage[id].root] = true;
+  for (ValueId id : StateValues(g)) outside[storage[id].root] = true;
   for (size_t id = 0; id < g.values.size(); ++id) {
     if (g.values[id].constant != nullptr) outside[storage[id].root] = true;
   }

@@ -221,53 +221,96 @@ class AttentionBuilder {
 
 Result ImportAttention(NodeReader& n) { return AttentionBuilder(n).Run(); }
 
-// Pairs of elements turned by the angle of their position: the halves of a head, or neighbours.
-Result ImportRotaryEmbedding(NodeReader& n) {
-  Composer c(n);
-  ValueId x = c.Input(0), cosine = c.Input(1), sine = c.Input(2);
-  const ValueId positions = c.OptionalInput(3);
+// Pairs of elements turned by the angle of their position: the halves of a head, or neighbours. `x`
+// is [batch, length, heads, head]; the tables broadcast to [batch, length, 1, half]. What is behind
+// twice the half stays.
+ValueId RotaryTurn(Composer& c, ValueId x, ValueId cosine, ValueId sine, bool pairs) {
+  if (!c.ok()) return kNone;
+  const std::vector<op::Dim> shape = c.TypeOf(x).shape;
+  const std::optional<int64_t> head = shape[3].constant();
+  const std::optional<int64_t> half = c.TypeOf(cosine).shape.back().constant();
+  if (!head || !half) {
+    return c.Fail("open_size", StrCat("expected heads of fixed size, found ",
+                                      op::ToText(c.TypeOf(x)), kGiveNumbers));
+  }
+  if (2 * *half > *head || c.TypeOf(sine).shape != c.TypeOf(cosine).shape) {
+    return c.Fail("shape", StrCat("expected equal tables of angles for at most a head, found ",
+                                  op::ToText(c.TypeOf(cosine)), " and ", op::ToText(c.TypeOf(sine)),
+                                  " for ", op::ToText(c.TypeOf(x))));
+  }
+  const auto part = [&](int64_t start, int64_t step) {
+    Result id =
+        Sliced(c.node(), x, 3, start, *half == 1 ? 1 : step, *half, PartName(c.node(), "_half"));
+    return id.ok() ? *id : c.Fail("shape", support::StatusText(id.status()));
+  };
+  const ValueId a = part(0, pairs ? 2 : 1), b = part(pairs ? 1 : *half, pairs ? 2 : 1);
+  ValueId real = c.Sub(c.Mul(cosine, a), c.Mul(sine, b));
+  ValueId imaginary = c.Add(c.Mul(sine, a), c.Mul(cosine, b));
+  if (pairs) {
+    const std::vector<op::Dim> single = {shape[0], shape[1], shape[2], *half, 1};
+    real = c.ReshapeTo(real, single);
+    imaginary = c.ReshapeTo(imaginary, single);
+  }
+  ValueId y = c.Concat({real, imaginary}, pairs ? 4 : 3);
+  const int64_t turned = 2 * *half;
+  y = c.ReshapeTo(y, {shape[0], shape[1], shape[2], turned});
+  return turned < *head ? c.Concat({y, c.SliceTo(x, 3, turned, *head - turned)}, 3) : y;
+}
+
+// `positions` [batch, length] choose rows of the tables; without them the tables are of [batch,
+// length, half].
+Result RotaryEmbedding(Composer& c, ValueId x, ValueId cosine, ValueId sine, ValueId positions) {
+  NodeReader& n = c.node();
   TW_TRY(c.status());
   TW_ASSIGN(const int64_t interleaved, n.Int("interleaved", 0));
-  TW_ASSIGN(int64_t turned, n.Int("rotary_embedding_dim", 0));
-  TW_ASSIGN(const int64_t heads, n.Int("num_heads", 0));
-  const std::vector<int64_t> shape = c.Shape(x);
+  TW_ASSIGN(const int64_t given, n.Int("rotary_embedding_dim", 0));
+  TW_ASSIGN(int64_t heads, n.Int("num_heads", 0));
+  const std::vector<op::Dim> shape = c.TypeOf(x).shape;
+  const int64_t table = c.TypeOf(cosine).shape.back().constant().value_or(0);
+  const int64_t width = shape.back().constant().value_or(0);
+  if (table == 0 || width == 0) {
+    return n.Error("open_size", StrCat("expected heads of fixed size, found ",
+                                       op::ToText(c.TypeOf(x)), kGiveNumbers));
+  }
+  // com.microsoft leaves the number of heads out where whole heads turn.
+  if (shape.size() == 3 && heads == 0 && given == 0 && table > 0 && !n.domain().empty()) {
+    heads = width / (2 * table);
+  }
   if (shape.size() == 4) {
     x = c.Transpose(x, {0, 2, 1, 3});
-  } else if (shape.size() == 3 && heads > 0 && shape[2] % heads == 0) {
-    x = c.Reshape(x, {shape[0], shape[1], heads, shape[2] / heads});
+  } else if (shape.size() == 3 && heads > 0 && width > 0 && width % heads == 0) {
+    x = c.ReshapeTo(x, {shape[0], shape[1], heads, width / heads});
   } else {
     return n.Error("shape", "expected four dimensions, or three and a number of heads that fits");
   }
   TW_TRY(c.status());
-  const std::vector<int64_t> s = c.Shape(x);  // [batch, length, heads, head]
-  if (turned == 0) turned = s[3];
-  if (turned < 2 || turned > s[3] || turned % 2 != 0) {
+  const std::vector<op::Dim> s = c.TypeOf(x).shape;  // [batch, length, heads, head]
+  const int64_t head = s[3].constant().value_or(0), turned = given == 0 ? head : given;
+  if (turned < 2 || turned > head || turned % 2 != 0) {
     return n.Error("attribute", StrCat("expected an even rotary_embedding_dim, found ", turned));
   }
   const int64_t half = turned / 2;
   for (ValueId* cache : {&cosine, &sine}) {
     if (positions != kNone) *cache = c.Op("gather", {*cache, positions}, {{"axis", int64_t{0}}});
-    if (c.ok() && c.Shape(*cache) != std::vector<int64_t>{s[0], s[1], half}) {
-      c.Fail("shape", StrCat("expected caches of [", s[0], ",", s[1], ",", half, "], found ",
-                             op::ToText(c.TypeOf(*cache))));
+    const std::vector<op::Dim> found = c.TypeOf(*cache).shape;
+    const bool rows =
+        found.size() == 3 && (found[0] == s[0] || found[0] == op::Dim(1) || !s[0].is_constant());
+    if (c.ok() && (!rows || found[2] != op::Dim(half))) {
+      c.Fail("shape",
+             StrCat("expected tables of angles of ", op::DimsText({s[0], s[1], op::Dim(half)}),
+                    ", found ", op::ToText(c.TypeOf(*cache))));
     }
-    *cache = c.Reshape(*cache, {s[0], s[1], 1, half});
+    if (c.ok()) *cache = c.ReshapeTo(*cache, {found[0], found[1], 1, half});
   }
-  const ValueId part = c.Slice(x, 3, 0, turned);
-  const bool pairs = interleaved != 0;
-  const ValueId a = c.Slice(part, 3, 0, half, pairs ? 2 : 1);
-  const ValueId b = c.Slice(part, 3, pairs ? 1 : half, half, pairs ? 2 : 1);
-  ValueId real = c.Sub(c.Mul(cosine, a), c.Mul(sine, b));
-  ValueId imaginary = c.Add(c.Mul(sine, a), c.Mul(cosine, b));
-  if (pairs) {
-    real = c.Reshape(real, {s[0], s[1], s[2], half, 1});
-    imaginary = c.Reshape(imaginary, {s[0], s[1], s[2], half, 1});
-  }
-  ValueId y = c.Concat({real, imaginary}, pairs ? 4 : 3);
-  y = c.Reshape(y, {s[0], s[1], s[2], turned});
-  if (turned < s[3]) y = c.Concat({y, c.Slice(x, 3, turned, s[3] - turned)}, 3);
+  const ValueId y = RotaryTurn(c, x, cosine, sine, interleaved != 0);
   if (shape.size() == 4) return c.Done(c.Transpose(y, {0, 2, 1, 3}));
-  return c.Done(c.Reshape(y, shape));
+  return c.Done(c.ReshapeTo(y, shape));
+}
+
+Result ImportRotaryEmbedding(NodeReader& n) {
+  Composer c(n);
+  const ValueId x = c.Input(0), cosine = c.Input(1), sine = c.Input(2);
+  return RotaryEmbedding(c, x, cosine, sine, c.OptionalInput(3));
 }
 
 }  // namespace tilewright::graph::onnx

@@ -94,7 +94,7 @@ ValueId Composer::Reduce(std::string_view kind, ValueId x, std::vector<int64_t> 
              {"keepdims", static_cast<int64_t>(keepdims)}});
 }
 
-void Composer::ExpectSizes(ValueId found, std::vector<int64_t> expected) {
+void Composer::ExpectSizes(ValueId found, std::vector<int64_t> expected, const std::string& what) {
   if (!status_.ok()) return;
   const auto count = static_cast<int64_t>(expected.size());
   if (TypeOf(found).elements() != count) {
@@ -105,7 +105,7 @@ void Composer::ExpectSizes(ValueId found, std::vector<int64_t> expected) {
   }
   if (count == 0) return;
   found = Reshape(Cast(found, ir::kI64), {count});
-  if (status_.ok()) n_.importer().Expect({found, {std::move(expected), n_.label()}});
+  if (status_.ok()) n_.importer().Expect({found, {std::move(expected), what}});
 }
 
 ValueId Composer::Slice(ValueId x, int64_t axis, int64_t start, int64_t count, int64_t step) {
@@ -114,6 +114,26 @@ ValueId Composer::Slice(ValueId x, int64_t axis, int64_t start, int64_t count, i
   Result id = Sliced(n_, x, axis, start, count == 1 ? 1 : step, count, PartName(n_, "_slice"));
   if (!id.ok()) status_ = id.status();
   return id.ok() ? *id : kNone;
+}
+
+ValueId Composer::SliceTo(ValueId x, int64_t axis, const op::Dim& start, const op::Dim& count) {
+  if (!status_.ok()) return kNone;
+  if (start == op::Dim(0) && count == TypeOf(x).shape[axis]) return x;
+  Result id = Sliced(n_, x, axis, start, 1, count, PartName(n_, "_slice"));
+  if (!id.ok()) status_ = id.status();
+  return id.ok() ? *id : kNone;
+}
+
+ValueId Composer::CountingFrom(const op::Dim& start, const op::Dim& count) {
+  constexpr int64_t kMostNumbers = int64_t{1} << 24;
+  if (!status_.ok()) return kNone;
+  const std::optional<int64_t> end = n_.importer().Bound(start + count, /*largest=*/true);
+  if (!end || *end > kMostNumbers) {
+    return Fail("open_size",
+                StrCat("expected positions up to a largest size of at most ", kMostNumbers,
+                       ", found ", (start + count).ToText(), kGiveNumbers));
+  }
+  return SliceTo(Counting(ir::kI64, *end, 0, 1), 0, start, count);
 }
 
 ValueId Composer::Concat(std::vector<ValueId> parts, int64_t axis) {

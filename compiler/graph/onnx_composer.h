@@ -60,13 +60,21 @@ class Composer {
   ValueId Broadcast(ValueId x, std::vector<int64_t> shape);
   ValueId Reduce(std::string_view kind, ValueId x, std::vector<int64_t> axes, bool keepdims = true);
   ValueId Slice(ValueId x, int64_t axis, int64_t start, int64_t count, int64_t step = 1);
+  // The same where start and count may be expressions.
+  ValueId SliceTo(ValueId x, int64_t axis, const op::Dim& start, const op::Dim& count);
+  // start, start + 1, ... (count of them) as i64: a part of a constant as long as the largest need.
+  ValueId CountingFrom(const op::Dim& start, const op::Dim& count);
   ValueId Concat(std::vector<ValueId> parts, int64_t axis);
   // A product of matrices as NumPy's matmul has it.
   ValueId MatMul(ValueId a, ValueId b);
 
   // Refuses runs in which the integers `found` are not `expected`, the sizes that the model states
   // for this node's result.
-  void ExpectSizes(ValueId found, std::vector<int64_t> expected);
+  void ExpectSizes(ValueId found, std::vector<int64_t> expected) {
+    ExpectSizes(found, std::move(expected), n_.label());
+  }
+  // The same of other numbers; `what` says for people what they are.
+  void ExpectSizes(ValueId found, std::vector<int64_t> expected, const std::string& what);
 
  private:
   NodeReader& n_;

@@ -133,6 +133,12 @@ ValueId ScatterLast(Composer& c, ValueId data, ValueId positions, ValueId update
 // onnx_attention_ops.cc
 Result ImportAttention(NodeReader& n);
 Result ImportRotaryEmbedding(NodeReader& n);
+Result RotaryEmbedding(Composer& c, ValueId x, ValueId cosine, ValueId sine, ValueId positions);
+ValueId RotaryTurn(Composer& c, ValueId x, ValueId cosine, ValueId sine, bool pairs);
+// onnx_decoder_ops.cc
+Result ImportGroupQueryAttention(NodeReader& n);
+Result ImportMicrosoftRotaryEmbedding(NodeReader& n);
+Result ImportSkipSimplifiedLayerNorm(NodeReader& n);
 // onnx_einsum_ops.cc
 Result ImportEinsum(NodeReader& n);
 // onnx_recurrent_ops.cc

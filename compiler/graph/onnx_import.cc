@@ -8,7 +8,9 @@
 #include <set>
 #include <utility>
 
+#include "compiler/graph/keep_state.h"
 #include "compiler/graph/onnx_importer.h"
+#include "compiler/graph/symbolic_shapes.h"
 #include "compiler/ir/numeric.h"
 #include "compiler/op/empty.h"
 #include "deploy/support/status.h"
@@ -359,7 +361,7 @@ std::optional<ValueId> Importer::Folded(const op::OpSpec& spec, const std::vecto
                                         const std::string& name) {
   // The passes want quantised constants as they are.
   if (spec.name == "quantize" || spec.name == "dequantize" || !type.fixed()) return std::nullopt;
-  if (type.elements() > kMaxFolded) return std::nullopt;
+  if (HasOpenAttrs(attrs) || type.elements() > kMaxFolded) return std::nullopt;
   // References compute in double: integers beyond 2^53 only survive where they are moved.
   constexpr double kExact = int64_t{1} << 53;
   std::vector<op::TensorType> types;
@@ -442,7 +444,19 @@ absl::StatusOr<pb::ModelProto> ParseModel(std::string_view bytes, const ImportOp
 
 absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& options) {
   TW_ASSIGN(const onnx::pb::ModelProto model, onnx::ParseModel(bytes, options));
-  return onnx::Importer(model, options).Run();
+  TW_ASSIGN(Graph graph, onnx::Importer(model, options).Run());
+  std::map<std::string, std::string> states = options.states;
+  if (options.known_states) {
+    states.merge(KnownStates(graph));
+    if (states.empty()) {
+      return support::InvalidArgument(
+          "graph.state.name",
+          "expected inputs and outputs named as exporters name a cache (past_key_values.0.key and "
+          "present.0.key), found none; give the pairs: --state PAST=PRESENT");
+    }
+  }
+  if (states.empty()) return graph;
+  return KeepState(std::move(graph), states);
 }
 
 }  // namespace tilewright::graph

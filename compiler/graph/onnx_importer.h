@@ -144,6 +144,8 @@ class Importer {
     SizeCheck check;
   };
   void Expect(Expectation expectation) { expectations_.push_back(std::move(expectation)); }
+  // Whether nobody has asked this of the same text yet: for checks that many nodes would repeat.
+  bool CheckOnce(const std::string& what) { return checked_.insert(what).second; }
   // All so far, those of subgraphs included: an If or a Loop relaxes what its own ways expect.
   std::vector<Expectation>& expectations() { return expectations_; }
   int64_t opset() const { return opset_; }
@@ -206,6 +208,7 @@ class Importer {
   std::map<ValueId, Container> containers_;
   std::map<ValueId, std::vector<op::Dim>> dims_;  // by AddDims
   std::vector<Expectation> expectations_;
+  std::set<std::string> checked_;  // CheckOnce
   int64_t opset_ = 0;
   std::set<std::string> unknown_;  // ONNX names of values whose type an error hides; of Check
 };
@@ -230,6 +233,7 @@ class NodeReader {
   absl::StatusOr<std::vector<int64_t>> Ints(std::string_view name, std::vector<int64_t> fallback);
   const pb::AttributeProto* Find(std::string_view name) const;
   const std::string& op_type() const { return node_.op_type(); }
+  const std::string& domain() const { return node_.domain(); }
   int num_outputs() const { return node_.output_size(); }
   bool HasOutput(int i) const { return i < node_.output_size() && !node_.output(i).empty(); }
   // Whether the numbers of this input are only known when the model runs.

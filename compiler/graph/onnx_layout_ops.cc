@@ -191,10 +191,27 @@ Result ImportEyeLike(NodeReader& n) {
 }
 
 // start, start + delta, ... below (or above) limit.
+namespace {
+
+Result RangeOfSizes(Composer& c) {
+  NodeReader& n = c.node();
+  TW_ASSIGN(const std::vector<op::Dim> start, n.InputDims(0, "the start"));
+  TW_ASSIGN(const std::vector<op::Dim> limit, n.InputDims(1, "the limit"));
+  TW_ASSIGN(const std::vector<int64_t> delta, n.InputInts(2, "the delta"));
+  if (start.size() != 1 || limit.size() != 1 || delta != std::vector<int64_t>{1}) {
+    return n.Error("open_size", "expected single numbers and steps of 1 where sizes are open");
+  }
+  const ir::DType type = c.TypeOf(c.Input(1)).dtype;
+  return c.Done(c.Cast(c.CountingFrom(start[0], limit[0] - start[0]), type));
+}
+
+}  // namespace
+
 Result ImportRange(NodeReader& n) {
   Composer c(n);
   ValueId part[3] = {c.Input(0), c.Input(1), c.Input(2)};
   TW_TRY(c.status());
+  if (n.importer().IsDims(part[0]) || n.importer().IsDims(part[1])) return RangeOfSizes(c);
   std::optional<double> number[3];
   for (int i = 0; i < 3; ++i) {
     if (c.TypeOf(part[i]).elements() != 1) {

@@ -76,10 +76,16 @@ std::optional<Dim> Importer::OpenSize(const std::string& name) {
   }
   if (std::isdigit(static_cast<unsigned char>(word[0])) != 0) word.insert(word.begin(), '_');
   for (const auto& [other, unused] : options_.open) {
-    if (other != name && other < name && OpenSize(other)->variable() == word) word += "_";
+    if (other != name && other < name && *OpenSize(other)->variables().begin() == word) word += "_";
   }
-  graph_.size_ranges[word] = range->second;
-  return Dim::Variable(word);
+  const auto& [min, max, unused] = range->second;
+  if (min > 0) {
+    graph_.size_ranges[word] = range->second;
+    return Dim::Variable(word);
+  }
+  const std::string variable = StrCat(word, "_plus_1");
+  graph_.size_ranges[variable] = {1, max + 1, word};
+  return Dim::Variable(variable) - 1;
 }
 
 std::optional<int64_t> Importer::Bound(const Dim& dim, bool largest) const {

@@ -276,7 +276,7 @@ constexpr Conversion kConversions[] = {
     {"QuantizeLinear", ImportQuantizeLinear},
     {"RMSNormalization", ImportRmsNorm, "", 0, false, kOpen},
     {"RNN", ImportRecurrent, "at most 4096 steps"},
-    {"Range", ImportRange, "constant operands, or a stated shape of the result"},
+    {"Range", ImportRange, "constant operands, or a stated shape of the result", 0, false, kOpen},
     {"ReduceL1", ImportReduce, kReduceLimits, kAnyInput, false, kOpen},
     {"ReduceL2", ImportReduce, kReduceLimits, kAnyInput, false, kOpen},
     {"ReduceLogSum", ImportReduce, kReduceLimits, kAnyInput, false, kOpen},
@@ -292,7 +292,7 @@ constexpr Conversion kConversions[] = {
     {"Resize", ImportResize, "constant scales or sizes, or a stated shape of the result", kLists},
     {"ReverseSequence", ImportReverseSequence},
     {"RoiAlign", ImportRoiAlign, "sampling_ratio of at least 1"},
-    {"RotaryEmbedding", ImportRotaryEmbedding},
+    {"RotaryEmbedding", ImportRotaryEmbedding, "", 0, false, kOpen},
     {"Scan", ImportScan, "at most 1024 steps, unrolled to at most 16384 operators; full lengths"},
     {"STFT", ImportStft,
      "a constant frame_step and frame_length; at most 8388608 elements in all frames of a signal"},
@@ -307,6 +307,7 @@ constexpr Conversion kConversions[] = {
     {"SequenceLength", ImportSequenceLength, "", kAnyInput, kContainers},
     {"Shape", ImportShape, "", kAnyInput, false, kOpen},
     {"Shrink", ImportShrink, "floats, integers of at most 32 bits", kAnyInput},
+    {"SimplifiedLayerNormalization", ImportRmsNorm, "", 0, false, kOpen},
     {"Size", ImportSize, "", kAnyInput, false, kOpen},
     {"Slice", ImportSlice, "constant starts, ends, axes and steps, or a stated shape of the result",
      kAnyInput, false, kOpen},
@@ -329,14 +330,20 @@ constexpr Conversion kConversions[] = {
     {"Upsample", ImportResize, "constant scales, or a stated shape of the result", kLists},
 };
 
-// Of other domains: what public quantised models have.
+// Of other domains: what public quantised models and exported decoders have.
 constexpr std::string_view kMicrosoft = "com.microsoft";
 constexpr Conversion kMicrosoftConversions[] = {
     {"DequantizeLinear", ImportDequantizeLinear},
+    {"GroupQueryAttention", ImportGroupQueryAttention,
+     "sequences of one length; a cache of exactly the past entries; no attention_bias, "
+     "smooth_softmax",
+     1u << 3 | 1u << 4, false, kOpen},
     {"MatMulNBits", ImportMatMulNBits,
-     "constant weights of 4 or 8 bits, K a multiple of block_size, no g_idx"},
+     "constant weights of 4 or 8 bits, K a multiple of block_size, no g_idx", 0, false, kOpen},
     {"QLinearAdd", ImportQLinearAdd},
     {"QuantizeLinear", ImportQuantizeLinear},
+    {"RotaryEmbedding", ImportMicrosoftRotaryEmbedding, "scale 1", 0, false, kOpen},
+    {"SkipSimplifiedLayerNormalization", ImportSkipSimplifiedLayerNorm, "", 0, false, kOpen},
 };
 
 }  // namespace

@@ -129,9 +129,10 @@ absl::Status Importer::ReadSizes() {
     }
   }
   for (const auto& [name, range] : options_.open) {
-    if (named.count(name) > 0 && range.min >= 1 && range.max >= range.min) continue;
+    if (named.count(name) > 0 && range.min >= 0 && range.max >= std::max<int64_t>(1, range.min))
+      continue;
     return Bad("shape_override",
-               StrCat("expected a dimension of an input and a range of sizes from 1 on, found ",
+               StrCat("expected a dimension of an input and a range of sizes from 0 on, found ",
                       Quote(name), " in ", range.min, "..", range.max));
   }
   for (const auto& [name, shape] : options_.shapes) {

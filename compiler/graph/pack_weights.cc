@@ -131,13 +131,28 @@ class WeightPacker : public ForwardRewriter {
     return AddTensor(&g_, name, op::FromIntegers(type, words));
   }
 
+  // The fewest rows of data, if their number is open: a decoder has those most of the time.
+  int64_t RowsOf(const op::TensorType& x) const {
+    int64_t rows = 1;
+    for (size_t d = 0; d + 1 < x.shape.size(); ++d) {
+      op::Sizes least;
+      for (const std::string& name : x.shape[d].variables()) {
+        const auto range = g_.size_ranges.find(name);
+        least[name] = range == g_.size_ranges.end() ? 1 : range->second.min;
+      }
+      rows *= std::max<int64_t>(1, x.shape[d].Evaluate(least).value_or(1));
+    }
+    return rows;
+  }
+
   absl::StatusOr<bool> Rewrite(const Node& node) override {
     if (node.op != "dense" || node.inputs.size() != 2) return false;
     const std::string layout = op::GetString(node.attrs, "weight_layout", "NK");
     const op::TensorType &x = TypeOf(node.inputs[0]), &result = TypeOf(node.outputs[0]);
-    const int64_t k = x.size(-1), n = result.size(-1);
     if ((layout != "NK" && layout != "KN") || x.dtype != ir::kF32) return false;
-    if (x.elements() / k > max_rows_) return false;
+    if (!x.shape.back().is_constant() || !result.shape.back().is_constant()) return false;
+    const int64_t k = x.size(-1), n = result.size(-1), rows = RowsOf(x);
+    if (rows > max_rows_) return false;
     TW_ASSIGN(auto w, IntegersBehind(node.inputs[1]));
     if (!w) return false;
     if (layout == "KN") {
@@ -147,7 +162,7 @@ class WeightPacker : public ForwardRewriter {
     }
     const Fields fields = FieldsOf(w->q);
     // Of 4 bits, twice as much is unpacked for each byte that is read.
-    if (x.elements() / k * 8 / fields.bits > max_rows_) return false;
+    if (rows * 8 / fields.bits > max_rows_) return false;
     const int64_t group = GroupOf(*w, n, k);
     if (group < kMinGroup || group % (32 / fields.bits) != 0) return false;
     const std::string name = NameOf(node.inputs[1]);

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "compiler/graph/graph_passes.h"
+#include "compiler/graph/keep_state.h"
 #include "compiler/graph/storage_map.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -33,7 +34,7 @@ std::optional<int64_t> RunOf(const Graph& g, const Node& slice) {
 }  // namespace
 
 bool IsView(const Node& node) {
-  if (node.op == kViewOp) return true;
+  if (node.op == kViewOp || IsAppend(node)) return true;
   return (node.op == "slice" || node.op == "concat") && node.attrs.contains(std::string(kViewAttr));
 }
 
@@ -48,6 +49,7 @@ StorageMap::StorageMap(const Graph& g) : g_(g) {
     if (node.op == kViewOp) reshaped[node.outputs[0]] = reshaped[node.inputs[0]];
   }
   for (ValueId id : g.outputs) ends.push_back(reshaped[id]);
+  for (ValueId id : StateValues(g)) ends.push_back(reshaped[id]);
   for (ValueId id : ends) Put(id, {id, 0, true});
 }
 
@@ -72,6 +74,7 @@ Storage StorageMap::Of(ValueId id) const {
 }
 
 void StorageMap::Take(const Node& node) {
+  if (IsAppend(node)) return;  // the list and the entries have storage outside
   const ValueId out = node.outputs[0];
   if (node.op != "concat") {
     Put(out, {node.inputs[0], node.op == "slice" ? *RunOf(g_, node) : 0, false});

@@ -38,7 +38,8 @@ absl::Status SubstituteRanges(const std::map<std::string, op::Dim>& values,
     SizeRange left = range;
     if (const auto other = ranges->find(value.variable()); other != ranges->end()) {
       left = {std::max(range.min, other->second.min), std::min(range.max, other->second.max)};
-      other->second = left;
+      other->second.min = left.min;
+      other->second.max = left.max;
     } else if (value.is_constant()) {
       left = {std::max(range.min, value.value()), std::min(range.max, value.value())};
     }
@@ -47,6 +48,16 @@ absl::Status SubstituteRanges(const std::map<std::string, op::Dim>& values,
                                      "..", range.max, ", found no such size"));
   }
   return absl::OkStatus();
+}
+
+// The variable that `a` is up to a number, unless `b` has it: a = b settles it. "" if there is
+// none.
+std::string VariableIn(const op::Dim& a, const op::Dim& b) {
+  for (const std::string& name : a.variables()) {
+    if ((a - op::Dim::Variable(name)).is_constant())
+      return b.variables().contains(name) ? "" : name;
+  }
+  return "";
 }
 
 void SubstituteAttrs(const std::map<std::string, op::Dim>& values, Node* node) {
@@ -88,15 +99,30 @@ absl::StatusOr<op::TensorTypes> ResultTypes(const Graph& g, const Node& node,
   return results;
 }
 
+bool HasOpenAttrs(const op::Attrs& attrs) {
+  return std::any_of(attrs.begin(), attrs.end(), [](const auto& attr) {
+    return std::holds_alternative<std::vector<op::Dim>>(attr.second);
+  });
+}
+
 bool IsSymbolic(const Graph& graph) {
   return std::any_of(graph.values.begin(), graph.values.end(),
-                     [](const Value& value) { return !value.type.fixed(); });
+                     [](const Value& value) { return !value.type.fixed(); }) ||
+         std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [](const Node& node) { return HasOpenAttrs(node.attrs); });
 }
 
 std::set<std::string> SizeVariables(const Graph& graph) {
   std::set<std::string> names;
   for (const Value& value : graph.values) {
     for (const op::Dim& dim : value.type.shape) names.merge(dim.variables());
+  }
+  for (const Node& node : graph.nodes) {
+    for (const auto& [name, value] : node.attrs) {
+      const auto* dims = std::get_if<std::vector<op::Dim>>(&value);
+      if (dims == nullptr) continue;
+      for (const op::Dim& dim : *dims) names.merge(dim.variables());
+    }
   }
   return names;
 }
@@ -107,13 +133,12 @@ absl::StatusOr<Graph> InferShapes(Graph g) {
     TW_ASSIGN(const op::DimEqualities equal, InferOnce(&g));
     std::map<std::string, op::Dim> values;
     for (const auto& [a, b] : equal) {
-      const bool left = !a.variable().empty() && b.variables().count(a.variable()) == 0;
-      const bool right = !b.variable().empty() && a.variables().count(b.variable()) == 0;
+      const std::string left = VariableIn(a, b), right = VariableIn(b, a);
       // The smaller name stays of two variables; a number replaces any.
-      if (right && (!left || b.variable() > a.variable())) {
-        values.emplace(b.variable(), a);
-      } else if (left) {
-        values.emplace(a.variable(), b);
+      if (!right.empty() && (left.empty() || right > left)) {
+        values.emplace(right, a - (b - op::Dim::Variable(right)));
+      } else if (!left.empty()) {
+        values.emplace(left, b - (a - op::Dim::Variable(left)));
       } else {
         continue;
       }

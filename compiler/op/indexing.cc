@@ -410,7 +410,14 @@ std::vector<OpSpec> IndexingRows() {
   expand.sizes_attr = "shape";
   expand.element = ExpandElement;
   expand.reference = PlainExpand;
-  return {concat, slice, gather, gather_elements, pad, expand};
+
+  // Two operands along the first dimension. Graphs use it for state (compiler/graph/keep_state.h).
+  OpSpec append = concat;
+  append.name = "append";
+  append.onnx = {};
+  append.min_inputs = append.max_inputs = 2;
+  append.moves = 2;
+  return {append, concat, slice, gather, gather_elements, pad, expand};
 }
 
 }  // namespace tilewright::op

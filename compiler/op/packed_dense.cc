@@ -5,7 +5,10 @@
 // q of 32 / bits neighbours along k, the first in its lowest bits; scales f32 [n/16, k/group, 16];
 // and zero points of the same type, 2^(bits - 1) if there are none. Attributes: bits (4 or 8),
 // group, and units if the last block of 16 columns has columns that are none of the result's.
-// A kernel reads the words and no floats: with one row of data that is what it waits for.
+// A kernel reads the words and no floats: with one row of data that is what it waits for. The
+// variant unpack_first makes floats of all weights first, for many rows.
+#include "compiler/op/packed_dense.h"
+
 #include "compiler/op/op_rows.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -105,6 +108,45 @@ absl::StatusOr<std::vector<ir::Buffer>> Build(const ComputeArgs& a) {
       })};
 }
 
+bool RowsAreOpen(std::span<const TensorType> inputs, const Attrs&) { return !inputs[0].fixed(); }
+
+absl::StatusOr<std::vector<ir::Buffer>> BuildUnpackFirst(const ComputeArgs& a) {
+  const auto& [b, name, inputs, types, outputs, attrs] = a;
+  TW_ASSIGN(const Packing p, PackingOf(attrs));
+  const ir::Expr k_size = inputs[0]->shape.back();
+  const ir::Buffer weights = b.Compute(
+      StrCat(name, "_weights"), ir::kF32, {inputs[1]->shape[0], k_size, ir::Int(kWeightBlock)},
+      {"nb", "k", "nl"}, [&](const std::vector<ir::Var>& i) {
+        const ir::Expr block = i[0], k = i[1], lane = i[2];
+        const ir::Expr word =
+            ir::Load(inputs[1], {block, ir::FloorDiv(k, ir::Int(p.fields)), lane});
+        const ir::Expr place = ir::FloorMod(k, ir::Int(p.fields)) * ir::Int(p.bits);
+        const ir::Expr q =
+            ir::Call(ir::Intrinsic::kBitAnd,
+                     {ir::Call(ir::Intrinsic::kShiftRight, {word, ir::Cast(ir::kI32, place)}),
+                      ir::Int((int64_t{1} << p.bits) - 1, ir::kI32)});
+        const std::vector<ir::Expr> group = {block, ir::FloorDiv(k, ir::Int(p.group)), lane};
+        const ir::Expr zero =
+            inputs.size() > 3 ? ir::Load(inputs[3], group) : ir::Float(p.zero, ir::kF32);
+        return ir::Load(inputs[2], group) * (ir::Cast(ir::kF32, q) - zero);
+      });
+  const ir::Axis sum = b.ReduceAxis("k", k_size);
+  std::vector<std::string> axes;
+  const size_t rank = outputs[0].shape.size();
+  for (size_t d = 0; d + 1 < rank; ++d) axes.push_back(rank == 2 ? "m" : StrCat("m", d));
+  axes.push_back("n");
+  return std::vector<ir::Buffer>{
+      b.Reduce(name, ir::kF32, ShapeExprs(b, outputs[0].shape), axes, {sum}, ir::Combiner::kSum,
+               [&](const std::vector<ir::Var>& i) {
+                 std::vector<ir::Expr> at = VarExprs(i);
+                 const ir::Expr n = at.back();
+                 at.back() = sum.var;
+                 return ir::Load(inputs[0], at) *
+                        ir::Load(weights, {ir::FloorDiv(n, ir::Int(kWeightBlock)), sum.var,
+                                           ir::FloorMod(n, ir::Int(kWeightBlock))});
+               })};
+}
+
 // A term is as large as q: the roundoff of as many terms of 1.
 double Reduction(std::span<const TensorType> inputs, const Attrs& attrs) {
   const int64_t largest = int64_t{1} << GetInt(attrs, "bits", 4);
@@ -150,6 +192,7 @@ std::vector<OpSpec> PackedDenseRows() {
   packed.flops = ContractFlops;
   packed.reduction_length = Reduction;
   packed.reference = Plain;
+  packed.variants = {{kUnpackFirst, RowsAreOpen, BuildUnpackFirst}};
   return {packed};
 }
 

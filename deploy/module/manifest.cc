@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "deploy/module/open_sizes_check.h"
+#include "deploy/module/state_check.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -72,6 +73,7 @@ class Validator {
     TW_TRY(Code());
     TW_TRY(Functions());
     if (m_.open_sizes()) TW_TRY(CheckOpenSizes(m_));
+    TW_TRY(CheckState(m_));
     return m_.measurement.has_value() ? CheckMeasurement(*m_.measurement) : absl::OkStatus();
   }
 
@@ -105,7 +107,9 @@ class Validator {
 };
 
 absl::Status Validator::Header() {
-  const int64_t version = m_.open_sizes() ? kOpenSizesFormatVersion : kManifestFormatVersion;
+  const int64_t version = m_.state          ? kStateFormatVersion
+                          : m_.open_sizes() ? kOpenSizesFormatVersion
+                                            : kManifestFormatVersion;
   if (m_.format_version != version) {
     return BadManifest(
         "version", "format_version",
@@ -163,6 +167,7 @@ absl::Status Validator::CheckTensor(const Tensor& tensor, const std::string& whe
   switch (tensor.kind) {
     case TensorKind::kInput:
     case TensorKind::kOutput:
+    case TensorKind::kState:
       if (tensor.offset != 0)
         return BadManifest("tensor_offset", where, "expected 0 for this kind");
       return absl::OkStatus();
@@ -388,9 +393,9 @@ absl::Status Validator::CheckArgs(const Launch& launch, bool prepare, const std:
       return BadManifest("arg", arg, "an input or output of another function");
     }
     if (i < count - launch.num_outputs) continue;
-    const bool writable =
-        prepare ? tensor->kind == TensorKind::kPrepared || tensor->kind == TensorKind::kIntermediate
-                : tensor->kind == TensorKind::kOutput || tensor->kind == TensorKind::kIntermediate;
+    const TensorKind own = prepare ? TensorKind::kPrepared : TensorKind::kOutput;
+    const bool writable = tensor->kind == own || tensor->kind == TensorKind::kIntermediate ||
+                          (!prepare && tensor->entries_of.has_value());
     if (!writable) {
       return BadManifest("arg", arg,
                          "a " + std::string(prepare ? "prepare " : "") +
@@ -463,8 +468,17 @@ std::string_view TensorKindName(TensorKind kind) {
       return "intermediate";
     case TensorKind::kPrepared:
       return "prepared";
+    case TensorKind::kState:
+      return "state";
   }
   return "";
+}
+
+int Manifest::StateVariable() const {
+  for (size_t v = 0; state && v < size_vars.size(); ++v) {
+    if (size_vars[v].name == state->length) return static_cast<int>(v);
+  }
+  return -1;
 }
 
 const Function* Manifest::FindFunction(std::string_view function_name) const {

@@ -22,9 +22,10 @@ namespace tilewright::module {
 
 // We raise these when readers of the previous version would misread a manifest. A module whose
 // sizes are all fixed has the first, so that older readers still read it; one with size variables
-// has the second.
+// has the second, one with state the third.
 inline constexpr int64_t kManifestFormatVersion = 1;
 inline constexpr int64_t kOpenSizesFormatVersion = 2;
+inline constexpr int64_t kStateFormatVersion = 3;
 
 // No tensor, arena or section is larger; keeps sums of sizes far from overflow.
 inline constexpr int64_t kMaxBytes = int64_t{1} << 46;
@@ -43,6 +44,7 @@ enum class TensorKind {
   kIntermediate,  // in the arena at `offset`, dead between runs
   kPrepared,      // in the arena at `offset`, written by a prepare launch, kept between runs:
                   // overlaps no intermediate
+  kState,         // in a list of the session, kept between runs (State); offset is 0
 };
 std::string_view TensorKindName(TensorKind kind);
 
@@ -61,6 +63,10 @@ struct Tensor {
   // these intermediates, each rounded up to kTensorAlignment. Its offset is 0 then. If empty, it
   // begins at `offset`.
   std::vector<int64_t> after = {};
+  // Of kind kState: the list that these are the new entries of. Launches write them, behind the
+  // entries that the list had before the run. Without it, the tensor is a whole list, new entries
+  // included; launches read it.
+  std::optional<int64_t> entries_of = {};
   bool operator==(const Tensor&) const = default;
 };
 
@@ -72,6 +78,18 @@ struct SizeVar {
   int64_t min = 1;
   int64_t max = 1;
   bool operator==(const SizeVar&) const = default;
+};
+
+// What a session keeps from one run to the next: lists that each run makes longer, such as the keys
+// and values of a decoder. The first dimension of their tensors counts entries. An entry has fixed
+// sizes but for variables that stay the same until the state is reset, and a multiple of
+// kTensorAlignment bytes.
+struct State {
+  // A size variable that no input binds: the number of entries before the run. Its minimum is 0,
+  // its maximum is how many entries fit.
+  std::string length;
+  Dim next;  // the number after the run: `length` and the new entries
+  bool operator==(const State&) const = default;
 };
 
 // One call of a kernel entry. Launches of a function run in order.
@@ -181,6 +199,7 @@ struct Manifest {
   std::vector<std::string> cpu_features;        // needed, LLVM spelling ("avx512f"); sorted, unique
   std::vector<Tensor> tensors;
   std::vector<SizeVar> size_vars;
+  std::optional<State> state = {};
   // Of intermediates and prepared tensors; in a module of open sizes of the intermediates of the
   // function that needs most, at the maxima of the variables, at most kMaxBytes.
   int64_t arena_bytes = 0;
@@ -197,6 +216,8 @@ struct Manifest {
   const Function* FindFunction(std::string_view function_name) const;
   // Whether sizes depend on variables.
   bool open_sizes() const { return !size_vars.empty(); }
+  // Position of the variable that the state binds, in size_vars; -1 without a state.
+  int StateVariable() const;
 };
 
 // Checks everything that readers rely on. INVALID_ARGUMENT `module.manifest.<reason>` on the first

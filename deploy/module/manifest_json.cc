@@ -24,7 +24,7 @@ constexpr size_t kMaxDims = 4096;
 constexpr std::pair<TensorKind, const char*> kTensorKinds[] = {
     {TensorKind::kInput, "input"},       {TensorKind::kOutput, "output"},
     {TensorKind::kConstant, "constant"}, {TensorKind::kIntermediate, "intermediate"},
-    {TensorKind::kPrepared, "prepared"},
+    {TensorKind::kPrepared, "prepared"}, {TensorKind::kState, "state"},
 };
 constexpr std::pair<Distribution::Kind, const char*> kDistributions[] = {
     {Distribution::Kind::kUniform, "uniform"},
@@ -62,6 +62,7 @@ Json TensorToJson(const Tensor& t) {
            {"offset", t.offset},
            {"bytes", t.bytes}};
   if (!t.after.empty()) out["after"] = t.after;
+  if (t.entries_of) out["entries_of"] = *t.entries_of;
   return out;
 }
 
@@ -149,6 +150,7 @@ Json ToJson(const Manifest& m) {
                                  return out;
                                })},
            {"provenance", m.provenance}};
+  if (m.state) out["state"] = {{"length", m.state->length}, {"next", DimToJson(m.state->next)}};
   if (m.measurement.has_value()) out["measurement"] = MeasurementToJson(*m.measurement);
   return out;
 }
@@ -273,6 +275,9 @@ class Fields {
   void OptionalInts(const char* key, std::vector<int64_t>* out) {
     if (status_.ok() && json_.contains(key)) Get(key, out);
   }
+  void OptionalInt(const char* key, std::optional<int64_t>* out) {
+    if (status_.ok() && json_.contains(key)) Get(key, &out->emplace());
+  }
   void OptionalSizes(const char* key, Sizes* out) {
     const Json* value = Optional(key);
     if (value == nullptr) return;
@@ -384,6 +389,7 @@ absl::Status ReadTensor(const Json& json, const std::string& where, DimReader* d
   fields.Get("offset", &t->offset);
   fields.Get("bytes", &t->bytes);
   fields.OptionalInts("after", &t->after);
+  fields.OptionalInt("entries_of", &t->entries_of);
   TW_TRY(fields.Done());
   const std::optional<DType> parsed = DTypeFromName(dtype);
   if (!parsed.has_value()) {
@@ -501,6 +507,15 @@ absl::Status ReadMeasurement(const Json& json, Measurement* m) {
   return parts.Done();
 }
 
+absl::Status ReadState(const Json& json, DimReader* dims, State* state) {
+  Fields fields(json, "state");
+  fields.Get("length", &state->length);
+  fields.Item("next", [&](const Json& item, const std::string& at) {
+    return dims->Read(item, at, &state->next);
+  });
+  return fields.Done();
+}
+
 absl::Status ReadManifest(const Json& json, Manifest* m) {
   DimReader dims;
   Fields fields(json, "");
@@ -518,8 +533,10 @@ absl::Status ReadManifest(const Json& json, Manifest* m) {
   fields.List("functions", Into(&m->functions, &dims, ReadFunction));
   fields.List("code", Into(&m->code, ReadCode));
   fields.Get("provenance", &m->provenance);
+  const Json* state = fields.Optional("state");
   const Json* measurement = fields.Optional("measurement");
   TW_TRY(fields.Done());
+  if (state != nullptr) TW_TRY(ReadState(*state, &dims, &m->state.emplace()));
   if (measurement == nullptr) return absl::OkStatus();
   return ReadMeasurement(*measurement, &m->measurement.emplace());
 }
@@ -546,9 +563,9 @@ bool DepthWithin(std::string_view text, int limit) {
 absl::Status CheckVersion(const Json& json) {
   const auto version = json.is_object() ? json.find("format_version") : json.end();
   if (version != json.end() && version->is_number_unsigned() &&
-      version->get<uint64_t>() > static_cast<uint64_t>(kOpenSizesFormatVersion)) {
+      version->get<uint64_t>() > static_cast<uint64_t>(kStateFormatVersion)) {
     return support::Unimplemented("module.manifest.version",
-                                  "expected at most " + std::to_string(kOpenSizesFormatVersion) +
+                                  "expected at most " + std::to_string(kStateFormatVersion) +
                                       ", found " + std::to_string(version->get<uint64_t>()) +
                                       ": the module was made by a later version");
   }

@@ -16,8 +16,9 @@ struct MemoryNeed {
   int64_t arena = 0;      // intermediates, and weights in the kernels' layouts
   int64_t workspace = 0;  // scratch of the launch that needs most
   int64_t ends = 0;       // inputs and outputs of "main"
+  int64_t state = 0;      // lists that are kept between runs
   int64_t code = 0;
-  int64_t total() const { return weights + arena + workspace + ends + code; }
+  int64_t total() const { return weights + arena + workspace + ends + state + code; }
 };
 
 // REQUIRES: a valid manifest with a function "main".

@@ -38,6 +38,7 @@ class OpenSizesCheck {
     if (m_.FindFunction("main") == nullptr)
       return BadManifest("functions", "functions", "expected main");
     TW_TRY(Tensors());
+    if (m_.state) TW_TRY(CheckDim(m_.state->next, "state.next"));
     if (!PlacementOrder(m_)) return BadManifest("after", "tensors", "a tensor begins after itself");
     for (size_t i = 0; i < m_.functions.size(); ++i) {
       TW_TRY(CheckFunction(m_.functions[i], StrCat("functions[", i, "]")));
@@ -168,6 +169,7 @@ absl::Status OpenSizesCheck::CheckBinding(const Function& function,
   for (const int64_t id : function.inputs) {
     for (const Dim& dim : TensorOf(id).shape) open.erase(dim.variable());
   }
+  if (m_.state) open.erase(m_.state->length);
   if (open.empty()) return absl::OkStatus();
   return BadManifest("size_var", where,
                      StrCat("expected ", *open.begin(), " alone as a dimension of an input"));

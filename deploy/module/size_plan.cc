@@ -228,8 +228,17 @@ int64_t PreparedBytes(const Manifest& manifest) {
   return end;
 }
 
+int64_t StateBytes(const Manifest& manifest, const Tensor& list) {
+  const Sizes most = SizesOf(manifest, MaximaOf(manifest));
+  std::vector<int64_t> shape = {most.at(manifest.state->length)};
+  for (size_t d = 1; d < list.shape.size(); ++d) {
+    shape.push_back(std::max<int64_t>(0, list.shape[d].Evaluate(most).value_or(kMaxBytes)));
+  }
+  return BytesOf(shape, list.dtype);
+}
+
 absl::Status SetNeedsAtMaxima(Manifest* manifest) {
-  manifest->format_version = kOpenSizesFormatVersion;
+  manifest->format_version = manifest->state ? kStateFormatVersion : kOpenSizesFormatVersion;
   for (const Function& function : manifest->functions) {
     SizePlan plan;
     TW_TRY(SizePlanner(*manifest, function).Plan(MaximaOf(*manifest, function.at), &plan));

@@ -102,6 +102,10 @@ Sizes SizesOf(const Manifest& manifest, std::span<const int64_t> values);
 // arena has them.
 int64_t PreparedBytes(const Manifest& manifest);
 
+// Returns the bytes of a list (Tensor::kind kState) with as many entries as fit, at the maxima of
+// the other variables, at most kMaxBytes. REQUIRES: a manifest with state.
+int64_t StateBytes(const Manifest& manifest, const Tensor& list);
+
 // Completes a manifest with size variables whose `bytes`, `arena_bytes`, `workspace_bytes` and
 // `format_version` are not set: needs at the maxima. INVALID_ARGUMENT as SizePlanner::Plan.
 // REQUIRES: as SizePlanner.

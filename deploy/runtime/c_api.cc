@@ -352,3 +352,21 @@ TwStatus tw_session_run_profiled(TwSession* session, const TwLaunchTime** times,
     return absl::OkStatus();
   });
 }
+
+TwStatus tw_session_state_length(const TwSession* session, int64_t* length, int64_t* most) {
+  return Guarded([&]() -> absl::Status {
+    if (session == nullptr) return NullArgument("session");
+    const mod::Manifest& manifest = session->session->module().manifest();
+    const int v = manifest.StateVariable();
+    if (length != nullptr) *length = session->session->state_length();
+    if (most != nullptr) *most = v < 0 ? 0 : manifest.size_vars[static_cast<size_t>(v)].max;
+    return absl::OkStatus();
+  });
+}
+
+TwStatus tw_session_reset_state(TwSession* session, int64_t length) {
+  return Guarded([&]() -> absl::Status {
+    if (session == nullptr) return NullArgument("session");
+    return session->session->ResetState(length);
+  });
+}

@@ -64,7 +64,10 @@ struct Session::Impl {
 
   SessionProgram* ProgramFor(const std::vector<int64_t>& values) const;
   absl::Status Activate(const std::vector<int64_t>& values);
+  absl::StatusOr<std::vector<int64_t>> BindValues(std::span<const Shape> shapes) const;
   absl::Status BindSizes();
+  absl::Status AllocateState();
+  absl::Status EndRun();
   absl::Status ReshapeInput(size_t index, std::span<const int64_t> shape);
   absl::Status SealInputs();
   absl::Status PoisonDevice(uint8_t byte);
@@ -94,7 +97,9 @@ struct Session::Impl {
   // The function that was asked for, then its specialisations.
   std::vector<std::unique_ptr<SessionProgram>> programs;
   SessionProgram* active = nullptr;                 // the one of the last sizes that were bound
-  bool reshaped = false;                            // inputs have had other shapes since
+  bool reshaped = false;                            // other sizes may be due since
+  int64_t entries = 0;                              // of the state
+  std::vector<int64_t> kept;                        // sizes of the run that made the last entries
   std::vector<int64_t> values;                      // of the active program
   std::set<int64_t> made;                           // prepared tensors
   absl::Status poisoned = absl::OkStatus();         // what Poison could not do
@@ -143,6 +148,7 @@ absl::Status Session::Impl::BindFirst() {
   }
   for (const int64_t id : function.outputs) memory.outputs.emplace_back().tensor = &TensorOf(id);
   if (manifest.open_sizes()) TW_TRY(memory.AllocatePrepared(module::PreparedBytes(manifest)));
+  TW_TRY(AllocateState());
   return Activate(first.values());
 }
 
@@ -174,8 +180,59 @@ absl::Status Session::Impl::BindSizes() {
   if (!reshaped && active->BoundTo(values, memory)) return absl::OkStatus();
   std::vector<Shape> shapes;
   for (const SessionEnd& input : memory.inputs) shapes.push_back(input.shape);
-  TW_ASSIGN(const std::vector<int64_t> sizes, binding.Bind(shapes));
+  TW_ASSIGN(const std::vector<int64_t> sizes, BindValues(shapes));
   return Activate(sizes);
+}
+
+// Whole lists from the start: pages that no entry has touched cost nothing.
+absl::Status Session::Impl::AllocateState() {
+  for (const Tensor& tensor : module->manifest().tensors) {
+    if (tensor.kind != TensorKind::kState || tensor.entries_of) continue;
+    TW_TRY(memory.AllocateState(tensor.id, module::StateBytes(module->manifest(), tensor)));
+  }
+  return absl::OkStatus();
+}
+
+// The values of the size variables for a run behind the entries that are there.
+absl::StatusOr<std::vector<int64_t>> Session::Impl::BindValues(
+    std::span<const Shape> shapes) const {
+  TW_ASSIGN(std::vector<int64_t> sizes, binding.Bind(shapes, entries));
+  const Manifest& manifest = module->manifest();
+  if (!manifest.state) return sizes;
+  const module::SizeVar& length = manifest.size_vars[static_cast<size_t>(manifest.StateVariable())];
+  TW_ASSIGN(const int64_t next, manifest.state->next.Evaluate(module::SizesOf(manifest, sizes)));
+  if (next < entries || next > length.max) {
+    return support::ResourceExhausted(
+        "runtime.session.state_full",
+        support::StrCat("expected at most ", length.max, " entries in the state, found ", entries,
+                        " and ", next - entries, " new ones; reset the state"));
+  }
+  if (entries == 0) return sizes;
+  for (const Tensor& tensor : manifest.tensors) {
+    if (tensor.kind != TensorKind::kState || tensor.entries_of) continue;
+    for (size_t d = 1; d < tensor.shape.size(); ++d) {
+      for (size_t v = 0; v < sizes.size(); ++v) {
+        const std::string& name = manifest.size_vars[v].name;
+        if (sizes[v] == kept[v] || !tensor.shape[d].variables().contains(name)) continue;
+        return support::InvalidArgument(
+            "runtime.session.state_sizes",
+            support::StrCat("expected ", name, "=", kept[v], " as in the state, found ", sizes[v],
+                            "; reset the state"));
+      }
+    }
+  }
+  return sizes;
+}
+
+// A run has succeeded: its entries belong to the state.
+absl::Status Session::Impl::EndRun() {
+  TW_TRY(active->CheckStatedSizes());
+  const Manifest& manifest = module->manifest();
+  if (!manifest.state) return absl::OkStatus();
+  TW_ASSIGN(entries, manifest.state->next.Evaluate(module::SizesOf(manifest, values)));
+  kept = values;
+  reshaped = true;
+  return absl::OkStatus();
 }
 
 // REQUIRES: the binding accepts the shape.
@@ -294,7 +351,7 @@ absl::Status Session::Impl::Run() {
   TW_TRY(poisoned);
   TW_TRY(Prepare());
   for (const ExecutionStep& step : active->steps().run) TW_TRY(Execute(step, active->launches()));
-  return active->CheckStatedSizes();
+  return EndRun();
 }
 
 void* Session::Impl::WritableInput(size_t index) {
@@ -348,7 +405,7 @@ absl::Status Session::Impl::CheckOutputs(std::span<const DLTensor* const> inputs
       const std::span<const int64_t> shape = inputs[i] == nullptr ? own : ShapeOf(*inputs[i]);
       shapes.emplace_back(shape.begin(), shape.end());
     }
-    TW_ASSIGN(const std::vector<int64_t> sizes, binding.Bind(shapes));
+    TW_ASSIGN(const std::vector<int64_t> sizes, BindValues(shapes));
     SessionProgram* next = ProgramFor(sizes);
     TW_TRY(next->Plan(sizes));
     program = next;
@@ -493,7 +550,7 @@ absl::Status Session::RunProfiled(std::span<const TwLaunchTime>* times) {
     if (on_device || step.kind == ExecutionStep::Kind::kHostLaunch)
       impl_->times[step.index].ns = clock.NowNs() - start;
   }
-  TW_TRY(impl_->active->CheckStatedSizes());
+  TW_TRY(impl_->EndRun());
   *times = impl_->times;
   return absl::OkStatus();
 }
@@ -530,6 +587,21 @@ absl::Status Session::Call(std::span<const DLTensor* const> inputs,
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i] != nullptr) CopyToDlTensor(impl_->memory.outputs[i].buffer.data(), *outputs[i]);
   }
+  return absl::OkStatus();
+}
+
+int64_t Session::state_length() const { return impl_->entries; }
+
+absl::Status Session::ResetState(int64_t length) {
+  const SessionTurn turn(impl_->gate, Overlap::kRefuse);
+  TW_TRY(turn.status());
+  if (length < 0 || length > impl_->entries) {
+    return support::InvalidArgument(
+        "runtime.session.state_length",
+        support::StrCat("expected 0 to ", impl_->entries, " entries, found ", length));
+  }
+  impl_->reshaped = impl_->reshaped || length != impl_->entries;
+  impl_->entries = length;
   return absl::OkStatus();
 }
 

@@ -21,6 +21,7 @@ absl::Status TimeLaunches(Session* session, int repeat, RunTimes* times) {
   std::vector<std::vector<int64_t>> samples(session->function().launches.size());
   for (int i = 0; i < repeat; ++i) {
     std::span<const TwLaunchTime> launches;
+    TW_TRY(session->ResetState());
     TW_TRY(session->RunProfiled(&launches));
     for (size_t k = 0; k < launches.size(); ++k) samples[k].push_back(launches[k].ns);
   }
@@ -36,9 +37,14 @@ absl::Status TimeLaunches(Session* session, int repeat, RunTimes* times) {
 absl::StatusOr<RunTimes> TimeRuns(Session* session, int repeat, bool per_launch) {
   support::SystemClock clock;
   TW_TRY(session->Prepare());
-  for (int i = 0; i < kWarmUps; ++i) TW_TRY(session->Run());
+  // Each run is the first one of a state.
+  for (int i = 0; i < kWarmUps; ++i) {
+    TW_TRY(session->ResetState());
+    TW_TRY(session->Run());
+  }
   std::vector<int64_t> samples;
   for (int i = 0; i < repeat; ++i) {
+    TW_TRY(session->ResetState());
     const int64_t start = clock.NowNs();
     TW_TRY(session->Run());
     samples.push_back(clock.NowNs() - start);

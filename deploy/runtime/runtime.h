@@ -109,9 +109,9 @@ class BoundTensors {
 // (session_memory.h).
 //
 // Thread-safety. Call() may be called from any number of threads; the calls run one after another.
-// SetInput(), SetInputShape(), BindSizes(), Prepare(), Run(), RunProfiled() and GetOutput() work on
-// state that lasts between them, so one thread at a time must do the whole sequence. If one of them
-// overlaps with another call of these eight, it does nothing and returns ABORTED
+// SetInput(), SetInputShape(), BindSizes(), Prepare(), Run(), RunProfiled(), GetOutput() and
+// ResetState() work on what lasts between them, so one thread at a time must do the whole sequence.
+// If one of them overlaps with another call of these nine, it does nothing and returns ABORTED
 // `runtime.session.busy`. The functions that return no status are for a session's only thread and
 // check nothing. The destructor waits for calls that have begun. In a child of fork(), a session of
 // several threads returns FAILED_PRECONDITION `runtime.session.forked`; the child makes its own
@@ -171,6 +171,17 @@ class Session final : public BoundTensors {
   // A view of the output, valid as long as the session (in a module of open sizes: until it is
   // bound to other sizes); its contents change with the next run.
   absl::Status GetOutput(size_t index, DLTensor* out);
+
+  // A module with state (module::State) keeps its lists from one run to the next. A run that fails
+  // leaves them as they were. A run whose inputs would make them longer than they may be gets
+  // RESOURCE_EXHAUSTED `runtime.session.state_full`; one whose other sizes are not those of the
+  // entries that are there, INVALID_ARGUMENT `runtime.session.state_sizes`.
+  //
+  // Returns the number of entries; 0 for modules without state.
+  int64_t state_length() const;
+  // Forgets all entries, or those from `length` on. INVALID_ARGUMENT `runtime.session.state_length`
+  // if there are fewer.
+  absl::Status ResetState(int64_t length = 0);
 
   // Whether the module's measurement has cold inputs (module::InputSpec::far).
   bool has_far() const;

@@ -15,6 +15,7 @@ int64_t BytesOf(const Buffer& buffer) { return static_cast<int64_t>(buffer.bytes
 
 int64_t SessionMemory::Held() const {
   int64_t held = BytesOf(arena_) + BytesOf(workspace_) + BytesOf(prepared_);
+  for (const auto& [list, buffer] : state_) held += BytesOf(buffer);
   for (const auto* ends : {&inputs, &outputs}) {
     for (const SessionEnd& end : *ends) held += BytesOf(end.buffer);
   }
@@ -56,6 +57,10 @@ absl::Status SessionMemory::GrowWorkspace(int64_t bytes, int64_t most) {
 
 absl::Status SessionMemory::AllocatePrepared(int64_t bytes) {
   return Grow(&prepared_, bytes, bytes);
+}
+
+absl::Status SessionMemory::AllocateState(int64_t list, int64_t bytes) {
+  return Grow(&state_[list], bytes, bytes);
 }
 
 absl::Status SessionMemory::Reshape(SessionEnd* end, std::span<const int64_t> shape,

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -35,12 +36,16 @@ class SessionMemory {
   absl::Status GrowArena(int64_t bytes, int64_t most);
   absl::Status GrowWorkspace(int64_t bytes, int64_t most);
   absl::Status AllocatePrepared(int64_t bytes);
+  // Of one list of the state, by the tensor's id. Once.
+  absl::Status AllocateState(int64_t list, int64_t bytes);
   // Gives the end a shape. Its contents are undefined then if its bytes changed. After an error it
   // is as before.
   absl::Status Reshape(SessionEnd* end, std::span<const int64_t> shape, int64_t bytes);
 
   void* arena() const { return arena_.data(); }
   void* prepared() const { return prepared_.data(); }
+  // REQUIRES: it was allocated.
+  void* state(int64_t list) const { return state_.at(list).data(); }
   void* workspace() const { return workspace_.data(); }
   size_t workspace_bytes() const { return workspace_.bytes(); }
   // Changes whenever an address did.
@@ -59,6 +64,7 @@ class SessionMemory {
   Buffer arena_;
   Buffer workspace_;
   Buffer prepared_;
+  std::map<int64_t, Buffer> state_;
   uint64_t version_ = 1;
 };
 

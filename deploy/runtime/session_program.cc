@@ -139,10 +139,20 @@ void SessionProgram::PlaceTensors(const SessionMemory& memory) {
   for (const Tensor& tensor : manifest.tensors) {
     const int64_t offset = PlaceOf(tensor.id).offset;
     if (tensor.kind == TensorKind::kConstant) place(tensor.id, constants + tensor.offset);
+    if (tensor.kind == TensorKind::kState) place(tensor.id, StateAddress(tensor, memory));
     if (!uses_host_arena_) continue;
     if (tensor.kind == TensorKind::kIntermediate) place(tensor.id, arena + offset);
     if (tensor.kind == TensorKind::kPrepared) place(tensor.id, prepared + tensor.offset);
   }
+}
+
+// New entries begin behind those that the list has.
+void* SessionProgram::StateAddress(const Tensor& tensor, const SessionMemory& memory) const {
+  char* list = static_cast<char*>(memory.state(tensor.entries_of.value_or(tensor.id)));
+  const SizePlan::Place& place = PlaceOf(tensor.id);
+  if (!tensor.entries_of || place.bytes == 0) return list;
+  const auto length = static_cast<size_t>(module_.manifest().StateVariable());
+  return list + values_[length] * (place.bytes / place.shape[0]);
 }
 
 void SessionProgram::BindLaunches(const std::vector<Launch>& list,

@@ -84,6 +84,7 @@ class SessionProgram {
   }
   bool UsesHostArena() const;
   void PlaceTensors(const SessionMemory& memory);
+  void* StateAddress(const module::Tensor& tensor, const SessionMemory& memory) const;
   void BindLaunches(const std::vector<module::Launch>& list,
                     const std::vector<module::SizePlan::Call>& calls, void* workspace,
                     std::vector<BoundLaunch>* bound) const;

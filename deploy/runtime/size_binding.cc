@@ -70,7 +70,8 @@ absl::Status SizeBinding::CheckInput(size_t input, std::span<const int64_t> shap
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<int64_t>> SizeBinding::Bind(std::span<const Shape> shapes) const {
+absl::StatusOr<std::vector<int64_t>> SizeBinding::Bind(std::span<const Shape> shapes,
+                                                       std::optional<int64_t> entries) const {
   for (size_t i = 0; i < shapes.size(); ++i) TW_TRY(CheckInput(i, shapes[i]));
   std::vector<int64_t> values(manifest_.size_vars.size(), kUnbound);
   for (size_t v = 0; v < values.size(); ++v) {
@@ -78,6 +79,8 @@ absl::StatusOr<std::vector<int64_t>> SizeBinding::Bind(std::span<const Shape> sh
     if (fixed != function_.at.end()) values[v] = fixed->second;
   }
   std::vector<size_t> bound_by(values.size(), 0);
+  const int of_state = manifest_.StateVariable();
+  if (of_state >= 0) values[static_cast<size_t>(of_state)] = entries.value_or(0);
   for (size_t i = 0; i < shapes.size(); ++i) {
     for (size_t d = 0; d < shapes[i].size(); ++d) {
       if (variables_[i][d] < 0) continue;
@@ -86,22 +89,28 @@ absl::StatusOr<std::vector<int64_t>> SizeBinding::Bind(std::span<const Shape> sh
         values[v] = shapes[i][d];
         bound_by[v] = i;
       }
-      if (values[v] == shapes[i][d]) continue;
+      if (values[v] == shapes[i][d] || (variables_[i][d] == of_state && !entries)) continue;
+      if (variables_[i][d] == of_state) {
+        return Mismatch(i, d, StrCat(*entries, " entries of the state"), shapes[i][d]);
+      }
       return Mismatch(i, d, StrCat(values[v], " as in input '", Input(bound_by[v]).name, "'"),
                       shapes[i][d]);
     }
   }
-  if (expressions_) TW_TRY(CheckExpressions(shapes, values));
+  if (expressions_) TW_TRY(CheckExpressions(shapes, values, entries.has_value()));
   return values;
 }
 
 absl::Status SizeBinding::CheckExpressions(std::span<const Shape> shapes,
-                                           const std::vector<int64_t>& values) const {
+                                           const std::vector<int64_t>& values,
+                                           bool state_known) const {
   const module::Sizes sizes = module::SizesOf(manifest_, values);
   for (size_t i = 0; i < shapes.size(); ++i) {
     for (size_t d = 0; d < shapes[i].size(); ++d) {
       const Dim& dim = Input(i).shape[d];
       if (dim.constant() || variables_[i][d] >= 0) continue;
+      const bool of_state = manifest_.state && dim.variables().contains(manifest_.state->length);
+      if (of_state && !state_known) continue;
       TW_ASSIGN(const int64_t expected, dim.Evaluate(sizes));
       if (expected == shapes[i][d]) continue;
       std::vector<std::string> at;

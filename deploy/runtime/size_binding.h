@@ -4,6 +4,7 @@
 #define DEPLOY_RUNTIME_SIZE_BINDING_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,8 +29,11 @@ class SizeBinding {
   absl::Status CheckInput(size_t input, std::span<const int64_t> shape) const;
 
   // Returns the values of the variables, in the manifest's order, from a shape for each input. The
-  // errors of CheckInput; `runtime.session.size` also if two dimensions disagree.
-  absl::StatusOr<std::vector<int64_t>> Bind(std::span<const Shape> shapes) const;
+  // errors of CheckInput; `runtime.session.size` also if two dimensions disagree. A state's
+  // variable is `entries`; where that is not known, it is 0 here and no dimension is checked
+  // against it.
+  absl::StatusOr<std::vector<int64_t>> Bind(std::span<const Shape> shapes,
+                                            std::optional<int64_t> entries = {}) const;
 
  private:
   const module::Tensor& Input(size_t input) const;
@@ -37,8 +41,8 @@ class SizeBinding {
   int VariableOf(const module::Dim& dim) const;
   absl::Status Mismatch(size_t input, size_t dimension, std::string_view expected,
                         int64_t found) const;
-  absl::Status CheckExpressions(std::span<const Shape> shapes,
-                                const std::vector<int64_t>& values) const;
+  absl::Status CheckExpressions(std::span<const Shape> shapes, const std::vector<int64_t>& values,
+                                bool state_known) const;
 
   const module::Manifest& manifest_;
   const module::Function& function_;

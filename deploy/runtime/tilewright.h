@@ -18,7 +18,7 @@
  * - A module may be used by any number of threads at the same time. tw_last_error() is per thread.
  * - tw_session_call may be called from any number of threads. The calls on one session run one
  *   after another, each with its own inputs and outputs.
- * - tw_session_set_input, _set_input_bytes, _set_input_shape, _run, _run_profiled and _get_output
+ * - tw_session_set_input, _set_input_bytes, _set_input_shape, _run, _run_profiled, _get_output and _reset_state
  *   work on state that the session keeps between them. One thread at a time must do the whole
  *   sequence. If one of them overlaps with another call on the session, it does nothing and returns
  *   ABORTED (`runtime.session.busy`).
@@ -177,6 +177,16 @@ TW_API TwStatus tw_session_run(TwSession* session);
  * next run or call changes its contents. Where dimensions are open, a run or call of other sizes
  * makes it invalid. */
 TW_API TwStatus tw_session_get_output(TwSession* session, size_t index, DLTensor* out);
+
+/* --- state: modules that keep lists from one run to the next, such as a decoder's keys and values -----
+ * Each run makes the lists longer. A run that fails leaves them as they were. One that would make
+ * them longer than the module was compiled for gets RESOURCE_EXHAUSTED
+ * (`runtime.session.state_full`). */
+/* Writes how many entries the lists have, and how many they may have; 0 and 0 without state. Either
+ * pointer may be NULL. */
+TW_API TwStatus tw_session_state_length(const TwSession* session, int64_t* length, int64_t* most);
+/* Forgets the entries from `length` on; 0 forgets all. INVALID_ARGUMENT if there are fewer. */
+TW_API TwStatus tw_session_reset_state(TwSession* session, int64_t length);
 
 /* The time of one launch of a profiled run. */
 typedef struct {

@@ -317,6 +317,62 @@ TEST(RandomGraph, CompiledPackedWeightsComputeTheSame) {
   }
 }
 
+// The same layer with an open number of rows: one module for all, which unpacks the weights of many
+// rows first. Returns what is wrong with it; "" = nothing.
+std::string CheckOpenRows(Graph g, int threads) {
+  constexpr int64_t kMostRows = 40;
+  const op::Dim rows = g.values[g.inputs[0]].type.shape[0];
+  for (graph::Value& value : g.values) {
+    if (value.constant == nullptr && value.name != "dequantize" && value.name != "reshape" &&
+        value.name != "transpose") {
+      value.type.shape[0] = op::Dim::Variable("R");
+    }
+  }
+  g.size_ranges["R"] = {1, kMostRows};
+  const auto target = tests::WidestTarget();
+  auto fused = graph::RunGraphPasses(g, driver::PassContext(target));
+  if (!fused.ok()) return support::StatusText(fused.status());
+  if (graph::Print(*fused).find("packed_dense") == std::string::npos) return "it is not packed";
+  auto bytes = driver::CompileModel(*fused, target, nullptr, {}, nullptr);
+  if (!bytes.ok()) return support::StatusText(bytes.status());
+  auto loaded = runtime::LoadedModule::Load(*module::ModuleFile::FromBytes(*bytes));
+  if (!loaded.ok()) return support::StatusText(loaded.status());
+  auto session = runtime::Session::Create(*loaded, {.num_threads = threads, .guard_pages = true});
+  if (!session.ok()) return support::StatusText(session.status());
+  for (const int64_t size : {int64_t{1}, rows.value(), int64_t{12}, int64_t{13}, kMostRows}) {
+    const auto fixed = graph::Specialize(g, {{"R", size}});
+    if (!fixed.ok()) return support::StatusText(fixed.status());
+    const std::vector<RefTensor> inputs = tests::RandomGraphInputs(*fixed, 1);
+    const auto expected = graph::Interpret(*fixed, inputs);
+    const std::string data = op::ToBytes(inputs[0]);
+    const std::vector<int64_t> shape = inputs[0].type.sizes();
+    absl::Status status = (*session)->SetInputShape(0, shape);
+    if (status.ok()) status = (*session)->SetInput(0, data.data(), data.size());
+    if (status.ok()) status = (*session)->BindSizes();
+    (*session)->Poison(0xFF);
+    if (status.ok()) status = (*session)->Run();
+    if (status.ok()) status = (*session)->CheckGuards();
+    if (!status.ok() || !expected.ok()) return support::StatusText(status);
+    const runtime::TensorView y = (*session)->output(0);
+    auto actual = op::FromBytes(expected->at(0).type, {static_cast<const char*>(y.data), y.bytes});
+    if (!actual.ok()) return support::StatusText(actual.status());
+    const std::string error = FirstDifference(*expected, {*actual});
+    if (!error.empty()) return StrCat(size, " rows, ", threads, " threads: ", error);
+  }
+  return "";
+}
+
+TEST(RandomGraph, PackedWeightsOfOpenRowsComputeTheSame) {
+  const uint64_t seed = tests::TestSeed();
+  const int64_t rounds = tests::TestRounds(16);
+  for (int64_t i = 0; i < rounds; ++i) {
+    support::Rng rng = support::Rng(seed).Split("open rows").Split(static_cast<uint64_t>(i));
+    const Graph g = RandomPacked(&rng);
+    const std::string error = CheckOpenRows(g, i % 2 == 0 ? 1 : 2);
+    EXPECT_EQ(error, "") << "seed " << seed << ", graph " << i << ": " << graph::Print(g);
+  }
+}
+
 // Default schedules for groups and threads, launches, transfers and the device's arena. A model
 // takes the driver a second for each kernel, so the rounds are few.
 TEST(RandomGraph, CompiledModelsComputeTheSameOnADevice) {

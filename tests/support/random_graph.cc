@@ -601,7 +601,8 @@ Graph RandomGraph(Rng* rng, const RandomGraphOptions& options) {
 }
 
 std::vector<std::pair<std::string, std::string>> OperatorsLeftOut() {
-  return {{"conv2d_blocked", "made by the pass block_layouts"},
+  return {{"append", "made by KeepState; keep_state_test has it, and tests/e2e/decoder.py"},
+          {"conv2d_blocked", "made by the pass block_layouts"},
           {"packed_dense", "made by the pass pack_weights; CompiledPackedWeights has it"},
           {"requantize", "made by the pass requantize_sums, for a matrix unit"}};
 }

@@ -251,9 +251,9 @@ TEST(ManifestTest, HostileJsonIsRefused) {
             "module.manifest.type");
   EXPECT_EQ(slug(Replaced(good, "\"float32\"", "\"float31\"")), "module.manifest.dtype");
   EXPECT_EQ(slug(Replaced(good, "\"uniform\"", "\"poisson\"")), "module.manifest.type");
-  EXPECT_EQ(slug(Replaced(good, "\"format_version\":1", "\"format_version\":3")),
+  EXPECT_EQ(slug(Replaced(good, "\"format_version\":1", "\"format_version\":4")),
             "module.manifest.version");
-  EXPECT_EQ(ManifestFromJson(Replaced(good, "\"format_version\":1", "\"format_version\":3"))
+  EXPECT_EQ(ManifestFromJson(Replaced(good, "\"format_version\":1", "\"format_version\":4"))
                 .status()
                 .code(),
             absl::StatusCode::kUnimplemented);
@@ -265,14 +265,17 @@ TEST(ManifestTest, HostileJsonIsRefused) {
 TEST(ManifestTest, RandomDamageNeverCrashes) {
   const auto open = ModuleFile::FromBytes(*SerializeModule(test::OpenRowsModule()));
   ASSERT_TRUE(open.ok()) << open.status();
-  const std::string good[] = {*ManifestToJson(Complete()), std::string(open->manifest_json())};
+  const auto state = ModuleFile::FromBytes(*SerializeModule(test::ColumnSumsModule()));
+  ASSERT_TRUE(state.ok()) << state.status();
+  const std::string good[] = {*ManifestToJson(Complete()), std::string(open->manifest_json()),
+                              std::string(state->manifest_json())};
   constexpr uint64_t kSeed = 20261121;
   constexpr int kRounds = 20000;
   SCOPED_TRACE("seed " + std::to_string(kSeed));
   support::Rng rng(kSeed);
-  int accepted[2] = {0, 0};
+  int accepted[3] = {0, 0, 0};
   for (int round = 0; round < kRounds; ++round) {
-    std::string text = good[round % 2];
+    std::string text = good[round % 3];
     const auto edits = 1 + rng.Uniform(4);
     for (uint64_t e = 0; e < edits; ++e) {
       const size_t at = rng.Uniform(text.size());
@@ -301,7 +304,7 @@ TEST(ManifestTest, RandomDamageNeverCrashes) {
           << manifest.status();
       continue;
     }
-    ++accepted[round % 2];
+    ++accepted[round % 3];
     const auto printed = ManifestToJson(*manifest);
     ASSERT_TRUE(printed.ok()) << printed.status();
     const auto again = ManifestFromJson(*printed);
@@ -309,6 +312,7 @@ TEST(ManifestTest, RandomDamageNeverCrashes) {
   }
   EXPECT_GT(accepted[0], 0) << "some damage is harmless (a digit of a hash)";
   EXPECT_GT(accepted[1], 0);
+  EXPECT_GT(accepted[2], 0);
 }
 
 TEST(LaunchNamesTest, TextKeepsWhatHasAPlaceInALine) {

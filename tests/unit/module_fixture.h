@@ -37,6 +37,10 @@ std::vector<float> OpenRowsReference(const std::vector<float>& x);
 // y = 2 · x and z = 2 · w for x of N numbers and w of M, 1 <= N, M <= 9. Next to "main" there are
 // "four" for N = 4, "two" for M = 2 and "both" for N = 4, M = 2.
 module::ModuleParts TwoSizesModule();
+// Keeps rows of kColumns floats: each run appends 2 · x, of N rows (1 <= N <= kMostRows), and gives
+// the sums of all columns in y. At most kMostEntries rows fit.
+inline constexpr int64_t kMostEntries = 20;
+module::ModuleParts ColumnSumsModule();
 
 // Copies inputs of every element type to outputs: "x_float32" to "y_float32" and so on, each [2,
 // 3].

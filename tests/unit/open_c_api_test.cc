@@ -127,4 +127,40 @@ TEST_F(OpenCApiTest, StepsWithAShape) {
   EXPECT_EQ(std::memcmp(y.data, expected.data(), expected.size() * 4), 0);
 }
 
+TEST(StateCApiTest, LengthAndReset) {
+  const auto bytes = tilewright::module::SerializeModule(tilewright::test::ColumnSumsModule());
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  TwModule* module = nullptr;
+  TwSession* session = nullptr;
+  ASSERT_EQ(tw_module_open_memory(bytes->data(), bytes->size(), &module), TW_STATUS_OK);
+  ASSERT_EQ(tw_session_create(module, 1, &session), TW_STATUS_OK) << tw_last_error();
+  int64_t length = -1, most = -1;
+  ASSERT_EQ(tw_session_state_length(session, &length, &most), TW_STATUS_OK);
+  EXPECT_EQ(length, 0);
+  EXPECT_EQ(most, tilewright::test::kMostEntries);
+  std::vector<float> values(3 * kColumns, 1), sums(kColumns);
+  int64_t shape[] = {3, kColumns}, out_shape[] = {kColumns};
+  DLTensor x{values.data(), {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape, nullptr, 0};
+  DLTensor y{sums.data(), {kDLCPU, 0}, 1, {kDLFloat, 32, 1}, out_shape, nullptr, 0};
+  const DLTensor *inputs[] = {&x}, *outputs[] = {&y};
+  int64_t of_output = 0;
+  EXPECT_EQ(tw_module_output_shape(module, inputs, 1, 0, &of_output, 1), TW_STATUS_OK);
+  for (int run = 1; run <= 6; ++run) {
+    ASSERT_EQ(tw_session_call(session, inputs, 1, outputs, 1), TW_STATUS_OK) << tw_last_error();
+    EXPECT_EQ(sums[0], 6.0F * static_cast<float>(run));
+  }
+  EXPECT_EQ(tw_session_call(session, inputs, 1, outputs, 1), TW_STATUS_RESOURCE_EXHAUSTED);
+  EXPECT_NE(std::string(tw_last_error()).find("runtime.session.state_full"), std::string::npos);
+  ASSERT_EQ(tw_session_state_length(session, &length, nullptr), TW_STATUS_OK);
+  EXPECT_EQ(length, 18);
+  EXPECT_EQ(tw_session_reset_state(session, 19), TW_STATUS_INVALID_ARGUMENT);
+  ASSERT_EQ(tw_session_reset_state(session, 3), TW_STATUS_OK);
+  ASSERT_EQ(tw_session_call(session, inputs, 1, outputs, 1), TW_STATUS_OK) << tw_last_error();
+  EXPECT_EQ(sums[0], 12);
+  EXPECT_EQ(tw_session_state_length(nullptr, &length, &most), TW_STATUS_INVALID_ARGUMENT);
+  EXPECT_EQ(tw_session_reset_state(nullptr, 0), TW_STATUS_INVALID_ARGUMENT);
+  tw_session_destroy(session);
+  tw_module_close(module);
+}
+
 }  // namespace

@@ -23,6 +23,21 @@ int32_t tw_kernel_add(TwContext* ctx, void* const* buffers, const int64_t* sizes
   return ctx->parallel_for(ctx, AddChunk, &c, (c.n + kChunk - 1) / kChunk);
 }
 
+/* sums[n] = a[0][n] + a[1][n] + ...; fails if a sum is not finite. sizes: rows, n. */
+int32_t tw_kernel_column_sums(TwContext* ctx, void* const* buffers, const int64_t* sizes,
+                              void* workspace) {
+  (void)ctx;
+  (void)workspace;
+  const float* a = buffers[0];
+  float* sums = buffers[1];
+  for (int64_t n = 0; n < sizes[1]; ++n) {
+    sums[n] = 0;
+    for (int64_t r = 0; r < sizes[0]; ++r) sums[n] += a[r * sizes[1] + n];
+    if (sums[n] - sums[n] != 0) return 7;
+  }
+  return TW_OK;
+}
+
 /* packed[n][k] = w[k][n]. sizes: k, n. */
 int32_t tw_kernel_pack(TwContext* ctx, void* const* buffers, const int64_t* sizes,
                        void* workspace) {

@@ -183,6 +183,7 @@ const RuleCase kResults[] = {
     {"reshape", {"f32[N,2]"}, "shape=[3,4]", "f32[3,4]"},
     {"transpose", {"f32[N,M,K]"}, "perm=[2,0,1]", "f32[K,N,M]"},
     {"batch_norm", {"f32[N,C,H]", "f32[C]", "f32[C]", "f32[C]", "f32[C]"}, "", "f32[N,C,H]"},
+    {"append", {"f32[N,4]", "f32[M,4]"}, "", "f32[M + N,4]"},
     {"concat", {"f32[N,4]", "f32[M,4]", "f32[2,4]"}, "axis=0", "f32[M + N + 2,4]"},
     {"slice", {"f32[N,M]"}, "sizes=[-1,2], starts=[1,0], steps=[3,1]", "f32[(N + 1) / 3,2]"},
     {"gather", {"f32[K,M,8]", "i64[N,S]"}, "axis=1", "f32[K,N,S,8]"},

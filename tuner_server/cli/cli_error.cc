@@ -54,6 +54,11 @@ constexpr AdviceRow kAdvice[] = {
      "correct --shape: NAME=1x3x224x224 for an input, NAME=8 for a dimension with a name; "
      "'tilewright check MODEL' lists what the model leaves open"},
     {"graph.onnx.size_conflict", "give the same number wherever the dimension has this name"},
+    {"graph.state.name", "name an input of the model and the output that continues it"},
+    {"graph.state.form", "leave --state out: callers then pass the cache from run to run"},
+    {"graph.state.length", "leave the number of entries open from 0 on: --shape NAME=0..512"},
+    {"graph.state.entry", "leave --state out: callers then pass the cache from run to run"},
+    {"graph.state.output", "remove that output from the model, or leave --state out"},
     {"graph.onnx.external_data",
      "make one file of model and data, where both files are: python3 -c \"import onnx; "
      "onnx.save(onnx.load('MODEL.onnx'), 'one_file.onnx')\""},

@@ -97,7 +97,8 @@ void AddCompile(CLI::App* app, Action* action) {
       "  tilewright compile model.onnx --target native --shape batch=1..32 --specialise batch=1,8\n"
       "  tilewright compile model.onnx --target native --shape batch=1..8 --shape seq=1..512 "
       "--specialise batch=1,8,seq=128 --specialise batch=1\n"
-      "  tilewright compile model.onnx --target native --max-ram 64MiB\n");
+      "  tilewright compile model.onnx --target native --max-ram 64MiB\n"
+      "  tilewright compile decoder.onnx --target native --shape past=0..512 --state known\n");
   CLI::Option* model = command->add_option("MODEL", options->model_path, "ONNX file");
   CLI::Option* target =
       command->add_option("--target", options->target, "target, see 'tilewright targets'");
@@ -120,6 +121,14 @@ void AddCompile(CLI::App* app, Action* action) {
                    "fast as those of a module of these sizes; others take the kernels of all\n"
                    "sizes. NAME=1,8,32 is three points; NAME=1,8,OTHER=128 combines each with\n"
                    "each; a dimension without a number stays open; repeatable")
+      ->allow_extra_args(false)
+      ->take_all();
+  command
+      ->add_option(
+          "--state", options->states,
+          "an input that the module keeps from run to run, with the output that continues\n"
+          "it: PAST=PRESENT, or known for past_key_values.N.key and present.N.key;\n"
+          "its length is open from 0 on (--shape past_sequence_length=0..512)")
       ->allow_extra_args(false)
       ->take_all();
   command

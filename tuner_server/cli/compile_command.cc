@@ -94,8 +94,8 @@ absl::Status CheckRam(const json& summary, uint64_t most) {
       "cli.ram.exceeded",
       StrCat("expected at most ", most, " bytes of memory, found ", static_cast<int64_t>(total),
              ": weights ", text("weights"), ", arena ", text("arena"), ", workspace ",
-             text("workspace"), ", inputs and outputs ", text("inputs_outputs"), ", code ",
-             text("code")));
+             text("workspace"), ", inputs and outputs ", text("inputs_outputs"), ", state ",
+             text("state"), ", code ", text("code")));
 }
 
 absl::Status Compile(const CompileOptions& options) {
@@ -108,6 +108,7 @@ absl::Status Compile(const CompileOptions& options) {
   TW_ASSIGN(const auto open, TakeSizeRanges(&fixed));
   TW_ASSIGN(const auto shapes, ParseShapes(fixed));
   TW_ASSIGN(const std::vector<SizePoint> points, ParseSizePoints(options.specialise));
+  TW_ASSIGN(const StateFlags states, ParseStates(options.states));
   TW_ASSIGN(const std::string target, ExpandTarget(options.target));
   const std::string output =
       options.output.empty() ? DefaultOutput(options.model_path) : options.output;
@@ -117,6 +118,7 @@ absl::Status Compile(const CompileOptions& options) {
                                                          .shapes = shapes,
                                                          .open = open,
                                                          .specialise = points,
+                                                         .states = states,
                                                          .disabled = options.disabled_passes,
                                                          .enabled = options.enabled_passes,
                                                          .predict = options.effort_s > 0}));

@@ -39,6 +39,8 @@ absl::StatusOr<ModelCompiler> ModelCompiler::Open(const ModelSource& source) {
   for (const SizePoint& point : source.specialise) {
     open->add_specialise()->mutable_sizes()->insert(point.begin(), point.end());
   }
+  open->mutable_states()->insert(source.states.pairs.begin(), source.states.pairs.end());
+  open->set_known_states(source.states.known);
   open->mutable_enabled_passes()->Assign(source.enabled.begin(), source.enabled.end());
   open->mutable_disabled_passes()->Assign(source.disabled.begin(), source.disabled.end());
   TW_ASSIGN(v1::BuilderReply reply, opened.client_->Ask(std::move(request), kOpenTimeoutMs));

@@ -44,7 +44,7 @@ absl::StatusOr<std::map<std::string, SizeRange>> TakeSizeRanges(std::vector<std:
     }
     const auto min = support::ParseInt64(text.substr(eq + 1, dots - eq - 1));
     const auto max = support::ParseInt64(text.substr(dots + 2));
-    const bool good = eq > 0 && min && max && *min >= 1 && *max >= *min;
+    const bool good = eq > 0 && min && max && *min >= 0 && *max >= 1 && *max >= *min;
     if (!good || !ranges.emplace(text.substr(0, eq), SizeRange{*min, *max}).second) {
       return support::InvalidArgument(
           "cli.usage.shape",
@@ -111,6 +111,25 @@ absl::StatusOr<std::vector<SizePoint>> ParseSizePoints(const std::vector<std::st
     }
   }
   return points;
+}
+
+absl::StatusOr<StateFlags> ParseStates(const std::vector<std::string>& texts) {
+  StateFlags flags;
+  for (const std::string& text : texts) {
+    const size_t eq = text.find('=');
+    if (text == "known") {
+      flags.known = true;
+      continue;
+    }
+    const bool good = eq != std::string::npos && eq > 0 && eq + 1 < text.size() &&
+                      flags.pairs.emplace(text.substr(0, eq), text.substr(eq + 1)).second;
+    if (!good) {
+      return support::InvalidArgument(
+          "cli.usage.state", "--state expects known, or PAST=PRESENT once for an input, found " +
+                                 support::Quote(text));
+    }
+  }
+  return flags;
 }
 
 }  // namespace tilewright::cli

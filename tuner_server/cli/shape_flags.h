@@ -28,4 +28,12 @@ using SizePoint = std::map<std::string, int64_t>;
 // that comes twice.
 absl::StatusOr<std::vector<SizePoint>> ParseSizePoints(const std::vector<std::string>& texts);
 
+// --state: inputs that a module keeps, by name, with the outputs that continue them.
+struct StateFlags {
+  std::map<std::string, std::string> pairs;
+  bool known = false;  // those that exporters name as a cache, too
+};
+// "PAST=PRESENT", each input once, or "known". cli.usage.state for anything else.
+absl::StatusOr<StateFlags> ParseStates(const std::vector<std::string>& texts);
+
 }  // namespace tilewright::cli

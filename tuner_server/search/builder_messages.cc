@@ -36,8 +36,13 @@ nlohmann::json FunctionsJson(const module::Manifest& manifest) {
 }
 
 nlohmann::json RamJson(const module::MemoryNeed& need) {
-  return {{"total", need.total()},       {"weights", need.weights},     {"arena", need.arena},
-          {"workspace", need.workspace}, {"inputs_outputs", need.ends}, {"code", need.code}};
+  return {{"total", need.total()},
+          {"weights", need.weights},
+          {"arena", need.arena},
+          {"workspace", need.workspace},
+          {"inputs_outputs", need.ends},
+          {"state", need.state},
+          {"code", need.code}};
 }
 
 // The reference computes 0.3 to 1 G operations a second on one core; a request may take 15 minutes.

@@ -144,6 +144,8 @@ absl::Status BuilderSession::ImportModel(const v1::OpenJob& request, const std::
   for (const auto& [name, range] : request.open_sizes()) {
     options.open[name] = {range.min(), range.max()};
   }
+  options.states.insert(request.states().begin(), request.states().end());
+  options.known_states = request.known_states();
   std::vector<driver::SizePoint> points;
   for (const v1::SizePoint& point : request.specialise()) {
     points.emplace_back(point.sizes().begin(), point.sizes().end());

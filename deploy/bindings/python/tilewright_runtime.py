@@ -111,6 +111,9 @@ def _load():
         "tw_session_num_threads": (ctypes.c_int, [pointer]),
         "tw_session_call": (status, [pointer, out(out(_Tensor)), size, out(out(_Tensor)), size]),
         "tw_session_set_input": (status, [pointer, size, out(_Tensor)]),
+        "tw_session_state_length": (
+            status, [pointer, out(ctypes.c_int64), out(ctypes.c_int64)]),
+        "tw_session_reset_state": (status, [pointer, ctypes.c_int64]),
         "tw_session_run_profiled": (status, [pointer, out(out(_LaunchTime)), out(size)]),
     }
     for function, (result, arguments) in signatures.items():
@@ -266,6 +269,26 @@ class Session:
         tensor = _describe(self.module.inputs[index], array)
         _check(_lib.tw_session_set_input(self._handle, index, ctypes.byref(tensor)))
         self._shapes[index] = tensor.array.shape
+
+    @property
+    def state_length(self):
+        """How many entries the module's state has: those of all runs since the last reset."""
+        return self._state()[0]
+
+    @property
+    def state_capacity(self):
+        """How many it may have; a run that needs more raises Error "resource_exhausted"."""
+        return self._state()[1]
+
+    def reset(self, length=0):
+        """Forgets the state's entries from `length` on; by default all of them."""
+        _check(_lib.tw_session_reset_state(self._handle, length))
+
+    def _state(self):
+        length, most = ctypes.c_int64(), ctypes.c_int64()
+        _check(_lib.tw_session_state_length(
+            self._handle, ctypes.byref(length), ctypes.byref(most)))
+        return length.value, most.value
 
     def profile(self):
         """Runs once; [(kernel name, nanoseconds)] in order.
