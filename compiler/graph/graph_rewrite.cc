@@ -8,6 +8,7 @@
 
 #include "compiler/graph/graph_passes.h"
 #include "compiler/graph/rewrite_util.h"
+#include "compiler/graph/symbolic_shapes.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -100,7 +101,7 @@ absl::StatusOr<Graph> FoldConstants(Graph g, const GraphPassContext& ctx) {
   g.nodes.clear();
   for (Node& node : nodes) {
     const op::OpSpec* spec = op::FindOp(node.op);
-    bool fold = spec != nullptr && !node.inputs.empty();
+    bool fold = spec != nullptr && !node.inputs.empty() && !IsOpen(node.attrs);
     std::vector<op::TensorType> types, results;
     for (ValueId id : node.inputs) {
       fold = fold && IsConstant(g, id);

@@ -88,15 +88,31 @@ absl::StatusOr<op::TensorTypes> ResultTypes(const Graph& g, const Node& node,
   return results;
 }
 
+bool IsOpen(const op::Attrs& attrs) {
+  return std::any_of(attrs.begin(), attrs.end(), [](const auto& attr) {
+    return std::holds_alternative<std::vector<op::Dim>>(attr.second);
+  });
+}
+
 bool IsSymbolic(const Graph& graph) {
   return std::any_of(graph.values.begin(), graph.values.end(),
-                     [](const Value& value) { return !value.type.fixed(); });
+                     [](const Value& value) { return !value.type.fixed(); }) ||
+         std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [](const Node& node) { return IsOpen(node.attrs); });
 }
 
 std::set<std::string> SizeVariables(const Graph& graph) {
   std::set<std::string> names;
   for (const Value& value : graph.values) {
     for (const op::Dim& dim : value.type.shape) names.merge(dim.variables());
+  }
+  for (const Node& node : graph.nodes) {
+    for (const auto& [name, value] : node.attrs) {
+      const auto* dims = std::get_if<std::vector<op::Dim>>(&value);
+      for (const op::Dim& dim : dims == nullptr ? std::vector<op::Dim>{} : *dims) {
+        names.merge(dim.variables());
+      }
+    }
   }
   return names;
 }

@@ -14,4 +14,7 @@ namespace tilewright::graph {
 absl::StatusOr<op::TensorTypes> ResultTypes(const Graph& g, const Node& node,
                                             op::DimEqualities* equal);
 
+// Whether an attribute depends on size variables.
+bool IsOpen(const op::Attrs& attrs);
+
 }  // namespace tilewright::graph

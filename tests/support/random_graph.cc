@@ -123,7 +123,7 @@ class Generator {
         &Generator::Gather,        &Generator::Rounding,    &Generator::Again,
         &Generator::OfConstants,   &Generator::WideAndBack, &Generator::Quantized,
         &Generator::Bounded,       &Generator::Choice,      &Generator::Positions,
-        &Generator::WholeNumbers,  &Generator::Repeated};
+        &Generator::WholeNumbers,  &Generator::Repeated,    &Generator::Counted};
     (this->*kMakers[rng_.Uniform(std::size(kMakers))])();
   }
 
@@ -429,6 +429,16 @@ class Generator {
     shape.push_back(rest);
     if (rng_.Bernoulli(0.2)) shape.push_back(1);
     Emit("reshape", {x}, {{"shape", shape}});
+  }
+  // A table that the module makes itself, as for the positions along an axis of open size.
+  void Counted() {
+    const ValueId x = Pick();
+    if (ShapeOf(x).empty()) return;
+    const Ints start = {rng_.UniformInt(-3, 3)}, shape = {ShapeOf(x).back()};
+    const ValueId count = Emit(
+        "counting", {}, {{"start", start}, {"step", rng_.UniformInt(-2, 2)}, {"shape", shape}});
+    const ValueId table = Emit("cast", {count}, {{"dtype", std::string("f32")}});
+    Emit("mul", {x, Emit("tanh", {table})});
   }
   void Transpose() {
     const ValueId x = Pick();

@@ -256,6 +256,22 @@ TEST(OpCompute, RepeatedAndGatheredElements) {
   }
 }
 
+TEST(OpCompute, CountingMakesSteps) {
+  Rng rng(Seed());
+  const std::vector<int64_t> start = {-7}, shape = {9};
+  for (const int64_t step : {1, -3, 0}) {
+    ExpectComputeMatchesReference(
+        {"counting", {}, {{"start", start}, {"step", step}, {"shape", shape}}}, &rng);
+  }
+  const auto three = Reference(*FindOp("counting"), {},
+                               {{"start", start}, {"step", int64_t{4}}, {"shape", start}});
+  EXPECT_FALSE(three.ok());  // no tensor has -7 elements
+  const auto some = Reference(*FindOp("counting"), {},
+                              {{"start", start}, {"step", int64_t{4}}, {"shape", shape}});
+  ASSERT_TRUE(some.ok()) << some.status();
+  EXPECT_EQ((*some)[0].values, (std::vector<double>{-7, -3, 1, 5, 9, 13, 17, 21, 25}));
+}
+
 TEST(OpCompute, IntegerReductionsWrap) {
   Rng rng(Seed());
   for (const char* kind : {"sum", "prod", "max", "min"}) {
@@ -280,6 +296,12 @@ TEST(OpInfer, RefusesWithTheOperatorsName) {
   const std::vector<int64_t> two = {2, 2};
   const Refusal refusals[] = {
       {"conv2d", {f32({1, 3, 8, 8})}, {}, "op.conv2d.inputs"},
+      {"counting", {}, {{"shape", two}}, "op.counting.attribute"},
+      {"pad", {f32({2, 2})}, {{"pads", two}}, "op.pad.attribute"},
+      {"pad",
+       {f32({2})},
+       {{"pads", std::vector<int64_t>{int64_t{1} << 30, 0}}},
+       "op.pad.attribute"},
       {"conv2d", {f32({1, 3, 8}), f32({4, 3, 3, 3})}, {}, "op.conv2d.shape"},
       {"conv2d", {f32({1, 3, 8, 8}), f32({4, 2, 3, 3})}, {}, "op.conv2d.channels"},
       {"conv2d",

@@ -180,6 +180,47 @@ TEST(OpenCompute, OneFunctionComputesAtAllSizes) {
   }
 }
 
+// A variable may be in an attribute alone.
+TEST(OpenCompute, AttributesMayBeExpressions) {
+  const std::string texts[] = {
+      R"(graph "pad" {
+  input %0 "x": f32[N,4]
+  %1: f32[2*N + 1,M + 4] = pad(%0) {pads=[N - 1,M,2,0], value=0.5} "pad"
+  output %1
+})",
+      R"(graph "slice" {
+  input %0 "x": f32[2*N + 3,4]
+  %1: f32[3,4] = slice(%0) {sizes=[3,4], starts=[N + M,0], steps=[1,1]} "slice"
+  output %1
+})",
+      R"(graph "counting" {
+  input %0 "x": f32[4]
+  %1: i64[4] = counting() {shape=[4], start=[3*N], step=-2} "counting"
+  %2: f32[4] = cast(%1) {dtype="f32"} "cast"
+  %3: f32[4] = mul(%0, %2) "mul"
+  output %3
+})"};
+  for (const std::string& text : texts) {
+    const auto open = graph::ParseGraph(text);
+    ASSERT_TRUE(open.ok()) << open.status();
+    EXPECT_TRUE(graph::IsSymbolic(*open)) << text;
+    const auto function = TaskFunction(*open);
+    ASSERT_TRUE(function.ok()) << function.status();
+    for (const int64_t n : {1, 2, 5}) {
+      op::Sizes sizes;
+      for (const std::string& name : graph::SizeVariables(*open)) {
+        sizes[name] = name == "N" ? n : 1;
+      }
+      EXPECT_EQ(sizes.size(), function->size_params.size());
+      const auto fixed = graph::Specialize(*open, sizes);
+      ASSERT_TRUE(fixed.ok()) << fixed.status();
+      EXPECT_FALSE(graph::IsSymbolic(*fixed)) << graph::Print(*fixed);
+      ExpectComputes(*function, *fixed, sizes, 3, Interpreted);
+      ExpectComputes(*function, *fixed, sizes, 3, Compiled);
+    }
+  }
+}
+
 TEST(OpenCompute, CompiledCodeComputesAtAllSizes) {
   std::map<std::string, int> compared;
   ExpectAllComputeAtAllSizes(tests::TestRounds(40), Compiled, &compared);
