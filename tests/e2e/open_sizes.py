@@ -21,6 +21,8 @@ CASES = {
     "mlp": ({"batch": "1..64"}, [(1,), (2,), (7,), (33,), (64,)]),
     "cnn": ({"N": "1..8", "H": "8..64", "W": "8..64"}, [(1, 8, 8), (2, 9, 13), (8, 64, 64), (3, 31, 17)]),
     "encoder": ({"N": "1..4", "L": "1..96"}, [(1, 1), (1, 64), (4, 7), (3, 33), (2, 96)]),
+    "unet": ({"N": "1..4", "H": "16..96", "W": "16..96"}, [(1, 16, 16), (2, 33, 50), (4, 64, 96)]),
+    "unet_resize": ({"N": "1..4", "H": "16..96", "W": "16..96"}, [(1, 16, 16), (3, 17, 31), (2, 96, 50)]),
 }
 
 
@@ -86,14 +88,13 @@ def sizes_outside_of_the_range_are_refused():
 def what_needs_numbers_says_so():
     """An operator that the import knows at fixed sizes only: the error names it, the size and the way out."""
     tensor = onnx.helper.make_tensor_value_info
-    node = onnx.helper.make_node("CumSum", ["x", "axis"], ["y"], name="running")
-    axis = numpy_helper.from_array(np.array(0, np.int64), "axis")
-    graph = onnx.helper.make_graph([node], "sums", [tensor("x", 1, ["rows", 4])], [tensor("y", 1, ["rows", 4])], [axis])
+    node = onnx.helper.make_node("Det", ["x"], ["y"], name="volumes")
+    graph = onnx.helper.make_graph([node], "det", [tensor("x", 1, ["rows", 2, 2])], [tensor("y", 1, ["rows"])])
     with tempfile.TemporaryDirectory(prefix="tilewright-open-") as where:
-        model = Path(where) / "sums.onnx"
+        model = Path(where) / "det.onnx"
         onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), str(model))
         said = tilewright("compile", model, "--target", "native", "--shape", "rows=1..8", "-o", Path(where) / "m.tw", code=1)
-        assert "running" in said and "CumSum" in said and "rows" in said and "--shape" in said, said
+        assert "volumes" in said and "Det" in said and "rows" in said and "--shape" in said, said
         tilewright("compile", model, "--target", "native", "--shape", "rows=8", "-o", Path(where) / "m.tw")
 
 
