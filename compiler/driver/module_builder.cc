@@ -307,6 +307,9 @@ absl::StatusOr<module::ModuleParts> ModelParts(const Graph& fused, const std::ve
     const graph::SizeRange range = fused.size_ranges.at(name);
     manifest.size_vars.push_back({name, range.min, range.max});
   }
+  for (const graph::SizeEquality& equal : fused.equal_sizes) {
+    manifest.equal_sizes.push_back({equal.left, equal.right, equal.what});
+  }
   module::Function main;
   main.name = "main";
   const int64_t alignment = targets::BackendOf(code[0].target).alignment;

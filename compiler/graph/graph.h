@@ -57,6 +57,11 @@ struct SizeRange {
   int64_t min = 1, max = 1;
   bool operator==(const SizeRange&) const = default;
 };
+// Two expressions that are equal at all sizes that the graph is for.
+struct SizeEquality {
+  op::Dim left, right;
+  std::string what;  // the node that demands it
+};
 struct Graph {
   std::string name;
   std::vector<Value> values;
@@ -67,6 +72,8 @@ struct Graph {
   std::vector<SizeCheck> checks = {};
   // Of size variables; no part of the text and of equality.
   std::map<std::string, SizeRange> size_ranges = {};
+  // What operators demand of size variables and only some sizes give; InferShapes sets it.
+  std::vector<SizeEquality> equal_sizes = {};
   // Of an imported model: by the name of a node, the name of the ONNX node that it was made from.
   // RunGraphPasses keeps it; it is no part of the text and of equality.
   std::shared_ptr<const std::map<std::string, std::string>> sources = nullptr;

@@ -105,7 +105,7 @@ class Validator {
 };
 
 absl::Status Validator::Header() {
-  const int64_t version = m_.open_sizes() ? kOpenSizesFormatVersion : kManifestFormatVersion;
+  const int64_t version = m_.NeededFormatVersion();
   if (m_.format_version != version) {
     return BadManifest(
         "version", "format_version",
@@ -124,6 +124,9 @@ absl::Status Validator::Header() {
 }
 
 absl::Status Validator::SizeVars() {
+  if (!m_.open_sizes() && !m_.equal_sizes.empty()) {
+    return BadManifest("equal_sizes", "equal_sizes", "expected none without size variables");
+  }
   std::set<std::string> names;
   for (size_t i = 0; i < m_.size_vars.size(); ++i) {
     const SizeVar& var = m_.size_vars[i];
@@ -465,6 +468,11 @@ std::string_view TensorKindName(TensorKind kind) {
       return "prepared";
   }
   return "";
+}
+
+int64_t Manifest::NeededFormatVersion() const {
+  if (!equal_sizes.empty()) return kEqualSizesFormatVersion;
+  return open_sizes() ? kOpenSizesFormatVersion : kManifestFormatVersion;
 }
 
 const Function* Manifest::FindFunction(std::string_view function_name) const {

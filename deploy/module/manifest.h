@@ -22,9 +22,10 @@ namespace tilewright::module {
 
 // We raise these when readers of the previous version would misread a manifest. A module whose
 // sizes are all fixed has the first, so that older readers still read it; one with size variables
-// has the second.
+// has the second, and the third if some of their values are none of the module.
 inline constexpr int64_t kManifestFormatVersion = 1;
 inline constexpr int64_t kOpenSizesFormatVersion = 2;
+inline constexpr int64_t kEqualSizesFormatVersion = 3;
 
 // No tensor, arena or section is larger; keeps sums of sizes far from overflow.
 inline constexpr int64_t kMaxBytes = int64_t{1} << 46;
@@ -72,6 +73,15 @@ struct SizeVar {
   int64_t min = 1;
   int64_t max = 1;
   bool operator==(const SizeVar&) const = default;
+};
+
+// Two expressions over size variables that an operator needs to be equal, as the heights of two
+// images that it joins. Kernels read outside of their tensors where they are not: such sizes are no
+// sizes of the module.
+struct SizeEquality {
+  Dim left, right;
+  std::string what;  // for people: the operator's node
+  bool operator==(const SizeEquality&) const = default;
 };
 
 // One call of a kernel entry. Launches of a function run in order.
@@ -180,6 +190,7 @@ struct Manifest {
   std::vector<std::string> cpu_features;        // needed, LLVM spelling ("avx512f"); sorted, unique
   std::vector<Tensor> tensors;
   std::vector<SizeVar> size_vars;
+  std::vector<SizeEquality> equal_sizes;
   // Of intermediates and prepared tensors; in a module of open sizes of the intermediates of the
   // function that needs most, at the maxima of the variables, at most kMaxBytes.
   int64_t arena_bytes = 0;
@@ -194,6 +205,8 @@ struct Manifest {
   bool operator==(const Manifest&) const = default;
 
   const Function* FindFunction(std::string_view function_name) const;
+  // The oldest format that has all of this.
+  int64_t NeededFormatVersion() const;
   // Whether sizes depend on variables.
   bool open_sizes() const { return !size_vars.empty(); }
 };

@@ -36,6 +36,7 @@ class OpenSizesCheck {
     if (m_.FindFunction("main") == nullptr)
       return BadManifest("functions", "functions", "expected main");
     TW_TRY(Tensors());
+    TW_TRY(Equalities());
     if (!PlacementOrder(m_)) return BadManifest("after", "tensors", "a tensor begins after itself");
     for (size_t i = 0; i < m_.functions.size(); ++i) {
       TW_TRY(CheckFunction(m_.functions[i], StrCat("functions[", i, "]")));
@@ -46,6 +47,7 @@ class OpenSizesCheck {
  private:
   absl::Status CheckDim(const Dim& dim, const std::string& where);
   absl::Status Tensors();
+  absl::Status Equalities();
   absl::Status CheckAfter(const Tensor& tensor, const std::string& where) const;
   absl::Status CheckFunction(const Function& function, const std::string& where);
   absl::Status CheckLaunches(const std::vector<Launch>& launches, bool fixed,
@@ -98,6 +100,19 @@ absl::Status OpenSizesCheck::Tensors() {
         tensor.kind == TensorKind::kConstant || tensor.kind == TensorKind::kPrepared;
     if (fixed_kind && IsOpen(tensor.shape)) {
       return BadManifest("shape", where, "expected fixed sizes of this kind");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OpenSizesCheck::Equalities() {
+  for (size_t i = 0; i < m_.equal_sizes.size(); ++i) {
+    const SizeEquality& equal = m_.equal_sizes[i];
+    const std::string where = StrCat("equal_sizes[", i, "]");
+    TW_TRY(CheckDim(equal.left, where));
+    TW_TRY(CheckDim(equal.right, where));
+    if ((equal.left - equal.right).constant() || equal.what.size() > kMaxExpressionText) {
+      return BadManifest("equal_sizes", where, "expected what only some sizes make equal");
     }
   }
   return absl::OkStatus();
@@ -207,6 +222,8 @@ absl::Status OpenSizesCheck::CheckSpecialisation(const Function& function,
     return BadManifest("at", where, "unknown variables");
   if (!specialised_.insert(values).second)
     return BadManifest("at", where, "expected sizes of its own");
+  const absl::Status equal = CheckEqualSizes(m_, values);
+  if (!equal.ok()) return BadManifest("at", where, support::Detail(equal));
   const Function& main = *m_.FindFunction("main");
   SizePlan plan;
   TW_TRY(Plan(SizePlanner(m_, main), values, where, &plan));

@@ -27,7 +27,8 @@ class SizeBinding {
   absl::Status CheckInput(size_t input, std::span<const int64_t> shape) const;
 
   // Returns the values of the variables, in the manifest's order, from a shape for each input. The
-  // errors of CheckInput; `runtime.session.size` also if two dimensions disagree.
+  // errors of CheckInput; `runtime.session.size` also if two dimensions disagree;
+  // `module.sizes.unequal` as CheckEqualSizes.
   absl::StatusOr<std::vector<int64_t>> Bind(std::span<const Shape> shapes) const;
 
  private:

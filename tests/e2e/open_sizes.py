@@ -98,6 +98,23 @@ def what_needs_numbers_says_so():
         tilewright("compile", model, "--target", "native", "--shape", "rows=8", "-o", Path(where) / "m.tw")
 
 
+def sizes_that_an_operator_cannot_take_are_refused():
+    """Halves of odd sizes: kernels would read outside of their tensors."""
+    tensor = onnx.helper.make_tensor_value_info
+    node = onnx.helper.make_node("SpaceToDepth", ["x"], ["y"], name="fold", blocksize=2)
+    graph = onnx.helper.make_graph([node], "fold", [tensor("x", 1, [1, 1, "H", 4])], [tensor("y", 1, [1, 4, "h", 2])])
+    with tempfile.TemporaryDirectory(prefix="tilewright-open-") as where:
+        folder = Path(where)
+        onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), str(folder / "fold.onnx"))
+        module = compiled("fold", folder, "native", {"H": "1..9"}, "m.tw")
+        x = np.arange(24, dtype=np.float32).reshape(1, 1, 6, 4)
+        y = output(module, x, folder)
+        assert np.array_equal(y, x.reshape(1, 1, 3, 2, 2, 2).transpose(0, 3, 5, 1, 2, 4).reshape(1, 4, 3, 2)), y
+        np.save(folder / "x.npy", x[:, :, :5])
+        said = tilewright("run", module, "--input", f"x={folder / 'x.npy'}", code=1)
+        assert "module.sizes.unequal" in said and "H=5" in said, said
+
+
 def the_module_says_its_sizes():
     with tempfile.TemporaryDirectory(prefix="tilewright-open-") as where:
         folder = Path(where)
@@ -111,4 +128,4 @@ def the_module_says_its_sizes():
 
 if __name__ == "__main__":
     run_checks(every_size_is_that_of_its_own_module, sizes_outside_of_the_range_are_refused, what_needs_numbers_says_so,
-               the_module_says_its_sizes)
+               sizes_that_an_operator_cannot_take_are_refused, the_module_says_its_sizes)
