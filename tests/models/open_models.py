@@ -38,10 +38,10 @@ class Builder:
         weight = self.weight(outputs, inputs // group, kernel, kernel)
         return self.node("Conv", x, weight, self.weight(outputs), kernel_shape=[kernel, kernel], pads=[kernel // 2] * 4, group=group, **attributes)
 
-    def model(self, name, x, x_shape, y, y_shape):
+    def model(self, name, x, x_shape, y, y_shape, element=TensorProto.FLOAT):
         self.nodes.append(helper.make_node("Identity", [y], ["y"]))
         tensor = helper.make_tensor_value_info
-        graph = helper.make_graph(self.nodes, name, [tensor(x, TensorProto.FLOAT, x_shape)], [tensor("y", TensorProto.FLOAT, y_shape)],
+        graph = helper.make_graph(self.nodes, name, [tensor(x, element, x_shape)], [tensor("y", TensorProto.FLOAT, y_shape)],
                                   self.weights)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
         onnx.checker.check_model(model, full_check=True)
@@ -83,6 +83,17 @@ def encoder(width=64, heads=4, layers=2):
                       b.node("Add", b.node("Erf", b.node("Mul", inner, b.constant(np.float32(2 ** -0.5)))), b.constant(np.float32(1))))
         x = norm(b.node("Add", x, b.dense(gelu, 4 * width, width)))
     return b.model("encoder", "x", ["N", "L", width], x, ["N", "L", width])
+
+
+def lstm(words=40, width=24):
+    """A language model: words by time and batch, a layer in both directions and one forward."""
+    b = Builder()
+    x = b.node("Gather", b.weight(words, width), "x", axis=0)
+    for directions, name in ((2, "bidirectional"), (1, "forward")):
+        gates = [b.constant((b.rng.standard_normal((directions, 4 * width, width)) * width ** -0.5).astype(np.float32)) for _ in range(2)]
+        bias = b.constant((b.rng.standard_normal((directions, 8 * width)) * 0.1).astype(np.float32))
+        x = b.node("ReduceSum", b.node("LSTM", x, *gates, bias, hidden_size=width, direction=name), b.constant(np.array([1], np.int64)), keepdims=0)
+    return b.model("lstm", "x", ["T", "N"], b.dense(x, width, words), ["T", "N", words], TensorProto.INT64)
 
 
 class UNet(Builder):
@@ -155,7 +166,7 @@ def unet_resize():
 
 
 # Name → maker, and the shape of the input "x".
-MODELS = {"mlp": (mlp, ["batch", 64]), "cnn": (cnn, ["N", 3, "H", "W"]), "encoder": (encoder, ["N", "L", 64]),
+MODELS = {"mlp": (mlp, ["batch", 64]), "cnn": (cnn, ["N", 3, "H", "W"]), "encoder": (encoder, ["N", "L", 64]), "lstm": (lstm, ["T", "N"]),
           "unet": (unet, ["N", 3, "H", "W"]), "unet_resize": (unet_resize, ["N", 3, "H", "W"])}
 
 if __name__ == "__main__":

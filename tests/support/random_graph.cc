@@ -611,9 +611,11 @@ Graph RandomGraph(Rng* rng, const RandomGraphOptions& options) {
 }
 
 std::vector<std::pair<std::string, std::string>> OperatorsLeftOut() {
-  return {{"conv2d_blocked", "made by the pass block_layouts"},
-          {"packed_dense", "made by the pass pack_weights; CompiledPackedWeights has it"},
-          {"requantize", "made by the pass requantize_sums, for a matrix unit"}};
+  return {
+      {"conv2d_blocked", "made by the pass block_layouts"},
+      {"packed_dense", "made by the pass pack_weights; CompiledPackedWeights has it"},
+      {"recurrent", "made where the number of steps is open; OpenCompute.RecurrentLayers has it"},
+      {"requantize", "made by the pass requantize_sums, for a matrix unit"}};
 }
 
 std::vector<RefTensor> RandomGraphInputs(const Graph& g, uint64_t seed) {

@@ -407,6 +407,42 @@ TEST(OnnxRecurrent, OutputsBehindTheEndAreZero) {
   EXPECT_EQ(Slug(b), "graph.onnx.attribute");
 }
 
+// A loop over time gives what the steps one by one give, to the last bit (ExpectSameWhenOpen).
+TEST(OnnxRecurrent, AnOpenNumberOfStepsIsALoop) {
+  struct Form {
+    const char* op;
+    int64_t gates;
+    const char* attribute;  // set to 1
+  };
+  const Form forms[] = {{"RNN", 1, ""},
+                        {"GRU", 3, ""},
+                        {"GRU", 3, "linear_before_reset"},
+                        {"LSTM", 4, ""},
+                        {"LSTM", 4, "input_forget"}};
+  for (const Form& form : forms) {
+    for (const char* direction : {"forward", "reverse", "bidirectional"}) {
+      for (const bool lengths : {false, true}) {
+        const int64_t hidden = 3, inputs = 4,
+                      both = std::string(direction) == "bidirectional" ? 2 : 1;
+        OnnxBuilder b(14, 7);
+        b.Input("x", {5, 2, inputs}).Weight("w", {both, form.gates * hidden, inputs});
+        b.Weight("r", {both, form.gates * hidden, hidden});
+        b.Weight("b", {both, 2 * form.gates * hidden});
+        if (lengths) b.Small("n", pb::TensorProto::INT32, {2}, {2, 5});
+        pb::NodeProto* node = b.Node(form.op, {"x", "w", "r", "b"}, "y");
+        if (lengths) node->add_input("n");
+        node->add_output("h");
+        OnnxBuilder::AttrText(node, "direction", direction);
+        if (*form.attribute != 0) OnnxBuilder::Attr(node, form.attribute, int64_t{1});
+        b.Output("y", {5, both, 2, hidden}).Output("h", {both, 2, hidden});
+        SCOPED_TRACE(std::string(form.op) + form.attribute + direction + (lengths ? "n" : ""));
+        Evaluate(b, {TensorOf({5, 2, inputs}, Random(40, 1, 3))});
+        EXPECT_TRUE(tests::OperatorsWhenOpen(b).contains("recurrent"));
+      }
+    }
+  }
+}
+
 TEST(OnnxWindows, ThreeDimensions) {
   OnnxBuilder b;
   b.Input("x", {1, 1, 2, 2, 2}).Weight("w", {1, 1, 2, 2, 2}, 0);

@@ -272,6 +272,41 @@ TEST(OpCompute, CountingMakesSteps) {
   EXPECT_EQ((*some)[0].values, (std::vector<double>{-7, -3, 1, 5, 9, 13, 17, 21, 25}));
 }
 
+// Every cell with all that it may have; clipping, activations with parameters.
+TEST(OpCompute, RecurrentLayers) {
+  Rng rng(Seed());
+  using Doubles = std::vector<double>;
+  const auto attrs = [](const char* cell, const char* names, Doubles alphas, Doubles betas) {
+    return Attrs{{"cell", std::string(cell)},
+                 {"activations", std::string(names)},
+                 {"alphas", std::move(alphas)},
+                 {"betas", std::move(betas)}};
+  };
+  const Doubles zero = {0}, zeros = {0, 0}, none = {0, 0, 0};
+  Attrs lstm = attrs("lstm", "hard_sigmoid scaled_tanh affine", {0.3, 0.9, 0.8}, {0.4, 0.7, 0.1});
+  Case all{"recurrent", {{4, 2, 20}, {5, 20}, {2, 5}, {2, 5}}, lstm, -1, 1};
+  ExpectComputeMatchesReference(all, &rng);
+  all.attrs["clip"] = 0.25;
+  all.attrs["peepholes"] = all.attrs["masked"] = int64_t{1};
+  all.shapes.push_back({3, 5});
+  all.shapes.push_back({4, 2});
+  all.dtypes = {ir::kF32, ir::kF32, ir::kF32, ir::kF32, ir::kF32, ir::kBool};
+  ExpectComputeMatchesReference(all, &rng);
+  all.attrs["couples"] = int64_t{1};
+  all.attrs["activations"] = std::string("sigmoid tanh tanh");
+  ExpectComputeMatchesReference(all, &rng);
+  Case gru{"recurrent", {{3, 2, 12}, {4, 12}, {2, 4}}, attrs("gru", "sigmoid tanh", zeros, zeros)};
+  ExpectComputeMatchesReference(gru, &rng);
+  gru.attrs["linear_before_reset"] = gru.attrs["recurrent_bias"] = int64_t{1};
+  gru.shapes.push_back({4});
+  ExpectComputeMatchesReference(gru, &rng);
+  for (const char* name :
+       {"elu", "leaky_relu", "relu", "softplus", "softsign", "thresholded_relu", "tanh"}) {
+    Case rnn{"recurrent", {{3, 1, 6}, {6, 6}, {1, 6}}, attrs("rnn", name, {0.2}, zero), -0.5, 0.5};
+    ExpectComputeMatchesReference(rnn, &rng);
+  }
+}
+
 TEST(OpCompute, IntegerReductionsWrap) {
   Rng rng(Seed());
   for (const char* kind : {"sum", "prod", "max", "min"}) {
@@ -290,6 +325,30 @@ struct Refusal {
   Attrs attrs;
   std::string slug;
 };
+
+TEST(OpInfer, RecurrentLayersThatAreNone) {
+  const auto f32 = [](std::vector<int64_t> shape) {
+    return TensorType{ir::kF32, std::move(shape)};
+  };
+  const Refusal refusals[] = {
+      {"recurrent", {f32({2, 1, 4}), f32({1, 4}), f32({1, 1})}, {}, "op.recurrent.attribute"},
+      {"recurrent",
+       {f32({2, 1, 4}), f32({1, 4}), f32({1, 1})},
+       {{"cell", std::string("rnn")}, {"activations", std::string("sine")}},
+       "op.recurrent.attribute"},
+      {"recurrent",
+       {f32({2, 1, 4}), f32({3, 4}), f32({1, 3})},
+       {{"cell", std::string("rnn")},
+        {"activations", std::string("tanh")},
+        {"alphas", std::vector<double>{0}},
+        {"betas", std::vector<double>{0}}},
+       "op.recurrent.shape"},
+  };
+  for (const Refusal& r : refusals) {
+    const auto result = InferTypes(*FindOp(r.op), r.inputs, r.attrs);
+    EXPECT_EQ(support::Slug(result.status()), r.slug) << result.status();
+  }
+}
 
 TEST(OpInfer, RefusesWithTheOperatorsName) {
   auto f32 = [](std::vector<int64_t> shape) { return TensorType{ir::kF32, std::move(shape)}; };

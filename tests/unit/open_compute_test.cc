@@ -221,6 +221,45 @@ TEST(OpenCompute, AttributesMayBeExpressions) {
   }
 }
 
+// A loop over time, of as many steps as a size says.
+TEST(OpenCompute, RecurrentLayers) {
+  const auto text = [](const char* inputs, const char* operands, int values, const char* attrs,
+                       int states) {
+    return StrCat("graph \"layer\" {\n", inputs, "  %", values, ": f32[T + 1,", states,
+                  ",N,20] = recurrent(", operands, ") {", attrs, "} \"layer\"\n  output %", values,
+                  "\n}");
+  };
+  const std::string texts[] = {
+      text(R"(  input %0 "x": f32[T,N,80]
+  input %1 "r": f32[20,80]
+  input %2 "h": f32[N,20]
+  input %3 "c": f32[N,20]
+  input %4 "counts": bool[T,N]
+)",
+           "%0, %1, %2, %3, %4", 5,
+           R"(activations="sigmoid tanh tanh", alphas=f[0.0,0.0,0.0], betas=f[0.0,0.0,0.0], )"
+           R"(cell="lstm", masked=1)",
+           2),
+      text(R"(  input %0 "x": f32[T,N,60]
+  input %1 "r": f32[20,60]
+  input %2 "h": f32[N,20]
+)",
+           "%0, %1, %2", 3,
+           R"(activations="sigmoid tanh", alphas=f[0.0,0.0], betas=f[0.0,0.0], cell="gru")", 1)};
+  for (const std::string& layer : texts) {
+    auto open = graph::ParseGraph(layer);
+    ASSERT_TRUE(open.ok()) << open.status();
+    const auto function = TaskFunction(*open);
+    ASSERT_TRUE(function.ok()) << function.status();
+    for (const op::Sizes& sizes : {op::Sizes{{"N", 1}, {"T", 1}}, op::Sizes{{"N", 3}, {"T", 7}}}) {
+      const auto fixed = graph::Specialize(*open, sizes);
+      ASSERT_TRUE(fixed.ok()) << fixed.status();
+      ExpectComputes(*function, *fixed, sizes, 3, Interpreted);
+      ExpectComputes(*function, *fixed, sizes, 3, Compiled);
+    }
+  }
+}
+
 TEST(OpenCompute, CompiledCodeComputesAtAllSizes) {
   std::map<std::string, int> compared;
   ExpectAllComputeAtAllSizes(tests::TestRounds(40), Compiled, &compared);

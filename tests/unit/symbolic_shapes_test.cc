@@ -190,6 +190,10 @@ const RuleCase kResults[] = {
     {"pad", {"f32[N,M]"}, "pads=[1,-1,2,0]", "f32[N + 3,M - 1]"},
     {"pad", {"f32[N,M]"}, "pads=[N,0,2,M]", "f32[2*N + 2,2*M]"},
     {"expand", {"f32[N,1]"}, "shape=[2,3,5]", "f32[2,3,5]"},
+    {"recurrent",
+     {"f32[T,N,12]", "f32[3,12]", "f32[N,3]", "f32[N,3]", "bool[T,N]"},
+     R"(activations="sigmoid tanh tanh", alphas=f[0.0,0.0,0.0], betas=f[0.0,0.0,0.0], cell="lstm", masked=1)",
+     "f32[T + 1,2,N,3]"},
     {"counting", {}, "shape=[2*N], start=[N]", "i64[2*N]"},
 };
 
