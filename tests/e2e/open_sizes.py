@@ -98,6 +98,11 @@ def what_needs_numbers_says_so():
         said = tilewright("compile", model, "--target", "native", "--shape", "rows=1..8", "-o", Path(where) / "m.tw", code=1)
         assert "volumes" in said and "Det" in said and "rows" in said and "--shape" in said, said
         tilewright("compile", model, "--target", "native", "--shape", "rows=8", "-o", Path(where) / "m.tw")
+        said = tilewright("check", model, "--shape", "rows=1..8", code=1)
+        assert "cli.check.problems" in said, said
+        onnx.save(MODELS["mlp"][0](), str(Path(where) / "mlp.onnx"))
+        said = tilewright("check", Path(where) / "mlp.onnx", "--shape", "batch=1..8")
+        assert "compiles: 2 different kernels" in said, said
 
 
 def sizes_that_an_operator_cannot_take_are_refused():
