@@ -226,7 +226,9 @@ Result ImportConvTranspose(NodeReader& n) {
     return n.Error("rank", StrCat("expected a weight of rank ", spatial.size() + 2, ", found ",
                                   op::ToText(c.TypeOf(w))));
   }
-  TW_ASSIGN(WindowAttrs window, ReadWindow(n, spatial, {weight.begin() + 2, weight.end()}));
+  OpenPads of_convolution(c.Dims(x));  // PadsFromResult has other ones
+  TW_ASSIGN(WindowAttrs window,
+            ReadWindow(n, spatial, {weight.begin() + 2, weight.end()}, &of_convolution));
   TW_ASSIGN(const int64_t group, n.Int("group", 1));
   TW_ASSIGN(std::vector<int64_t> extra,
             n.Ints("output_padding", std::vector<int64_t>(spatial.size(), 0)));

@@ -348,7 +348,8 @@ void DefaultScheduler::ScheduleWithinScan(const std::string& name, const Plan& p
   Try({.kind = StepKind::kUnroll, .handles = {made[1]}});
   int64_t work = 1;  // of a step
   for (const ir::IterVar& iter : reduction->iters) {
-    if (iter.type != ir::IterType::kSequential) work *= ExtentOf(iter.domain.extent);
+    if (iter.type == ir::IterType::kSequential) continue;
+    work = std::min(kSymbolicExtent * kSymbolicExtent, work * ExtentOf(iter.domain.extent));
   }
   ParallelOuter(outer, work, plan.choice.parallel);
 }

@@ -21,11 +21,12 @@ namespace tilewright::tests {
 // The model with the sizes of its inputs open, one variable for each size, as numbers again: it is
 // refused for one of a few reasons, or computes the same.
 inline void ExpectSameWhenOpen(const OnnxBuilder& b, const std::vector<op::RefTensor>& inputs,
-                               const std::vector<op::RefTensor>& expected) {
+                               const std::vector<op::RefTensor>& expected,
+                               const std::set<int64_t>& fixed_sizes = {}) {
   tilewright_onnx::ModelProto model;
   ASSERT_TRUE(model.ParseFromString(b.Bytes()));
   graph::ImportOptions options;
-  op::Sizes sizes = OpenModel(&model, &options);
+  op::Sizes sizes = OpenModel(&model, &options, fixed_sizes);
   auto open = graph::ImportOnnx(model.SerializeAsString(), options);
   if (!open.ok()) {
     const std::string slug(support::Slug(open.status()));
@@ -52,11 +53,12 @@ inline void ExpectSameWhenOpen(const OnnxBuilder& b, const std::vector<op::RefTe
 }
 
 // The operators of the model's graph where its sizes are open; none after an error.
-inline std::set<std::string> OperatorsWhenOpen(const OnnxBuilder& b) {
+inline std::set<std::string> OperatorsWhenOpen(const OnnxBuilder& b,
+                                               const std::set<int64_t>& fixed_sizes = {}) {
   tilewright_onnx::ModelProto model;
   EXPECT_TRUE(model.ParseFromString(b.Bytes()));
   graph::ImportOptions options;
-  OpenModel(&model, &options);
+  OpenModel(&model, &options, fixed_sizes);
   const auto open = graph::ImportOnnx(model.SerializeAsString(), options);
   EXPECT_TRUE(open.ok()) << open.status();
   std::set<std::string> operators;
