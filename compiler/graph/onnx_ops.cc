@@ -217,7 +217,7 @@ constexpr Conversion kConversions[] = {
     {"Det", ImportDet, "matrices of at most 64 rows"},
     {"Dropout", ImportDropout, "inference only", kAnyInput, false, kOpen},
     {"DynamicQuantizeLinear", ImportDynamicQuantizeLinear, "", 0, false, kOpen},
-    {"Einsum", ImportEinsum},
+    {"Einsum", ImportEinsum, "", 0, false, kOpen},
     {"Expand", ImportExpand, "constant operands, or a stated shape of the result", kAnyInput, false,
      kOpen},
     {"EyeLike", ImportEyeLike, "", kAnyInput},

@@ -327,6 +327,8 @@ TEST(OnnxEinsum, ProductsDiagonalsAndEllipses) {
     }
     OnnxBuilder::AttrText(b.Node("Einsum", names, "y"), "equation", equation);
     b.Output("y", shape);
+    const bool diagonal = equation.find("ii") != std::string::npos;
+    EXPECT_TRUE(diagonal || !tests::OperatorsWhenOpen(b).empty()) << equation;
     return Evaluate(b, inputs)[0].values;
   };
   const RefTensor square = TensorOf({2, 2}, {1, 2, 3, 4}), row = TensorOf({2}, {5, 6});
