@@ -239,7 +239,7 @@ constexpr Conversion kConversions[] = {
     {"If", ImportIf,
      "a constant condition, or branches whose results have the same shapes: then both are "
      "computed",
-     kAnyInput, kContainers},
+     kAnyInput, kContainers, kOpen},
     {"InstanceNormalization", ImportInstanceNorm, "", 0, false, kOpen},
     {"LRN", ImportLrn, "float", 0, false, kOpen},
     {"LSTM", ImportRecurrent, "at most 4096 steps, or an open number", 0, false, kOpen},
@@ -248,7 +248,7 @@ constexpr Conversion kConversions[] = {
     {"Loop", ImportLoop,
      "at most 1024 trips, whose number is constant or follows from the stated shape of a result; "
      "unrolled to at most 16384 operators",
-     kAnyInput, kContainers},
+     kAnyInput, kContainers, kOpen},
     {"LpNormalization", ImportLpNorm, "", 0, false, kOpen},
     {"LpPool", ImportPool, "one to three spatial dimensions", 0, false, kOpen},
     {"MatMul", ImportMatMul, "", kAnyInput, false, kOpen},
@@ -298,7 +298,8 @@ constexpr Conversion kConversions[] = {
     {"ReverseSequence", ImportReverseSequence, "", 0, false, kOpen},
     {"RoiAlign", ImportRoiAlign, "sampling_ratio of at least 1"},
     {"RotaryEmbedding", ImportRotaryEmbedding, "", 0, false, kOpen},
-    {"Scan", ImportScan, "at most 1024 steps, unrolled to at most 16384 operators; full lengths"},
+    {"Scan", ImportScan, "at most 1024 steps, unrolled to at most 16384 operators; full lengths", 0,
+     false, kOpen},
     {"STFT", ImportStft,
      "a constant frame_step and frame_length; at most 8388608 elements in all frames of a signal"},
     {"Scatter", ImportScatterElements, "", kAnyInput},
