@@ -24,8 +24,8 @@ struct CellRow {
 };
 constexpr CellRow kCells[] = {{"rnn", 1, 1, 1}, {"gru", 3, 1, 2}, {"lstm", 4, 2, 3}};
 
-// An activation by its name: what the row of another operator does, with these attributes, between
-// two factors: factor_after * row(factor_before * x) + offset.
+// An activation by its name: the row of the operator that computes it, and the parameters that it
+// has. Affine, scaled and thresholded ones are more than their row.
 struct Activation {
   std::string_view name, row;
   bool has_alpha = false, has_beta = false;

@@ -235,6 +235,10 @@ TEST(OpCompute, IntegerElementwise) {
   for (const char* name : {"relu", "neg", "identity"}) {
     ExpectComputeMatchesReference({name, {{3, 4}}, {}, -50, 50, ir::kI64}, &rng);
   }
+  // Negative numbers are shifted as bits of their type; counts beyond it give 0.
+  for (const char* name : {"shift_left", "shift_right"}) {
+    ExpectComputeMatchesReference({name, {{9, 40}, {40}}, {}, -40, 40, ir::kI32}, &rng);
+  }
   const TensorType ints{ir::kI32, {2}};
   EXPECT_FALSE(InferTypes(*FindOp("exp"), std::vector{ints}, {}).ok());
   EXPECT_FALSE(InferTypes(*FindOp("pow"), std::vector{ints, ints}, {}).ok());
