@@ -153,6 +153,10 @@ void Substitute(const std::map<std::string, module::Dim>& values, module::Manife
     state.length = *values.at(state.length).variables().begin();
     state.next = state.next.Substitute(values);
   }
+  for (module::SizeEquality& equal : manifest->equal_sizes) {
+    equal.left = equal.left.Substitute(values);
+    equal.right = equal.right.Substitute(values);
+  }
   for (module::Function& function : manifest->functions) {
     for (module::Launch& launch : function.launches) {
       all(&launch.sizes);
@@ -200,6 +204,9 @@ absl::StatusOr<module::ModuleParts> ModelParts(std::span<const ModelFunction> fu
       manifest.size_vars.push_back({range.size, range.min - 1, range.max - 1});
       counted.emplace(name, module::Dim::Variable(range.size) + 1);
     }
+  }
+  for (const graph::SizeEquality& equal : main.equal_sizes) {
+    manifest.equal_sizes.push_back({equal.left, equal.right, equal.what});
   }
   TW_TRY(ModelWriter(tasks, placed, report->kernels, code, &parts).Add(functions));
   if (!counted.empty()) Substitute(counted, &manifest);

@@ -41,7 +41,7 @@ absl::StatusOr<std::optional<op::RefTensor>> ForwardRewriter::Known(ValueId id) 
   const Node* node = Before(id);
   const op::OpSpec* spec = node != nullptr ? op::FindOp(node->op) : nullptr;
   if (spec == nullptr || spec->fusion != op::FusionClass::kInjective) return std::nullopt;
-  if (HasOpenAttrs(node->attrs)) return std::nullopt;
+  if (IsOpen(node->attrs)) return std::nullopt;
   std::vector<op::RefTensor> inputs;
   for (ValueId input : node->inputs) {
     TW_ASSIGN(std::optional<op::RefTensor> known, Known(input));

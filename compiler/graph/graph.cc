@@ -234,6 +234,7 @@ Graph Compact(const Graph& graph) {
   result.sources = graph.sources;
   result.checks = graph.checks;
   result.size_ranges = graph.size_ranges;
+  result.equal_sizes = graph.equal_sizes;
   std::vector<ValueId> renumbered(graph.values.size(), -1);
   for (size_t id = 0; id < graph.values.size(); ++id) {
     if (!live[id]) continue;

@@ -59,6 +59,11 @@ struct SizeRange {
   std::string size = {};
   bool operator==(const SizeRange&) const = default;
 };
+// Two expressions that are equal at all sizes that the graph is for.
+struct SizeEquality {
+  op::Dim left, right;
+  std::string what;  // the node that demands it
+};
 struct Graph {
   std::string name;
   std::vector<Value> values;
@@ -69,6 +74,8 @@ struct Graph {
   std::vector<SizeCheck> checks = {};
   // Of size variables; no part of the text and of equality.
   std::map<std::string, SizeRange> size_ranges = {};
+  // What operators demand of size variables and only some sizes give; InferShapes sets it.
+  std::vector<SizeEquality> equal_sizes = {};
   // Of an imported model: by the name of a node, the name of the ONNX node that it was made from.
   // RunGraphPasses keeps it; it is no part of the text and of equality.
   std::shared_ptr<const std::map<std::string, std::string>> sources = nullptr;

@@ -108,6 +108,7 @@ absl::StatusOr<Graph> RunGraphPasses(Graph g, const GraphPassContext& ctx) {
   const auto sources = g.sources;
   const std::vector<SizeCheck> checks = g.checks;
   const std::map<std::string, SizeRange> size_ranges = g.size_ranges;
+  const std::vector<SizeEquality> equal_sizes = g.equal_sizes;
   for (const GraphPass& pass : GraphPasses()) {
     if (!Runs(pass, ctx) || (open && !pass.open)) continue;
     absl::StatusOr<Graph> result = pass.run(std::move(g), ctx);
@@ -118,6 +119,7 @@ absl::StatusOr<Graph> RunGraphPasses(Graph g, const GraphPassContext& ctx) {
     g.sources = sources;
     g.checks = checks;
     g.size_ranges = size_ranges;
+    g.equal_sizes = equal_sizes;
     const absl::Status verified = Verify(g);
     if (!verified.ok()) {
       return support::Internal("graph.pass.invalid_result",

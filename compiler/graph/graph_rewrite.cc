@@ -102,7 +102,7 @@ absl::StatusOr<Graph> FoldConstants(Graph g, const GraphPassContext& ctx) {
   g.nodes.clear();
   for (Node& node : nodes) {
     const op::OpSpec* spec = op::FindOp(node.op);
-    bool fold = spec != nullptr && !node.inputs.empty() && !HasOpenAttrs(node.attrs);
+    bool fold = spec != nullptr && !node.inputs.empty() && !IsOpen(node.attrs);
     std::vector<op::TensorType> types, results;
     for (ValueId id : node.inputs) {
       fold = fold && IsConstant(g, id);

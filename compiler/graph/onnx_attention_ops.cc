@@ -57,7 +57,7 @@ class AttentionBuilder {
     TW_TRY(SplitHeads());
     TW_TRY(AddCache());
     TW_TRY(CheckShapes());
-    TW_ASSIGN(attrs_, ReadAttentionAttrs(n_, q_shape()[3]));
+    TW_ASSIGN(attrs_, ReadAttentionAttrs(n_, q_shape()[3].value()));
     lengths_ = c_.OptionalInput(6);
     const ValueId bias = Bias();
     ValueId scores = Scores();
@@ -78,27 +78,29 @@ class AttentionBuilder {
   }
 
  private:
-  std::vector<int64_t> q_shape() { return c_.Shape(q_); }
-  int64_t q_length() { return c_.Shape(q_)[2]; }
-  int64_t kv_length() { return c_.Shape(k_)[2]; }
+  std::vector<op::Dim> q_shape() { return c_.Dims(q_); }
+  op::Dim q_length() { return c_.Dims(q_)[2]; }
+  op::Dim kv_length() { return c_.Dims(k_)[2]; }
 
   // [batch, length, heads * size] → [batch, heads, length, size].
   ValueId Heads(ValueId x, int64_t heads) {
-    const std::vector<int64_t> s = c_.Shape(x);
-    return c_.Transpose(c_.Reshape(x, {s[0], s[1], heads, s[2] / heads}), {0, 2, 1, 3});
+    const std::vector<op::Dim> s = c_.Dims(x);
+    return c_.Transpose(c_.ReshapeTo(x, {s[0], s[1], heads, s[2].FloorDiv(heads)}), {0, 2, 1, 3});
   }
 
   absl::Status SplitHeads() {
     const size_t rank = q_shape().size();
     flat_ = rank == 3;
-    if ((rank != 3 && rank != 4) || c_.Shape(k_).size() != rank || c_.Shape(v_).size() != rank) {
+    if ((rank != 3 && rank != 4) || c_.Dims(k_).size() != rank || c_.Dims(v_).size() != rank) {
       return n_.Error("rank", "expected Q, K and V of three or of four dimensions, found others");
     }
     if (!flat_) return absl::OkStatus();
     TW_ASSIGN(const int64_t q_heads, n_.Int("q_num_heads", 0));
     TW_ASSIGN(const int64_t kv_heads, n_.Int("kv_num_heads", 0));
-    if (q_heads < 1 || kv_heads < 1 || q_shape()[2] % q_heads != 0 ||
-        c_.Shape(k_)[2] % kv_heads != 0 || c_.Shape(v_)[2] % kv_heads != 0) {
+    const auto divide = [&](int64_t heads, ValueId x) {
+      return heads >= 1 && c_.Dims(x)[2].constant().value_or(0) % heads == 0;
+    };
+    if (!divide(q_heads, q_) || !divide(kv_heads, k_) || !divide(kv_heads, v_)) {
       return n_.Error("attribute", "expected numbers of heads that divide Q, K and V");
     }
     q_ = Heads(q_, q_heads);
@@ -115,16 +117,25 @@ class AttentionBuilder {
     const ValueId past_k = c_.Input(4), past_v = c_.Input(5);
     TW_TRY(c_.status());
     if (c_.Rank(past_k) != 4) return n_.Error("rank", "expected a past_key of four dimensions");
-    offset_ = c_.Shape(past_k)[2];
+    offset_ = c_.Dims(past_k)[2];
     k_ = c_.Concat({past_k, k_}, 2);
     v_ = c_.Concat({past_v, v_}, 2);
     return c_.status();
   }
 
   absl::Status CheckShapes() {
-    const std::vector<int64_t>&q = q_shape(), &k = c_.Shape(k_), &v = c_.Shape(v_);
-    if (q[0] == k[0] && k[0] == v[0] && k[1] == v[1] && q[1] % k[1] == 0 && k[2] == v[2] &&
-        q[3] == k[3]) {
+    const std::vector<op::Dim> q = q_shape(), k = c_.Dims(k_), v = c_.Dims(v_);
+    for (const op::Dim& dim : {q[1], k[1], v[1], q[3], k[3], v[3]}) {
+      if (dim.is_constant()) continue;
+      return n_.Error("open_size",
+                      StrCat("expected fixed numbers of heads and sizes of them, found ",
+                             op::ToText(c_.TypeOf(q_)), kGiveNumbers));
+    }
+    const auto differ = [](const op::Dim& a, const op::Dim& b) {
+      return (a - b).constant().value_or(0) != 0;  // open sizes are settled with the graph
+    };
+    if (!differ(q[0], k[0]) && !differ(k[0], v[0]) && k[1] == v[1] &&
+        q[1].value() % k[1].value() == 0 && !differ(k[2], v[2]) && q[3] == k[3]) {
       return absl::OkStatus();
     }
     return n_.Error("shape", StrCat("expected Q, K and V that belong together, found ",
@@ -133,10 +144,12 @@ class AttentionBuilder {
   }
 
   ValueId Scores() {
-    const std::vector<int64_t> q = q_shape(), k = c_.Shape(k_);
+    const std::vector<op::Dim> q = q_shape(), k = c_.Dims(k_);
+    if (!c_.ok()) return kNone;
     const ValueId scaled = c_.Mul(q_, c_.Scalar(attrs_.scale, type_));
-    const ValueId rows = c_.Reshape(scaled, {q[0], k[1], q[1] / k[1] * q[2], q[3]});
-    return c_.Reshape(c_.MatMul(rows, c_.Transpose(k_, {0, 1, 3, 2})), {q[0], q[1], q[2], k[2]});
+    const op::Dim repeats = q[1].value() / k[1].value();
+    const ValueId rows = c_.ReshapeTo(scaled, {q[0], k[1], repeats * q[2], q[3]});
+    return c_.ReshapeTo(c_.MatMul(rows, c_.Transpose(k_, {0, 1, 3, 2})), {q[0], q[1], q[2], k[2]});
   }
 
   // 0 where `allowed` holds, else minus infinity.
@@ -149,11 +162,10 @@ class AttentionBuilder {
   ValueId Bias() {
     ValueId bias = kNone;
     if (mask_ != kNone) bias = Mask();
-    ValueId offset = c_.Scalar(static_cast<double>(offset_), ir::kI64);
+    ValueId offset = c_.SizeOf(offset_, ir::kI64);
     if (lengths_ != kNone) {
-      const int64_t batch = q_shape()[0];
-      lengths_ = c_.Reshape(c_.Cast(lengths_, ir::kI64), {batch, 1, 1, 1});
-      offset = c_.Sub(lengths_, c_.Scalar(static_cast<double>(q_length()), ir::kI64));
+      lengths_ = c_.ReshapeTo(c_.Cast(lengths_, ir::kI64), {q_shape()[0], 1, 1, 1});
+      offset = c_.Sub(lengths_, c_.SizeOf(q_length(), ir::kI64));
     }
     const ValueId row = c_.Counting(ir::kI64, q_length(), 0, 2);
     const ValueId column = c_.Counting(ir::kI64, kv_length(), 1, 2);
@@ -176,12 +188,13 @@ class AttentionBuilder {
   ValueId Mask() {
     ValueId mask = mask_;
     if (c_.TypeOf(mask).dtype.is_bool()) mask = Barred(mask);
-    std::vector<int64_t> shape = c_.Shape(mask);
+    std::vector<op::Dim> shape = c_.Dims(mask);
     if (!c_.ok() || shape.empty()) return mask;
-    const int64_t missing = kv_length() - shape.back();
-    if (missing <= 0 || shape.back() == 1) return mask;  // a mask of one column broadcasts
+    const op::Dim missing = kv_length() - shape.back();
+    // A mask of one column broadcasts. With open sizes, others have all columns.
+    if (missing.constant().value_or(0) <= 0 || shape.back() == op::Dim(1)) return mask;
     shape.back() = missing;
-    const ValueId rest = c_.Broadcast(c_.Scalar(-kInfinity, type_), shape);
+    const ValueId rest = c_.BroadcastTo(c_.Scalar(-kInfinity, type_), shape);
     return c_.Concat({mask, rest}, static_cast<int64_t>(shape.size()) - 1);
   }
 
@@ -201,11 +214,12 @@ class AttentionBuilder {
 
   ValueId Output(ValueId weights) {
     if (!c_.ok()) return kNone;
-    const std::vector<int64_t> w = c_.Shape(weights), v = c_.Shape(v_);
-    const ValueId rows = c_.Reshape(weights, {w[0], v[1], w[1] / v[1] * w[2], w[3]});
-    const ValueId y = c_.Reshape(c_.MatMul(rows, c_.Cast(v_, type_)), {w[0], w[1], w[2], v[3]});
+    const std::vector<op::Dim> w = c_.Dims(weights), v = c_.Dims(v_);
+    const op::Dim repeats = w[1].value() / v[1].value();
+    const ValueId rows = c_.ReshapeTo(weights, {w[0], v[1], repeats * w[2], w[3]});
+    const ValueId y = c_.ReshapeTo(c_.MatMul(rows, c_.Cast(v_, type_)), {w[0], w[1], w[2], v[3]});
     if (!flat_) return y;
-    return c_.Reshape(c_.Transpose(y, {0, 2, 1, 3}), {w[0], w[2], w[1] * v[3]});
+    return c_.ReshapeTo(c_.Transpose(y, {0, 2, 1, 3}), {w[0], w[2], w[1] * v[3]});
   }
 
   NodeReader& n_;
@@ -214,7 +228,7 @@ class AttentionBuilder {
   ValueId q_ = kNone, k_ = kNone, v_ = kNone, mask_ = kNone, lengths_ = kNone;
   ir::DType type_ = ir::kF32;
   bool flat_ = false;
-  int64_t offset_ = 0;  // keys in front of the first query
+  op::Dim offset_;  // keys in front of the first query
 };
 
 }  // namespace
@@ -254,7 +268,7 @@ ValueId RotaryTurn(Composer& c, ValueId x, ValueId cosine, ValueId sine, bool pa
   ValueId y = c.Concat({real, imaginary}, pairs ? 4 : 3);
   const int64_t turned = 2 * *half;
   y = c.ReshapeTo(y, {shape[0], shape[1], shape[2], turned});
-  return turned < *head ? c.Concat({y, c.SliceTo(x, 3, turned, *head - turned)}, 3) : y;
+  return turned < *head ? c.Concat({y, c.Slice(x, 3, turned, *head - turned)}, 3) : y;
 }
 
 // `positions` [batch, length] choose rows of the tables; without them the tables are of [batch,

@@ -44,13 +44,23 @@ ValueId Composer::Constant(ir::DType type, std::vector<int64_t> shape, std::vect
   return n_.importer().Constant(PartName(n_, "_constant"), tensor.type, op::ToBytes(tensor));
 }
 
-ValueId Composer::Counting(ir::DType type, int64_t count, int64_t axis, int64_t rank) {
+ValueId Composer::Counting(ir::DType type, const op::Dim& count, int64_t axis, int64_t rank) {
   if (!status_.ok()) return kNone;
-  std::vector<int64_t> shape(static_cast<size_t>(rank), 1);
+  std::vector<op::Dim> shape(static_cast<size_t>(rank), 1);
   shape[axis] = count;
-  std::vector<double> values(static_cast<size_t>(count));
+  if (!count.is_constant()) {
+    const op::Attrs attrs = {{"start", std::vector<int64_t>{0}}, {"shape", op::ShapeAttr({count})}};
+    return ReshapeTo(Cast(Op("counting", {}, attrs), type), shape);
+  }
+  std::vector<double> values(static_cast<size_t>(count.value()));
   std::iota(values.begin(), values.end(), 0);
-  return Constant(type, std::move(shape), std::move(values));
+  return Constant(type, op::TensorType(type, shape).sizes(), std::move(values));
+}
+
+ValueId Composer::SizeOf(const op::Dim& size, ir::DType type) {
+  if (size.is_constant()) return Scalar(static_cast<double>(size.value()), type);
+  const op::Attrs attrs = {{"start", op::ShapeAttr({size})}, {"shape", std::vector<int64_t>{1}}};
+  return Reshape(Cast(Op("counting", {}, attrs), type), {});
 }
 
 std::vector<int64_t> Composer::Shape(ValueId id) {
@@ -86,6 +96,11 @@ ValueId Composer::Broadcast(ValueId x, std::vector<int64_t> shape) {
   return Op("expand", {x}, {{"shape", std::move(shape)}});
 }
 
+ValueId Composer::BroadcastTo(ValueId x, const std::vector<op::Dim>& shape) {
+  if (Dims(x) == shape) return x;
+  return Op("expand", {x}, {{"shape", op::ShapeAttr(shape)}});
+}
+
 ValueId Composer::Reduce(std::string_view kind, ValueId x, std::vector<int64_t> axes,
                          bool keepdims) {
   return Op("reduce", {x},
@@ -108,18 +123,12 @@ void Composer::ExpectSizes(ValueId found, std::vector<int64_t> expected, const s
   if (status_.ok()) n_.importer().Expect({found, {std::move(expected), what}});
 }
 
-ValueId Composer::Slice(ValueId x, int64_t axis, int64_t start, int64_t count, int64_t step) {
+ValueId Composer::Slice(ValueId x, int64_t axis, const op::Dim& start, const op::Dim& count,
+                        int64_t step) {
   if (!status_.ok()) return kNone;
-  if (start == 0 && step == 1 && count == Shape(x)[axis]) return x;
-  Result id = Sliced(n_, x, axis, start, count == 1 ? 1 : step, count, PartName(n_, "_slice"));
-  if (!id.ok()) status_ = id.status();
-  return id.ok() ? *id : kNone;
-}
-
-ValueId Composer::SliceTo(ValueId x, int64_t axis, const op::Dim& start, const op::Dim& count) {
-  if (!status_.ok()) return kNone;
-  if (start == op::Dim(0) && count == TypeOf(x).shape[axis]) return x;
-  Result id = Sliced(n_, x, axis, start, 1, count, PartName(n_, "_slice"));
+  if (start == op::Dim(0) && step == 1 && count == Dims(x)[axis]) return x;
+  const int64_t own_step = count == op::Dim(1) ? 1 : step;
+  Result id = Sliced(n_, x, axis, start, own_step, count, PartName(n_, "_slice"));
   if (!id.ok()) status_ = id.status();
   return id.ok() ? *id : kNone;
 }
@@ -133,7 +142,7 @@ ValueId Composer::CountingFrom(const op::Dim& start, const op::Dim& count) {
                 StrCat("expected positions up to a largest size of at most ", kMostNumbers,
                        ", found ", (start + count).ToText(), kGiveNumbers));
   }
-  return SliceTo(Counting(ir::kI64, *end, 0, 1), 0, start, count);
+  return Slice(Counting(ir::kI64, *end, 0, 1), 0, start, count);
 }
 
 ValueId Composer::Concat(std::vector<ValueId> parts, int64_t axis) {
@@ -149,11 +158,13 @@ ValueId Composer::MatMul(ValueId a, ValueId b) {
 }
 
 // The operands of the last 1, 2, 4, … elements: each step combines what the one before has with
-// the same, shifted.
+// the same, shifted; as many as the largest size needs.
 ValueId Cumulative(Composer& c, std::string_view row, double neutral, ValueId x, int64_t axis,
                    bool exclusive, bool reverse) {
   if (!c.ok()) return kNone;
-  const std::vector<int64_t> shape = c.Shape(x);
+  const std::vector<op::Dim> shape = c.Dims(x);
+  const std::optional<int64_t> most = c.node().importer().Bound(shape[axis], true);
+  if (!most) return c.Fail("open_size", StrCat("expected a range of sizes", kGiveNumbers));
   const auto shifted = [&](ValueId value, int64_t steps) {
     std::vector<int64_t> pads(2 * shape.size(), 0);
     pads[axis + (reverse ? static_cast<int64_t>(shape.size()) : 0)] = steps;
@@ -161,7 +172,7 @@ ValueId Cumulative(Composer& c, std::string_view row, double neutral, ValueId x,
     return c.Slice(longer, axis, reverse ? steps : 0, shape[axis]);
   };
   if (exclusive) x = shifted(x, 1);
-  for (int64_t steps = 1; steps < shape[axis]; steps *= 2) x = c.Op(row, {x, shifted(x, steps)});
+  for (int64_t steps = 1; steps < *most; steps *= 2) x = c.Op(row, {x, shifted(x, steps)});
   return x;
 }
 

@@ -35,11 +35,15 @@ class Composer {
   const op::TensorType& TypeOf(ValueId id) const;
   // Notes an error where a dimension is open; what is indexed by the rank found asks ok() first.
   std::vector<int64_t> Shape(ValueId id);
+  // The dimensions, of which some may be open. After an error as TypeOf.
+  std::vector<op::Dim> Dims(ValueId id) const { return TypeOf(id).shape; }
   int64_t Rank(ValueId id) const { return TypeOf(id).rank(); }
 
   ValueId Constant(ir::DType type, std::vector<int64_t> shape, std::vector<double> values);
   // 0, 1, ... along dimension `axis` of a tensor of this rank.
-  ValueId Counting(ir::DType type, int64_t count, int64_t axis, int64_t rank);
+  ValueId Counting(ir::DType type, const op::Dim& count, int64_t axis, int64_t rank);
+  // A size as a number of the graph, a scalar.
+  ValueId SizeOf(const op::Dim& size, ir::DType type);
   ValueId Scalar(double value, ir::DType type) { return Constant(type, {}, {value}); }
   ValueId Number(int64_t value) { return Scalar(static_cast<double>(value), ir::kI64); }
   // A constant without elements.
@@ -58,10 +62,10 @@ class Composer {
   ValueId Cast(ValueId x, ir::DType type);
   // `x` repeated along dimensions of 1, up to `shape`.
   ValueId Broadcast(ValueId x, std::vector<int64_t> shape);
+  ValueId BroadcastTo(ValueId x, const std::vector<op::Dim>& shape);
   ValueId Reduce(std::string_view kind, ValueId x, std::vector<int64_t> axes, bool keepdims = true);
-  ValueId Slice(ValueId x, int64_t axis, int64_t start, int64_t count, int64_t step = 1);
-  // The same where start and count may be expressions.
-  ValueId SliceTo(ValueId x, int64_t axis, const op::Dim& start, const op::Dim& count);
+  ValueId Slice(ValueId x, int64_t axis, const op::Dim& start, const op::Dim& count,
+                int64_t step = 1);
   // start, start + 1, ... (count of them) as i64: a part of a constant as long as the largest need.
   ValueId CountingFrom(const op::Dim& start, const op::Dim& count);
   ValueId Concat(std::vector<ValueId> parts, int64_t axis);

@@ -45,9 +45,9 @@ ValueId Chosen(Composer& c, ValueId condition, ValueId a, ValueId b) {
 }
 
 ValueId AsFlag(Composer& c, ValueId condition) {
-  if (c.ok() && (!c.TypeOf(condition).dtype.is_bool() || c.TypeOf(condition).elements() != 1)) {
-    return c.Fail(
-        "type", StrCat("expected one bool as condition, found ", op::ToText(c.TypeOf(condition))));
+  const op::TensorType type = c.TypeOf(condition);
+  if (c.ok() && (!type.dtype.is_bool() || !type.fixed() || type.elements() != 1)) {
+    return c.Fail("type", StrCat("expected one bool as condition, found ", op::ToText(type)));
   }
   return c.Reshape(condition, {});
 }
@@ -128,12 +128,12 @@ class Gathered {
     if (axis < 0) axis += rank;
     if (axis < 0 || axis >= rank) return c.Fail("axis", "expected axes of the results");
     for (ValueId& part : parts) {
-      std::vector<int64_t> shape = c.Shape(part);
+      std::vector<op::Dim> shape = c.Dims(part);
       if (static_cast<int64_t>(shape.size()) + 1 != rank) {
         return c.Fail("shape", "expected results of one rank from all trips, found others");
       }
       shape.insert(shape.begin() + axis, 1);
-      part = c.Reshape(part, shape);
+      part = c.ReshapeTo(part, shape);
     }
     return c.Concat(std::move(parts), axis);
   }
@@ -249,6 +249,10 @@ Result ImportLoop(NodeReader& n) {
     }
     op::TensorType none = c.TypeOf(sample[i + 1]);
     none.shape.insert(none.shape.begin(), 0);
+    if (!none.fixed()) {
+      return n.Error("open_size", StrCat("expected a loop of at least one trip, found results ",
+                                         op::ToText(none), kGiveNumbers));
+    }
     state.push_back(c.Constant(none.dtype, none.sizes(), {}));
   }
   TW_TRY(c.status());
@@ -284,7 +288,12 @@ absl::StatusOr<Ids> ScanOnce(Composer& c, const pb::GraphProto& body, Ids state,
     const int64_t rank = c.Rank(sequences[i]);
     const int64_t axis = a.input_axes[i] < 0 ? a.input_axes[i] + rank : a.input_axes[i];
     if (axis < 0 || axis >= rank) return n.Error("axis", "expected axes of the scanned inputs");
-    const int64_t length = c.Shape(sequences[i])[axis];
+    const op::Dim along = c.Dims(sequences[i])[axis];
+    if (!along.is_constant()) {
+      return n.Error("open_size", StrCat("expected sequences of fixed length, found ",
+                                         op::ToText(c.TypeOf(sequences[i])), kGiveNumbers));
+    }
+    const int64_t length = along.value();
     if (trips >= 0 && trips != length) {
       return n.Error("shape",
                      StrCat("expected sequences of one length, found ", trips, " and ", length));
@@ -300,11 +309,11 @@ absl::StatusOr<Ids> ScanOnce(Composer& c, const pb::GraphProto& body, Ids state,
   for (int64_t t = 0; t < trips; ++t) {
     Ids inputs = state;
     for (size_t i = 0; i < sequences.size(); ++i) {
-      std::vector<int64_t> shape = c.Shape(sequences[i]);
+      std::vector<op::Dim> shape = c.Dims(sequences[i]);
       const int64_t at = a.input_backwards[i] != 0 ? trips - 1 - t : t;
       const ValueId step = c.Slice(sequences[i], axes[i], at, 1);
       shape.erase(shape.begin() + axes[i]);
-      inputs.push_back(c.Reshape(step, shape));
+      inputs.push_back(c.ReshapeTo(step, shape));
       TW_TRY(c.status());
     }
     TW_ASSIGN(const Ids out, Trip(n, body, inputs, results));
@@ -324,21 +333,24 @@ absl::StatusOr<Ids> ScanBatches(Composer& c, const pb::GraphProto& body, const I
                                 const Ids& sequences, const ScanAttrs& a) {
   const auto entry = [&](ValueId x, int64_t b) {
     if (!c.ok()) return kNone;
-    std::vector<int64_t> shape = c.Shape(x);
+    std::vector<op::Dim> shape = c.Dims(x);
     const ValueId one = c.Slice(x, 0, b, 1);
     shape.erase(shape.begin());
-    return c.Reshape(one, shape);
+    return c.ReshapeTo(one, shape);
   };
   const Ids& any = sequences.empty() ? state : sequences;
-  int64_t batches = any.empty() || c.Rank(any[0]) < 1 ? 0 : c.Shape(any[0])[0];
+  int64_t batches =
+      any.empty() || c.Rank(any[0]) < 1 ? 0 : c.Dims(any[0])[0].constant().value_or(0);
   for (const Ids* list : {&state, &sequences}) {
     for (ValueId id : *list) {
-      if (c.Rank(id) < 1 || c.Shape(id)[0] != batches) batches = 0;
+      if (c.Rank(id) < 1 || c.Dims(id)[0] != op::Dim(batches)) batches = 0;
     }
   }
+  const bool open = !any.empty() && c.Rank(any[0]) > 0 && !c.Dims(any[0])[0].is_constant();
   if (batches < 1 || batches > kMaxTrips) {
-    return c.node().Error("shape", StrCat("expected 1 to ", kMaxTrips,
-                                          " sequences in dimension 0 of all inputs, found others"));
+    return c.node().Error(open ? "open_size" : "shape",
+                          StrCat("expected 1 to ", kMaxTrips,
+                                 " sequences in dimension 0 of all inputs, found others"));
   }
   Gathered all(state.size() + a.output_axes.size());
   for (int64_t b = 0; b < batches; ++b) {

@@ -85,7 +85,7 @@ class GroupedAttention {
     if (packed) {
       const ValueId joint = q_;
       const auto part = [&](int64_t from, int64_t count) {
-        return c_.SliceTo(joint, 2, from * head_, count * head_);
+        return c_.Slice(joint, 2, from * head_, count * head_);
       };
       q_ = part(0, heads_);
       k_ = part(heads_, kv_heads_);
@@ -107,7 +107,7 @@ class GroupedAttention {
     if (!c_.ok()) return kNone;
     const Dim half = c_.TypeOf(table).shape.back();
     if (!n_.HasInput(9)) {
-      return c_.ReshapeTo(c_.SliceTo(table, 0, past_, length_), {1, length_, 1, half});
+      return c_.ReshapeTo(c_.Slice(table, 0, past_, length_), {1, length_, 1, half});
     }
     const ValueId rows = c_.Op("gather", {table, c_.Input(9)}, {{"axis", int64_t{0}}});
     return c_.ReshapeTo(rows, {batch_, length_, 1, half});

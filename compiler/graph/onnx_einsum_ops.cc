@@ -129,7 +129,13 @@ class EinsumBuilder {
   }
 
   Term Diagonal(const Term& term, size_t i, size_t j) {
-    std::vector<int64_t> perm, shape = c_.Shape(term.value), front;
+    std::vector<int64_t> perm;
+    std::vector<op::Dim> shape = c_.Dims(term.value), front;
+    if (!shape[i].is_constant()) {
+      return {c_.Fail("open_size", StrCat("expected a diagonal of fixed size, found ",
+                                          shape[i].ToText(), kGiveNumbers)),
+              term.labels};
+    }
     if (shape[i] != shape[j]) return {c_.Fail("shape", "expected a square"), term.labels};
     Labels labels;
     for (size_t d = 0; d < shape.size(); ++d) {
@@ -138,12 +144,12 @@ class EinsumBuilder {
       front.push_back(shape[d]);
       labels.push_back(term.labels[d]);
     }
-    const int64_t size = shape[i], axis = static_cast<int64_t>(front.size());
+    const int64_t size = shape[i].value(), axis = static_cast<int64_t>(front.size());
     perm.push_back(static_cast<int64_t>(i));
     perm.push_back(static_cast<int64_t>(j));
-    std::vector<int64_t> flat = front;
+    std::vector<op::Dim> flat = front;
     flat.push_back(size * size);
-    const ValueId square = c_.Reshape(c_.Transpose(term.value, perm), flat);
+    const ValueId square = c_.ReshapeTo(c_.Transpose(term.value, perm), flat);
     labels.push_back(term.labels[i]);
     return {size == 1 ? square : c_.Slice(square, axis, 0, size, size + 1), labels};
   }
@@ -151,10 +157,11 @@ class EinsumBuilder {
   absl::Status FindSizes() {
     for (const Term& term : terms_) {
       for (size_t d = 0; d < term.labels.size(); ++d) {
-        const int64_t size = c_.Shape(term.value)[d];
-        int64_t& known = sizes_.try_emplace(term.labels[d], size).first->second;
-        if (known == 1) known = size;
-        if (size != known && size != 1) {
+        const op::Dim one(1), size = c_.Dims(term.value)[d];
+        op::Dim& known = sizes_.try_emplace(term.labels[d], size).first->second;
+        if (known == one) known = size;
+        // Open sizes are settled with the rest of the graph.
+        if (size != known && size != one && (size - known).is_constant()) {
           return n_.Error("shape", "expected one size per label of the equation, found several");
         }
       }
@@ -162,9 +169,9 @@ class EinsumBuilder {
     return absl::OkStatus();
   }
 
-  int64_t SizeOf(const Term& term, int label) {
+  op::Dim SizeOf(const Term& term, int label) const {
     const auto at = std::find(term.labels.begin(), term.labels.end(), label);
-    return c_.Shape(term.value)[at - term.labels.begin()];
+    return c_.Dims(term.value)[at - term.labels.begin()];
   }
 
   // Without the dimensions that neither of the two lists names.
@@ -221,20 +228,20 @@ class EinsumBuilder {
 
   ValueId Aligned(const Term& term, const Labels& all) {
     Labels own;
-    std::vector<int64_t> shape;
+    std::vector<op::Dim> shape;
     for (int label : all) {
       const bool has = Has(term.labels, label);
       if (has) own.push_back(label);
-      shape.push_back(has ? SizeOf(term, label) : 1);
+      shape.push_back(has ? SizeOf(term, label) : op::Dim(1));
     }
-    return c_.Reshape(Ordered(term, own), shape);
+    return c_.ReshapeTo(Ordered(term, own), shape);
   }
 
   ValueId Product(const Term& a, const Term& b, const Labels& batch, const Labels& inner,
                   const Labels& left, const Labels& right) {
     auto sizes = [&](const Term& term, const Labels& labels) {
-      int64_t product = 1;
-      for (int label : labels) product *= SizeOf(term, label);
+      op::Dim product = 1;
+      for (int label : labels) product = product * SizeOf(term, label);
       return product;
     };
     auto joined = [](Labels x, const Labels& y, const Labels& z) {
@@ -242,26 +249,26 @@ class EinsumBuilder {
       x.insert(x.end(), z.begin(), z.end());
       return x;
     };
-    const int64_t batches = sizes(a, batch), terms = sizes(a, inner);
-    std::vector<int64_t> of_a = {sizes(a, left), terms}, of_b = {terms, sizes(b, right)};
+    const op::Dim batches = sizes(a, batch), terms = sizes(a, inner);
+    std::vector<op::Dim> of_a = {sizes(a, left), terms}, of_b = {terms, sizes(b, right)};
     if (!batch.empty()) {
       of_a.insert(of_a.begin(), batches);
       of_b.insert(of_b.begin(), batches);
     }
-    const ValueId x = c_.Reshape(Ordered(a, joined(batch, left, inner)), of_a);
-    const ValueId y = c_.Reshape(Ordered(b, joined(batch, inner, right)), of_b);
-    std::vector<int64_t> shape;
+    const ValueId x = c_.ReshapeTo(Ordered(a, joined(batch, left, inner)), of_a);
+    const ValueId y = c_.ReshapeTo(Ordered(b, joined(batch, inner, right)), of_b);
+    std::vector<op::Dim> shape;
     for (int label : batch) shape.push_back(SizeOf(a, label));
     for (int label : left) shape.push_back(SizeOf(a, label));
     for (int label : right) shape.push_back(SizeOf(b, label));
-    return c_.Reshape(c_.MatMul(x, y), shape);
+    return c_.ReshapeTo(c_.MatMul(x, y), shape);
   }
 
   NodeReader& n_;
   Composer c_;
   std::vector<Term> terms_;
   Labels output_;
-  std::map<int, int64_t> sizes_;
+  std::map<int, op::Dim> sizes_;
   int64_t ellipsis_ = 0;
 };
 

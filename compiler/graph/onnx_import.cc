@@ -360,8 +360,8 @@ std::optional<ValueId> Importer::Folded(const op::OpSpec& spec, const std::vecto
                                         const op::Attrs& attrs, const op::TensorType& type,
                                         const std::string& name) {
   // The passes want quantised constants as they are.
-  if (spec.name == "quantize" || spec.name == "dequantize" || !type.fixed()) return std::nullopt;
-  if (HasOpenAttrs(attrs) || type.elements() > kMaxFolded) return std::nullopt;
+  if (spec.name == "quantize" || spec.name == "dequantize") return std::nullopt;
+  if (!type.fixed() || IsOpen(attrs) || type.elements() > kMaxFolded) return std::nullopt;
   // References compute in double: integers beyond 2^53 only survive where they are moved.
   constexpr double kExact = int64_t{1} << 53;
   std::vector<op::TensorType> types;

@@ -128,11 +128,13 @@ class Importer {
   // is computed from it. Such a value is no tensor: no node of a graph reads it.
   ValueId AddDims(const std::string& name, op::TensorType type, std::vector<op::Dim> dims);
   bool IsDims(ValueId id) const { return dims_.count(id) > 0; }
-  // The largest (or smallest) value of an expression in the ranges of its variables, of sums with
-  // coefficients of one sign; nullopt for others.
+  // A number that the expression does not exceed (or not go below) in the ranges of its variables;
+  // nullopt where none is known.
   std::optional<int64_t> Bound(const op::Dim& dim, bool largest) const;
   // The elements of such a value, or of a constant; nullopt where they are not known at import.
   std::optional<std::vector<op::Dim>> ConstantDims(ValueId id) const;
+  // The same as a tensor that the module computes; other values themselves.
+  absl::StatusOr<ValueId> DataOf(ValueId id);
   // A value that stands for a sequence or for an optional without an element.
   ValueId AddContainer(Container container);
   // Null unless the value stands for one.
@@ -175,8 +177,12 @@ class Importer {
   absl::Status CheckOpen(const Conversion& row, const pb::NodeProto& node);
   // The variable of an open dimension of this name; nullopt unless it stays open.
   std::optional<op::Dim> OpenSize(const std::string& name);
-  absl::StatusOr<ValueId> EmitOfDims(const op::OpSpec& spec, const std::vector<ValueId>& inputs,
+  absl::StatusOr<ValueId> EmitOfDims(const op::OpSpec& spec, std::vector<ValueId> inputs,
                                      const op::Attrs& attrs, const std::string& name);
+  // The row's result as expressions; nullopt where it is none.
+  absl::StatusOr<std::optional<ValueId>> DimsOf(const op::OpSpec& spec,
+                                                const std::vector<ValueId>& inputs,
+                                                const op::Attrs& attrs, const std::string& name);
   absl::Status CheckTensors(const Conversion& row, const pb::NodeProto& node);
   absl::Status BindBody(const pb::GraphProto& body, const std::vector<ValueId>& inputs);
   absl::StatusOr<ValueId> EmitInF32(std::string_view op, std::vector<ValueId> inputs,
@@ -207,6 +213,7 @@ class Importer {
   std::map<const pb::TensorProto*, ValueId> body_tensors_;        // TensorConstant
   std::map<ValueId, Container> containers_;
   std::map<ValueId, std::vector<op::Dim>> dims_;  // by AddDims
+  std::map<ValueId, ValueId> data_of_dims_;       // by DataOf
   std::vector<Expectation> expectations_;
   std::set<std::string> checked_;  // CheckOnce
   int64_t opset_ = 0;

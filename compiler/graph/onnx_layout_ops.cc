@@ -107,8 +107,8 @@ Result ImportTile(NodeReader& n) {
   Composer c(n);
   ValueId x = c.Input(0);
   TW_TRY(c.status());
-  const std::vector<int64_t> shape = c.Shape(x);
-  std::vector<int64_t> repeats(shape.size(), 1);
+  const std::vector<op::Dim> shape = c.Dims(x);
+  std::vector<op::Dim> repeats(shape.size(), 1);
   if (n.importer().opset() < 6) {
     TW_ASSIGN(const std::vector<int64_t> tiles, n.InputInts(1, "tiles"));
     TW_ASSIGN(const std::vector<int64_t> axis, n.InputInts(2, "axis"));
@@ -119,35 +119,41 @@ Result ImportTile(NodeReader& n) {
   } else if (n.IsDynamic(1)) {
     const std::optional<std::vector<int64_t>> stated = n.StatedShape();
     if (!stated || stated->size() != shape.size()) return NeedsShape(n, "repeats");
-    for (size_t d = 0; d < shape.size(); ++d) {
-      if (shape[d] > 0) repeats[d] = (*stated)[d] / shape[d];
+    const std::vector<int64_t> from = c.Shape(x);
+    TW_TRY(c.status());
+    for (size_t d = 0; d < from.size(); ++d) {
+      if (from[d] > 0) repeats[d] = (*stated)[d] / from[d];
     }
-    c.ExpectSizes(c.Mul(c.Cast(c.Input(1), ir::kI64), Sizes(c, shape)), *stated);
+    c.ExpectSizes(c.Mul(c.Cast(c.Input(1), ir::kI64), Sizes(c, from)), *stated);
     TW_TRY(c.status());
   } else {
-    TW_ASSIGN(repeats, n.InputInts(1, "repeats"));
+    TW_ASSIGN(repeats, n.InputDims(1, "repeats"));
   }
-  std::vector<int64_t> apart, wide, result;
+  std::vector<op::Dim> apart, wide, result;
   for (size_t d = 0; d < shape.size(); ++d) {
-    if (repeats.size() != shape.size() || repeats[d] < 0 || repeats[d] > kMaxCount) {
-      return n.Error("attribute", StrCat("expected a number of repeats per dimension of ",
-                                         op::ToText(c.TypeOf(x)), ", found [",
-                                         support::Join(repeats, ","), "]"));
+    const int64_t count = d < repeats.size() ? repeats[d].constant().value_or(1) : -1;
+    if (repeats.size() != shape.size() || count < 0 || count > kMaxCount) {
+      return n.Error("attribute",
+                     StrCat("expected a number of repeats per dimension of ",
+                            op::ToText(c.TypeOf(x)), ", found ", op::DimsText(repeats)));
     }
-    if (repeats[d] > 1) apart.push_back(1), wide.push_back(repeats[d]);
+    if (repeats[d] != op::Dim(1)) apart.push_back(1), wide.push_back(repeats[d]);
     apart.push_back(shape[d]), wide.push_back(shape[d]);
     int64_t size = 0;
-    if (__builtin_mul_overflow(repeats[d], shape[d], &size)) {
-      return n.Error("too_large", StrCat("expected a smaller result, found ", shape[d],
-                                         " elements repeated ", repeats[d], " times"));
+    if (__builtin_mul_overflow(count, shape[d].constant().value_or(1), &size)) {
+      return n.Error("too_large", StrCat("expected a smaller result, found ", shape[d].ToText(),
+                                         " elements repeated ", count, " times"));
     }
-    result.push_back(size);
+    result.push_back(repeats[d] * shape[d]);
   }
-  if (std::count(result.begin(), result.end(), 0) > 0) {
-    return c.Done(c.Empty(c.TypeOf(x).dtype, result));
+  if (std::count(result.begin(), result.end(), op::Dim(0)) > 0) {
+    const op::TensorType none(c.TypeOf(x).dtype, result);
+    if (none.fixed()) return c.Done(c.Empty(none.dtype, none.sizes()));
+    return n.Error("open_size", StrCat("expected a result with elements, found ",
+                                       op::DimsText(result), kGiveNumbers));
   }
   if (result == shape) return c.Done(c.Op("identity", {x}));
-  return c.Done(c.Reshape(c.Broadcast(c.Reshape(x, apart), wide), result));
+  return c.Done(c.ReshapeTo(c.BroadcastTo(c.ReshapeTo(x, apart), wide), result));
 }
 
 // The elements of matrices on one side of a diagonal, zeros elsewhere.
@@ -161,8 +167,8 @@ Result ImportTrilu(NodeReader& n) {
   const size_t rank = type.shape.size();
   if (rank < 2) return n.Error("rank", "expected matrices, found " + op::ToText(type));
   k = k == kNone ? c.Scalar(0, ir::kI64) : c.Reshape(k, {});
-  const ValueId row = c.Counting(ir::kI64, type.size(rank - 2), 0, 2);
-  const ValueId column = c.Counting(ir::kI64, type.size(rank - 1), 1, 2);
+  const ValueId row = c.Counting(ir::kI64, type.shape[rank - 2], 0, 2);
+  const ValueId column = c.Counting(ir::kI64, type.shape[rank - 1], 1, 2);
   const ValueId diagonal = c.Add(row, k);
   const ValueId kept = upper != 0 ? c.Op("greater_equal", {column, diagonal})
                                   : c.Op("less_equal", {column, diagonal});
@@ -190,6 +196,43 @@ Result ImportEyeLike(NodeReader& n) {
   return c.Done(c.Constant(type.dtype, type.sizes(), std::move(values)));
 }
 
+namespace {
+
+// Range from, to and in steps of expressions; nullopt where the operands are not such.
+absl::StatusOr<std::optional<ValueId>> OpenRange(Composer& c) {
+  NodeReader& n = c.node();
+  std::optional<op::Dim> number[3];
+  bool open = false;
+  for (int i = 0; i < 3; ++i) {
+    const ValueId id = c.Input(i);
+    TW_TRY(c.status());
+    const std::optional<std::vector<op::Dim>> known = n.importer().ConstantDims(id);
+    if (known && known->size() == 1) number[i] = (*known)[0];
+    open = open || n.importer().IsDims(id);
+  }
+  const std::optional<ValueId> none;
+  if (!open || !number[0] || !number[1] || !number[2]) return none;
+  const int64_t step = number[2]->constant().value_or(0);
+  const op::Dim span = step > 0 ? *number[1] - *number[0] : *number[0] - *number[1];
+  const std::optional<int64_t> least = n.importer().Bound(span, false);
+  if (step == 0 || step < -kMaxCount || step > kMaxCount || !least || *least < 1) {
+    return n.Error(
+        "open_size",
+        StrCat("expected a delta that is a number, and at least one number at all sizes, "
+               "found ",
+               number[0]->ToText(), ", ", number[1]->ToText(), " and ", number[2]->ToText(),
+               kGiveNumbers));
+  }
+  const int64_t by = std::abs(step);
+  const op::Dim count = (span + op::Dim(by - 1)).FloorDiv(by);
+  const op::Attrs attrs = {
+      {"start", op::ShapeAttr({*number[0]})}, {"step", step}, {"shape", op::ShapeAttr({count})}};
+  const ir::DType type = c.TypeOf(c.Input(0)).dtype;
+  return c.Cast(c.Op("counting", {}, attrs), type);
+}
+
+}  // namespace
+
 // start, start + delta, ... below (or above) limit.
 namespace {
 
@@ -209,6 +252,8 @@ Result RangeOfSizes(Composer& c) {
 
 Result ImportRange(NodeReader& n) {
   Composer c(n);
+  TW_ASSIGN(const std::optional<ValueId> open, OpenRange(c));
+  if (open) return c.Done(*open);
   ValueId part[3] = {c.Input(0), c.Input(1), c.Input(2)};
   TW_TRY(c.status());
   if (n.importer().IsDims(part[0]) || n.importer().IsDims(part[1])) return RangeOfSizes(c);
@@ -259,9 +304,9 @@ Result ImportOneHot(NodeReader& n) {
     return n.Error("shape", "expected a positive depth and two values, found others");
   }
   const int64_t count = static_cast<int64_t>(*classes);
-  std::vector<int64_t> shape = c.Shape(indices);
+  std::vector<op::Dim> shape = c.Dims(indices);
   shape.insert(shape.begin() + axis, 1);
-  indices = c.Reshape(c.Cast(indices, ir::kI64), shape);
+  indices = c.ReshapeTo(c.Cast(indices, ir::kI64), shape);
   const ValueId zero = c.Scalar(0, ir::kI64);
   indices =
       c.Op("where", {c.Op("less", {indices, zero}),
@@ -278,7 +323,7 @@ namespace {
 // position in the block comes before the channel.
 struct ImageBlocks {
   ValueId x = kNone;
-  std::vector<int64_t> shape;
+  std::vector<op::Dim> shape;
   int64_t side = 0;
   bool position_first = true;
 };
@@ -288,7 +333,7 @@ absl::StatusOr<ImageBlocks> ReadImageBlocks(Composer& c) {
   ImageBlocks b;
   b.x = c.Input(0);
   TW_TRY(c.status());
-  b.shape = c.Shape(b.x);
+  b.shape = c.Dims(b.x);
   TW_ASSIGN(b.side, n.Int("blocksize", 0));
   TW_ASSIGN(const std::string mode, n.String("mode", "DCR"));
   b.position_first = mode == "DCR";
@@ -305,32 +350,34 @@ absl::StatusOr<ImageBlocks> ReadImageBlocks(Composer& c) {
 Result ImportDepthToSpace(NodeReader& n) {
   Composer c(n);
   TW_ASSIGN(const ImageBlocks b, ReadImageBlocks(c));
-  const std::vector<int64_t>& s = b.shape;
-  if (s[1] % (b.side * b.side) != 0) {
+  const std::vector<op::Dim>& s = b.shape;
+  const op::Dim side = b.side;
+  const std::optional<op::Dim> depth = s[1].DivideExactly(side * side);
+  if (!depth) {
     return n.Error("shape", StrCat("expected channels that blocksize ", b.side,
                                    " divides twice, found ", op::ToText(c.TypeOf(b.x))));
   }
-  const int64_t depth = s[1] / (b.side * b.side);
-  const ValueId apart = b.position_first
-                            ? c.Reshape(b.x, {s[0], b.side, b.side, depth, s[2], s[3]})
-                            : c.Reshape(b.x, {s[0], depth, b.side, b.side, s[2], s[3]});
+  const ValueId apart = b.position_first ? c.ReshapeTo(b.x, {s[0], side, side, *depth, s[2], s[3]})
+                                         : c.ReshapeTo(b.x, {s[0], *depth, side, side, s[2], s[3]});
   const ValueId moved = b.position_first ? c.Transpose(apart, {0, 3, 4, 1, 5, 2})
                                          : c.Transpose(apart, {0, 1, 4, 2, 5, 3});
-  return c.Done(c.Reshape(moved, {s[0], depth, s[2] * b.side, s[3] * b.side}));
+  return c.Done(c.ReshapeTo(moved, {s[0], *depth, s[2] * side, s[3] * side}));
 }
 
 Result ImportSpaceToDepth(NodeReader& n) {
   Composer c(n);
   TW_ASSIGN(const ImageBlocks b, ReadImageBlocks(c));
-  const std::vector<int64_t>& s = b.shape;
-  if (s[2] % b.side != 0 || s[3] % b.side != 0) {
+  const std::vector<op::Dim>& s = b.shape;
+  const op::Dim side = b.side;
+  if (s[2].constant().value_or(0) % b.side != 0 || s[3].constant().value_or(0) % b.side != 0) {
     return n.Error("shape", StrCat("expected a height and a width that blocksize ", b.side,
                                    " divides, found ", op::ToText(c.TypeOf(b.x))));
   }
-  const ValueId apart = c.Reshape(b.x, {s[0], s[1], s[2] / b.side, b.side, s[3] / b.side, b.side});
+  const op::Dim rows = s[2].FloorDiv(b.side), columns = s[3].FloorDiv(b.side);
+  const ValueId apart = c.ReshapeTo(b.x, {s[0], s[1], rows, side, columns, side});
   const ValueId moved = b.position_first ? c.Transpose(apart, {0, 3, 5, 1, 2, 4})
                                          : c.Transpose(apart, {0, 1, 3, 5, 2, 4});
-  return c.Done(c.Reshape(moved, {s[0], s[1] * b.side * b.side, s[2] / b.side, s[3] / b.side}));
+  return c.Done(c.ReshapeTo(moved, {s[0], s[1] * side * side, rows, columns}));
 }
 
 Result ImportSize(NodeReader& n) {
@@ -350,26 +397,27 @@ Result ImportReverseSequence(NodeReader& n) {
   TW_TRY(c.status());
   TW_ASSIGN(const int64_t time, n.Int("time_axis", 0));
   TW_ASSIGN(const int64_t batch, n.Int("batch_axis", 1));
-  const std::vector<int64_t> shape = c.Shape(x);
+  const std::vector<op::Dim> shape = c.Dims(x);
   if (shape.size() < 2 || time + batch != 1 || time * batch != 0 ||
-      c.Shape(lengths) != std::vector<int64_t>{shape[batch]}) {
+      c.Dims(lengths) != std::vector<op::Dim>{shape[batch]}) {
     return n.Error("attribute", "expected axes 0 and 1 and a length per sequence, found others");
   }
-  const int64_t steps = shape[time], sequences = shape[batch];
+  const op::Dim steps = shape[time], sequences = shape[batch], one = 1;
   const ValueId t = c.Counting(ir::kI64, steps, time, 2);
   const ValueId b = c.Counting(ir::kI64, sequences, batch, 2);
-  lengths = c.Reshape(c.Cast(lengths, ir::kI64), time == 0 ? std::vector<int64_t>{1, sequences}
-                                                           : std::vector<int64_t>{sequences, 1});
+  lengths =
+      c.ReshapeTo(c.Cast(lengths, ir::kI64), time == 0 ? std::vector<op::Dim>{one, sequences}
+                                                       : std::vector<op::Dim>{sequences, one});
   const ValueId last = c.Sub(lengths, c.Scalar(1, ir::kI64));
   const ValueId from = c.Op("where", {c.Op("less", {t, lengths}), c.Sub(last, t), t});
-  const double stride_t = time == 0 ? static_cast<double>(sequences) : 1;
-  const double stride_b = time == 0 ? 1 : static_cast<double>(steps);
-  const ValueId flat =
-      c.Add(c.Mul(from, c.Scalar(stride_t, ir::kI64)), c.Mul(b, c.Scalar(stride_b, ir::kI64)));
-  std::vector<int64_t> merged(shape.begin() + 1, shape.end());
+  const ValueId stride_t = c.SizeOf(time == 0 ? sequences : one, ir::kI64);
+  const ValueId stride_b = c.SizeOf(time == 0 ? one : steps, ir::kI64);
+  const ValueId flat = c.Add(c.Mul(from, stride_t), c.Mul(b, stride_b));
+  std::vector<op::Dim> merged(shape.begin() + 1, shape.end());
   merged[0] = shape[0] * shape[1];
-  x = c.Op("gather", {c.Reshape(x, merged), c.Reshape(flat, {merged[0]})}, {{"axis", int64_t{0}}});
-  return c.Done(c.Reshape(x, shape));
+  x = c.Op("gather", {c.ReshapeTo(x, merged), c.ReshapeTo(flat, {merged[0]})},
+           {{"axis", int64_t{0}}});
+  return c.Done(c.ReshapeTo(x, shape));
 }
 
 Result ImportDropout(NodeReader& n) {
@@ -401,35 +449,44 @@ Result ImportCenterCropPad(NodeReader& n) {
   std::vector<int64_t> all(static_cast<size_t>(rank));
   std::iota(all.begin(), all.end(), 0);
   TW_ASSIGN(std::vector<int64_t> axes, n.Ints("axes", all));
-  std::vector<int64_t> sizes;
+  std::vector<op::Dim> sizes;
   if (n.IsDynamic(1)) {
     const std::optional<std::vector<int64_t>> stated = n.StatedShape();
     if (!stated || static_cast<int64_t>(stated->size()) != rank) return NeedsShape(n, "shape");
     ExpectCropped(c, x, axes, *stated);
     TW_TRY(c.status());
     axes = all;
-    sizes = *stated;
+    sizes.assign(stated->begin(), stated->end());
   } else {
-    TW_ASSIGN(sizes, n.InputInts(1, "shape"));
+    TW_ASSIGN(sizes, n.InputDims(1, "shape"));
   }
   bool fine = sizes.size() == axes.size();
   for (size_t i = 0; fine && i < axes.size(); ++i) {
     if (axes[i] < 0) axes[i] += rank;
-    fine = axes[i] >= 0 && axes[i] < rank && sizes[i] >= 1 && sizes[i] <= kMaxCount &&
+    const int64_t size = sizes[i].constant().value_or(1);
+    fine = axes[i] >= 0 && axes[i] < rank && size >= 1 && size <= kMaxCount &&
            std::count(axes.begin(), axes.begin() + static_cast<int64_t>(i), axes[i]) == 0;
   }
   if (!fine) return n.Error("attribute", "expected a positive size for each of different axes");
-  std::vector<int64_t> pads(2 * static_cast<size_t>(rank), 0);
+  std::vector<op::Dim> pads(2 * static_cast<size_t>(rank), 0);
   for (size_t i = 0; i < axes.size(); ++i) {
     // An odd difference: one element more is cut, or added, at the end.
-    const int64_t size = c.Shape(x)[axes[i]], more = sizes[i] - size;
-    if (more < 0) x = c.Slice(x, axes[i], -more / 2, sizes[i]);
-    TW_TRY(c.status());
-    if (more <= 0) continue;
-    pads[axes[i]] = more / 2;
-    pads[axes[i] + rank] = more - more / 2;
+    const op::Dim size = c.Dims(x)[axes[i]], more = sizes[i] - size;
+    const std::optional<int64_t> least = n.importer().Bound(more, false);
+    const std::optional<int64_t> most = n.importer().Bound(more, true);
+    if (least && *least >= 0) {
+      pads[axes[i]] = more.FloorDiv(2);
+      pads[axes[i] + rank] = more - more.FloorDiv(2);
+    } else if (most && *most <= 0) {
+      x = c.Slice(x, axes[i], (size - sizes[i]).FloorDiv(2), sizes[i]);
+      TW_TRY(c.status());
+    } else {
+      return n.Error("open_size", StrCat("expected one of a size and its operand's to be larger at "
+                                         "all sizes, found ",
+                                         sizes[i].ToText(), " and ", size.ToText(), kGiveNumbers));
+    }
   }
-  return c.Done(c.Op("pad", {x}, {{"pads", pads}, {"value", 0.0}}));
+  return c.Done(c.Op("pad", {x}, {{"pads", op::ShapeAttr(pads)}, {"value", 0.0}}));
 }
 
 // HannWindow, HammingWindow and BlackmanWindow: sums of cosines.

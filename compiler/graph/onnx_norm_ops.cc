@@ -40,7 +40,10 @@ ir::DType Wider(ir::DType a, ir::DType b) { return a.bytes() > b.bytes() ? a : b
 // A parameter per channel, as it broadcasts against x [n, c, ...].
 ValueId PerChannel(Composer& c, ValueId parameter, int64_t rank) {
   std::vector<int64_t> shape(static_cast<size_t>(rank) - 1, 1);
-  shape[0] = c.Shape(parameter).empty() ? 1 : c.TypeOf(parameter).elements();
+  // A list of fixed length, or one number.
+  const std::vector<int64_t> own = c.Shape(parameter);
+  if (!c.ok()) return kNone;
+  shape[0] = own.empty() ? 1 : c.TypeOf(parameter).elements();
   return c.Reshape(parameter, shape);
 }
 
@@ -108,6 +111,10 @@ Result ImportGroupNorm(NodeReader& n) {
   TW_ASSIGN(const double epsilon, n.Float("epsilon", 1e-5));
   TW_ASSIGN(const int64_t groups, n.Int("num_groups", 0));
   TW_ASSIGN(const ir::DType stash, StashType(n));
+  if (rank >= 2 && !type.shape[1].is_constant()) {
+    return n.Error("open_size",
+                   StrCat("expected a fixed number of channels, found ", op::ToText(type)));
+  }
   if (rank < 2 || groups < 1 || type.size(1) % groups != 0) {
     return n.Error("attribute", StrCat("expected num_groups that divides the channels of ",
                                        op::ToText(type), ", found ", groups));
@@ -116,7 +123,7 @@ Result ImportGroupNorm(NodeReader& n) {
   const bool per_group = n.importer().opset() < 21;
   for (ValueId* parameter : {&scale, &bias}) {
     const int64_t count = per_group ? groups : type.size(1);
-    if (c.Shape(*parameter) != std::vector<int64_t>{count}) {
+    if (c.Dims(*parameter) != std::vector<op::Dim>{count}) {
       return n.Error("shape", StrCat("expected scale and bias of [", count, "], found ",
                                      op::ToText(c.TypeOf(*parameter))));
     }
@@ -126,9 +133,11 @@ Result ImportGroupNorm(NodeReader& n) {
     }
   }
   const ir::DType wide = n.importer().opset() < 21 ? type.dtype : Wider(stash, type.dtype);
-  x = c.Reshape(c.Cast(x, wide), {type.size(0), groups, type.elements() / type.size(0) / groups});
+  op::Dim elements = width;  // of a group
+  for (int64_t d = 2; d < rank; ++d) elements = elements * type.shape[d];
+  x = c.ReshapeTo(c.Cast(x, wide), {type.shape[0], groups, elements});
   const Standard s = Standardize(c, x, {2}, epsilon);
-  const ValueId y = c.Reshape(c.Cast(s.normalized, type.dtype), type.sizes());
+  const ValueId y = c.ReshapeTo(c.Cast(s.normalized, type.dtype), type.shape);
   return c.Done(c.Add(c.Mul(y, PerChannel(c, scale, rank)), PerChannel(c, bias, rank)));
 }
 

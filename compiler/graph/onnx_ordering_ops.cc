@@ -22,6 +22,10 @@ ValueId Positions(NodeReader& n, Ints shape, const Ints& values, const std::stri
 Result TakeAlong(NodeReader& n, ValueId x, ValueId positions, size_t axis,
                  const std::string& name) {
   Importer& importer = n.importer();
+  if (!importer.TypeOf(x).fixed()) {
+    const op::Attrs along = {{"axis", static_cast<int64_t>(axis)}};
+    return importer.Emit("gather_elements", {x, positions}, along, name);
+  }
   const Ints from = importer.TypeOf(x).sizes(), to = importer.TypeOf(positions).sizes();
   int64_t inner = 1;
   for (size_t d = axis + 1; d < from.size(); ++d) inner *= from[d];
@@ -86,6 +90,10 @@ Result ImportTopK(NodeReader& n) {
   if (k == 0) {
     op::TensorType none = n.importer().TypeOf(x);
     none.shape[axis] = 0;
+    if (!none.fixed()) {
+      return n.Error("open_size", StrCat("expected k of at least 1 of ",
+                                         op::ToText(n.importer().TypeOf(x)), ", found 0"));
+    }
     TW_TRY(n.BindOutput(1, Positions(n, none.sizes(), {}, PartName(n, "_positions"))));
     return n.importer().Constant(n.output_name(), none, "");
   }
@@ -98,32 +106,27 @@ Result ImportTopK(NodeReader& n) {
 }
 
 Result ImportHardmax(NodeReader& n) {
-  TW_ASSIGN(ValueId x, n.Input(0));
-  Importer& importer = n.importer();
-  const op::TensorType type = importer.TypeOf(x);
-  const int64_t rank = static_cast<int64_t>(type.shape.size());
-  const bool rows = importer.opset() < 13;  // older versions take all that follows the axis
+  Composer c(n);
+  ValueId x = c.Input(0);
+  TW_TRY(c.status());
+  const op::TensorType type = c.TypeOf(x);
+  const int64_t rank = c.Rank(x);
+  const bool rows = n.importer().opset() < 13;  // older versions take all that follows the axis
   TW_ASSIGN(int64_t axis, ReadAxis(n, rows ? 1 : -1, rank));
-  Ints shape = type.sizes();
   if (rows) {
-    int64_t outer = 1, inner = 1;
-    for (int64_t d = 0; d < rank; ++d) (d < axis ? outer : inner) *= shape[d];
-    shape = {outer, inner};
+    op::Dim outer = 1, inner = 1;
+    for (int64_t d = 0; d < rank; ++d) {
+      op::Dim& side = d < axis ? outer : inner;
+      side = side * type.shape[d];
+    }
+    x = c.ReshapeTo(x, {outer, inner});
     axis = 1;
-    TW_ASSIGN(x, Reshaped(n, x, shape, PartName(n, "_rows")));
   }
-  TW_ASSIGN(const ValueId best,
-            importer.Emit("arg_reduce", {x}, {{"axis", axis}}, PartName(n, "_best")));
-  Ints along(shape.size(), 1), values;
-  along[axis] = shape[axis];
-  for (int64_t k = 0; k < shape[axis]; ++k) values.push_back(k);
-  TW_ASSIGN(const ValueId hit,
-            importer.Emit("equal", {Positions(n, along, values, PartName(n, "_axis")), best}, {},
-                          PartName(n, "_hit")));
-  const op::Attrs to = {{"dtype", ir::TypeName(type.dtype)}};
-  if (!rows) return importer.Emit("cast", {hit}, to, n.output_name());
-  TW_ASSIGN(const ValueId ones, importer.Emit("cast", {hit}, to, PartName(n, "_ones")));
-  return Reshaped(n, ones, type.sizes(), n.output_name());
+  const ValueId best = c.Op("arg_reduce", {x}, {{"axis", axis}});
+  TW_TRY(c.status());
+  const ValueId places = c.Counting(ir::kI64, c.Dims(x)[axis], axis, c.Rank(x));
+  const ValueId hit = c.Cast(c.Op("equal", {places, best}), type.dtype);
+  return c.Done(c.ReshapeTo(hit, type.shape));
 }
 
 // CumSum and CumProd.

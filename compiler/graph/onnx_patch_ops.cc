@@ -78,12 +78,12 @@ ValueId Gathered(Composer& c, ValueId x, const Table& table, double outside) {
   return c.Op("where", {table.Inside(c), values, c.Scalar(outside, c.TypeOf(x).dtype)});
 }
 
+}  // namespace
+
 double Lowest(ir::DType type) {
   if (type.is_float()) return -HUGE_VAL;
   return type.code == ir::TypeCode::kUInt ? 0 : -std::ldexp(1, type.bits - 1);
 }
-
-}  // namespace
 
 ValueId PlacesOfMax(Composer& c, ValueId x, const WindowAttrs& w, bool column_major) {
   const Ints shape = c.Shape(x), spatial(shape.begin() + 2, shape.end());

@@ -24,6 +24,9 @@ Result Known(NodeReader& n, std::string_view op_name, std::vector<ValueId> input
   int64_t largest = 0;
   for (ValueId id : inputs) {
     types.push_back(n.importer().TypeOf(id));
+    if (!types.back().fixed()) {
+      return n.importer().Emit(op_name, std::move(inputs), std::move(attrs), name);
+    }
     largest = std::max(largest, types.back().elements());
   }
   TW_ASSIGN(const auto inferred, op::InferTypes(*op::FindOp(op_name), types, attrs));
@@ -47,6 +50,10 @@ Result Known(NodeReader& n, std::string_view op_name, std::vector<ValueId> input
 Result Aligned(NodeReader& n, ValueId parameter, int64_t axis, size_t rank,
                const std::string& name) {
   const op::TensorType type = n.importer().TypeOf(parameter);
+  if (!type.fixed()) {
+    return n.Error("open_size", StrCat("expected scales and zero points of fixed shape, found ",
+                                       op::ToText(type), kGiveNumbers));
+  }
   const bool one = type.elements() == 1 && type.shape.size() <= 1;
   if (!one && type.shape.size() != 1) return parameter;
   if (one && type.shape.empty()) return parameter;
@@ -86,10 +93,10 @@ absl::StatusOr<Parameters> ReadParameters(NodeReader& n, int scale, ir::DType ty
 // then the data is cut into blocks, which have an axis of their own.
 struct Blocks {
   int64_t axis = 0, size = 0;
-  Ints whole, cut;  // shapes of the data
+  std::vector<op::Dim> whole, cut;  // shapes of the data
 };
 
-absl::StatusOr<Blocks> ReadBlocks(NodeReader& n, const Ints& shape) {
+absl::StatusOr<Blocks> ReadBlocks(NodeReader& n, const std::vector<op::Dim>& shape) {
   Blocks b;
   const auto rank = static_cast<int64_t>(shape.size());
   TW_ASSIGN(b.axis, n.Int("axis", 1));
@@ -97,11 +104,16 @@ absl::StatusOr<Blocks> ReadBlocks(NodeReader& n, const Ints& shape) {
   if (b.axis < 0) b.axis += rank;
   b.whole = b.cut = shape;
   if (b.size == 0) return b;
-  if (b.axis < 0 || b.axis >= rank || b.size < 0 || shape[b.axis] % b.size != 0) {
+  const bool inside = b.axis >= 0 && b.axis < rank && b.size > 0;
+  if (inside && !shape[b.axis].is_constant()) {
+    return n.Error("open_size", StrCat("expected a fixed dimension that is cut into blocks, found ",
+                                       shape[b.axis].ToText(), kGiveNumbers));
+  }
+  if (!inside || shape[b.axis].value() % b.size != 0) {
     return n.Error("attribute", StrCat("expected a block_size that divides the axis, found ",
                                        b.size, " along axis ", b.axis));
   }
-  b.cut[b.axis] /= b.size;
+  b.cut[b.axis] = shape[b.axis].value() / b.size;
   b.cut.insert(b.cut.begin() + b.axis + 1, b.size);
   return b;
 }
@@ -145,9 +157,9 @@ Result Convert(NodeReader& n, std::string_view op_name, ValueId x, const Paramet
   if (b.size == 0) return Quantization(n, op_name, x, p.scale, p.zero, n.output_name());
   TW_ASSIGN(const ValueId scale, OfBlocks(n, p.scale, b, PartName(n, "_scales")));
   TW_ASSIGN(const ValueId zero, OfBlocks(n, p.zero, b, PartName(n, "_zeros")));
-  TW_ASSIGN(x, Reshaped(n, x, b.cut, PartName(n, "_cut")));
+  TW_ASSIGN(x, ReshapedTo(n, x, b.cut, PartName(n, "_cut")));
   TW_ASSIGN(x, Quantization(n, op_name, x, scale, zero, PartName(n, "_blocks")));
-  return Reshaped(n, x, b.whole, n.output_name());
+  return ReshapedTo(n, x, b.whole, n.output_name());
 }
 
 // An operand of a product of integers, without its zero point, as i32.
@@ -187,7 +199,7 @@ int64_t ColumnAxis(const op::TensorType& type) {
 
 Result ImportQuantizeLinear(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
-  TW_ASSIGN(const Blocks b, ReadBlocks(n, n.importer().TypeOf(x).sizes()));
+  TW_ASSIGN(const Blocks b, ReadBlocks(n, n.importer().TypeOf(x).shape));
   TW_ASSIGN(const int64_t wanted, n.Int("output_dtype", 0));
   ir::DType type = ir::kU8;
   if (wanted != 0) {
@@ -204,7 +216,7 @@ Result ImportQuantizeLinear(NodeReader& n) {
 Result ImportDequantizeLinear(NodeReader& n) {
   TW_ASSIGN(const ValueId x, n.Input(0));
   const op::TensorType type = n.importer().TypeOf(x);
-  TW_ASSIGN(const Blocks b, ReadBlocks(n, type.sizes()));
+  TW_ASSIGN(const Blocks b, ReadBlocks(n, type.shape));
   TW_ASSIGN(const Parameters p, ReadParameters(n, 1, type.dtype, b.axis, b.whole.size(), ""));
   return Convert(n, "dequantize", x, p, b);
 }
@@ -327,7 +339,7 @@ Result ImportMatMulNBits(NodeReader& n) {
     return g.Constant(name, {ir::kU8, shape}, out);
   };
   if (g.TypeOf(scale).dtype != ir::kF32 || g.TypeOf(x).dtype != ir::kF32 ||
-      g.TypeOf(scale).elements() != columns * groups) {
+      !g.TypeOf(scale).fixed() || g.TypeOf(scale).elements() != columns * groups) {
     return n.Error("scales",
                    StrCat("expected data and ", columns * groups, " scales of f32, found ",
                           op::ToText(g.TypeOf(x)), " and ", op::ToText(g.TypeOf(scale))));

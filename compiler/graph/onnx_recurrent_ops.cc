@@ -1,6 +1,7 @@
-// RNN, GRU and LSTM, unrolled over their steps: the products with the input are one matrix product
-// for all steps, each step adds the product with the state and applies the gates. Steps have equal
-// shapes, so that all of them are the same few tasks.
+// RNN, GRU and LSTM: the products with the input are one matrix product for all steps, each step
+// adds the product with the state and applies the gates. A fixed number of steps is unrolled: they
+// have equal shapes, so that all of them are the same few tasks. An open number is one operator,
+// which loops (row "recurrent").
 #include <algorithm>
 
 #include "compiler/graph/onnx_composer.h"
@@ -138,17 +139,26 @@ class RecurrentBuilder {
 
   absl::Status CheckShapes() {
     if (c_.Rank(x_) == 3 && batch_first_) x_ = c_.Transpose(x_, {1, 0, 2});
-    const std::vector<int64_t>&x = c_.Shape(x_), &w = c_.Shape(w_), &r = c_.Shape(r_);
+    const std::vector<op::Dim> x = c_.Dims(x_);
+    const std::vector<int64_t> w = c_.Shape(w_), r = c_.Shape(r_);
+    TW_TRY(c_.status());
     const int64_t gates = form_.gates;
     const bool fine = x.size() == 3 && w.size() == 3 && r.size() == 3 && w[0] == directions_ &&
-                      r[0] == directions_ && w[1] == r[1] && w[1] == gates * r[2] && w[2] == x[2];
-    if (!fine || x[0] > kMaxSteps) {
+                      r[0] == directions_ && w[1] == r[1] && w[1] == gates * r[2] &&
+                      (!x[2].is_constant() || x[2] == op::Dim(w[2]));
+    if (fine && !x[0].is_constant() && c_.TypeOf(x_).dtype.bits < 32) {
+      return n_.Error("open_size",
+                      StrCat("expected floats of at least 32 bits in an open number of "
+                             "steps, found ",
+                             op::ToText(c_.TypeOf(x_)), kGiveNumbers));
+    }
+    if (!fine || x[0].constant().value_or(0) > kMaxSteps) {
       return n_.Error("shape", StrCat("expected x [t<=", kMaxSteps, ",n,i], w [", directions_, ",",
                                       gates, "h,i] and r [", directions_, ",", gates,
                                       "h,h], found ", op::ToText(c_.TypeOf(x_)), ", ",
                                       op::ToText(c_.TypeOf(w_)), ", ", op::ToText(c_.TypeOf(r_))));
     }
-    steps_ = x[0], batch_ = x[1], inputs_ = x[2], hidden_ = r[2];
+    steps_ = x[0], batch_ = x[1], inputs_ = w[2], hidden_ = r[2];
     type_ = c_.TypeOf(x_).dtype;
     const std::vector<int64_t> of_bias = {directions_, 2 * gates * hidden_};
     if (bias_ != kNone && c_.Shape(bias_) != of_bias) {
@@ -164,16 +174,18 @@ class RecurrentBuilder {
   // Whole sequences need no masks.
   absl::Status ReadLengths() {
     if (lengths_ == kNone) return absl::OkStatus();
-    if (c_.Shape(lengths_) != std::vector<int64_t>{batch_}) {
-      return n_.Error("shape", StrCat("expected ", batch_, " sequence_lens"));
+    if (c_.Rank(lengths_) != 1) return n_.Error("shape", "expected a list of sequence_lens");
+    if (c_.TypeOf(lengths_).fixed() && batch_.is_constant() && c_.Dims(lengths_)[0] != batch_) {
+      return n_.Error("shape", StrCat("expected ", batch_.ToText(), " sequence_lens"));
     }
     const std::optional<std::vector<int64_t>> known = n_.importer().ConstantInts(lengths_);
-    if (known && std::all_of(known->begin(), known->end(),
-                             [&](int64_t length) { return length >= steps_; })) {
+    if (known && steps_.is_constant() &&
+        std::all_of(known->begin(), known->end(),
+                    [&](int64_t length) { return length >= steps_.value(); })) {
       lengths_ = kNone;
       return absl::OkStatus();
     }
-    lengths_ = c_.Reshape(lengths_, {batch_, 1});
+    lengths_ = c_.ReshapeTo(lengths_, {batch_, 1});
     return c_.status();
   }
 
@@ -186,16 +198,13 @@ class RecurrentBuilder {
 
   // The state before the first step: [batch, hidden].
   ValueId Initial(int input, int64_t d) {
-    if (!n_.HasInput(input)) {
-      const std::vector<double> zeros(static_cast<size_t>(batch_ * hidden_), 0);
-      return c_.Constant(type_, {batch_, hidden_}, zeros);
-    }
+    if (!n_.HasInput(input)) return c_.BroadcastTo(c_.Scalar(0, type_), {batch_, hidden_});
     const ValueId given = c_.Input(input);
     const int64_t axis = batch_first_ ? 1 : 0;
-    if (c_.ok() && (c_.Rank(given) != 3 || c_.Shape(given)[axis] != directions_)) {
+    if (c_.ok() && (c_.Rank(given) != 3 || c_.Dims(given)[axis] != op::Dim(directions_))) {
       return c_.Fail("shape", "expected an initial state per direction");
     }
-    return c_.Reshape(c_.Slice(given, axis, d, 1), {batch_, hidden_});
+    return c_.ReshapeTo(c_.Slice(given, axis, d, 1), {batch_, hidden_});
   }
 
   ValueId OfDirection(ValueId x, int64_t d, std::vector<int64_t> shape) {
@@ -210,7 +219,7 @@ class RecurrentBuilder {
 
   absl::StatusOr<Direction> RunDirection(int64_t d) {
     const int64_t wide = form_.gates * hidden_;
-    const ValueId rows = c_.Reshape(x_, {steps_ * batch_, inputs_});
+    const ValueId rows = c_.ReshapeTo(x_, {steps_ * batch_, inputs_});
     const ValueId w = OfDirection(w_, d, {wide, inputs_});
     recurrent_ = OfDirection(r_, d, {wide, hidden_});
     ValueId products = Dense(rows, w);
@@ -221,12 +230,14 @@ class RecurrentBuilder {
     }
     const size_t each = form_.activations.size();
     activation_ = activations_.data() + static_cast<size_t>(d) * each;
-    ValueId h = Initial(5, d), cell = form_.cell == Cell::kLstm ? Initial(6, d) : kNone;
-    std::vector<ValueId> outputs(static_cast<size_t>(steps_));
     const bool backwards = reverse_ || d == 1;
-    for (int64_t i = 0; i < steps_ && c_.ok(); ++i) {
-      const int64_t t = backwards ? steps_ - 1 - i : i;
-      const ValueId input = c_.Slice(products, 0, t * batch_, batch_);
+    if (!steps_.is_constant()) return OpenSteps(d, products, backwards);
+    ValueId h = Initial(5, d), cell = form_.cell == Cell::kLstm ? Initial(6, d) : kNone;
+    const int64_t steps = steps_.value();
+    std::vector<ValueId> outputs(static_cast<size_t>(steps));
+    for (int64_t i = 0; i < steps && c_.ok(); ++i) {
+      const int64_t t = backwards ? steps - 1 - i : i;
+      const ValueId input = c_.Slice(products, 0, op::Dim(t) * batch_, batch_);
       const ValueId old_h = h, old_cell = cell;
       if (form_.cell == Cell::kRnn) h = RnnStep(input, h);
       if (form_.cell == Cell::kGru) h = GruStep(input, h);
@@ -241,9 +252,74 @@ class RecurrentBuilder {
       if (cell != kNone) cell = c_.Op("where", {inside, cell, old_cell});
     }
     TW_TRY(c_.status());
-    const ValueId all = c_.Reshape(c_.Concat(outputs, 0), {steps_, 1, batch_, hidden_});
-    const std::vector<int64_t> state = {1, batch_, hidden_};
-    return Direction{all, c_.Reshape(h, state), cell == kNone ? kNone : c_.Reshape(cell, state)};
+    const ValueId all = c_.ReshapeTo(c_.Concat(outputs, 0), {steps_, 1, batch_, hidden_});
+    const std::vector<op::Dim> state = {1, batch_, hidden_};
+    return Direction{all, c_.ReshapeTo(h, state),
+                     cell == kNone ? kNone : c_.ReshapeTo(cell, state)};
+  }
+
+  // The elements along dimension 0 from the last to the first.
+  ValueId Turned(ValueId x) { return c_.Slice(x, 0, steps_ - op::Dim(1), steps_, -1); }
+
+  // All steps as one operator, whose results are the states before the first step and after each.
+  absl::StatusOr<Direction> OpenSteps(int64_t d, ValueId products, bool backwards) {
+    const int64_t wide = form_.gates * hidden_;
+    const op::Dim one(1);
+    products = c_.ReshapeTo(products, {steps_, batch_, wide});
+    if (backwards) products = Turned(products);
+    std::vector<ValueId> operands = {products, c_.Transpose(recurrent_, {1, 0}), Initial(5, d)};
+    op::Attrs attrs = {{"cell", support::ToLower(form_.onnx)},
+                       {"clip", clip_},
+                       {"couples", static_cast<int64_t>(couples_)},
+                       {"linear_before_reset", static_cast<int64_t>(linear_before_reset_)}};
+    std::vector<std::string> names;
+    std::vector<double> alphas, betas;
+    for (size_t i = 0; i < form_.activations.size(); ++i) {
+      names.push_back(RowName(activation_[i].name));
+      alphas.push_back(activation_[i].alpha);
+      betas.push_back(activation_[i].beta);
+    }
+    attrs["activations"] = support::Join(names, " ");
+    attrs["alphas"] = std::move(alphas);
+    attrs["betas"] = std::move(betas);
+    const auto add = [&](const char* flag, ValueId operand) {
+      attrs[flag] = int64_t{1};
+      operands.push_back(operand);
+    };
+    const bool lstm = form_.cell == Cell::kLstm;
+    if (lstm) operands.push_back(Initial(6, d));
+    if (peepholes_ != kNone) {
+      add("peepholes", c_.Reshape(c_.Slice(peepholes_, 0, d, 1), {3, hidden_}));
+    }
+    if (recurrent_bias_ != kNone) add("recurrent_bias", c_.Reshape(recurrent_bias_, {hidden_}));
+    ValueId inside = kNone;  // [steps, batch]: before the end of its sequence
+    if (lengths_ != kNone) {
+      const ValueId t = c_.Counting(c_.TypeOf(lengths_).dtype, steps_, 0, 2);
+      inside = c_.Op("less", {t, c_.ReshapeTo(lengths_, {1, batch_})});
+      add("masked", backwards ? Turned(inside) : inside);
+    }
+    const ValueId states = c_.Op("recurrent", std::move(operands), std::move(attrs));
+    ValueId all = c_.Slice(c_.Slice(states, 0, 1, steps_), 1, 0, one);
+    if (backwards) all = Turned(all);
+    if (inside != kNone) {
+      const ValueId flags = c_.ReshapeTo(inside, {steps_, 1, batch_, 1});
+      all = c_.Op("where", {flags, all, c_.Scalar(0, type_)});
+    }
+    const ValueId last = c_.Slice(states, 0, steps_, one);
+    const auto state = [&](int64_t which) {
+      return c_.ReshapeTo(c_.Slice(last, 1, which, one), {1, batch_, hidden_});
+    };
+    const ValueId h = state(0), cell = lstm ? state(1) : kNone;
+    TW_TRY(c_.status());
+    return Direction{all, h, cell};
+  }
+
+  // As the row has it.
+  static std::string RowName(const std::string& name) {
+    if (name == "hardsigmoid") return "hard_sigmoid";
+    if (name == "leakyrelu") return "leaky_relu";
+    if (name == "scaledtanh") return "scaled_tanh";
+    return name == "thresholdedrelu" ? "thresholded_relu" : name;
   }
 
   // Both biases at once; a GRU that is linear before its reset keeps that of the state apart.
@@ -330,7 +406,8 @@ class RecurrentBuilder {
   ValueId x_ = kNone, w_ = kNone, r_ = kNone, bias_ = kNone, lengths_ = kNone;
   ValueId peepholes_ = kNone, peephole_[3] = {kNone, kNone, kNone};
   ValueId recurrent_ = kNone, recurrent_bias_ = kNone;  // of the direction
-  int64_t directions_ = 1, steps_ = 0, batch_ = 0, inputs_ = 0, hidden_ = 0;
+  int64_t directions_ = 1, inputs_ = 0, hidden_ = 0;
+  op::Dim steps_, batch_;
   double clip_ = 0;
   bool reverse_ = false, batch_first_ = false, couples_ = false, linear_before_reset_ = false;
   ir::DType type_ = ir::kF32;

@@ -76,14 +76,14 @@ ValueId LogSumExp(Composer& c, ValueId x, const ReduceAxes& r, bool keepdims) {
   const ValueId sum = c.Reduce("sum", c.Op("exp", {c.Sub(x, shift)}), r.axes);
   const ValueId kept = c.Add(c.Op("log", {sum}), shift);
   if (keepdims) return kept;
-  std::vector<int64_t> shape;
+  std::vector<op::Dim> shape;
   const int64_t rank = c.Rank(x);
   for (int64_t d = 0; d < rank; ++d) {
     const bool reduced =
         r.axes.empty() || std::find(r.axes.begin(), r.axes.end(), d) != r.axes.end();
-    if (!reduced) shape.push_back(c.Shape(x)[d]);
+    if (!reduced) shape.push_back(c.Dims(x)[d]);
   }
-  return c.Reshape(kept, shape);
+  return c.ReshapeTo(kept, shape);
 }
 
 }  // namespace
@@ -166,19 +166,22 @@ Result ImportLogSoftmax(NodeReader& n) {
   Composer c(n);
   ValueId x = c.Input(0);
   TW_TRY(c.status());
-  const std::vector<int64_t> shape = c.Shape(x);
+  const std::vector<op::Dim> shape = c.Dims(x);
   const int64_t rank = c.Rank(x);
   const bool rows = n.importer().opset() < 13;
   TW_ASSIGN(int64_t axis, ReadAxis(n, rows ? 1 : -1, rank));
   if (rows) {
-    int64_t outer = 1, inner = 1;
-    for (int64_t d = 0; d < rank; ++d) (d < axis ? outer : inner) *= shape[d];
-    x = c.Reshape(x, {outer, inner});
+    op::Dim outer = 1, inner = 1;
+    for (int64_t d = 0; d < rank; ++d) {
+      op::Dim& side = d < axis ? outer : inner;
+      side = side * shape[d];
+    }
+    x = c.ReshapeTo(x, {outer, inner});
     axis = 1;
   }
   const ValueId shifted = c.Sub(x, c.Reduce("max", x, {axis}));
   const ValueId sum = c.Reduce("sum", c.Op("exp", {shifted}), {axis});
-  return c.Done(c.Reshape(c.Sub(shifted, c.Op("log", {sum})), shape));
+  return c.Done(c.ReshapeTo(c.Sub(shifted, c.Op("log", {sum})), shape));
 }
 
 // Sum divided by the number of operands.

@@ -25,7 +25,8 @@ struct ResizeAttrs {
 
 // What happens along one axis. Values are f64[]; kNone where there is no region of interest.
 struct ResizeAxis {
-  int64_t axis, from, to;
+  int64_t axis;
+  op::Dim from, to;
   ValueId scale, start, end;
   double least_scale;  // a bound that holds for every scale that gives `to`
 };
@@ -50,6 +51,8 @@ class ResizeBuilder {
 
  private:
   ValueId Number(double value) { return c_.Scalar(value, ir::kF64); }
+  ValueId Size(const op::Dim& size) { return c_.SizeOf(size, ir::kF64); }
+  ValueId Last(const ResizeAxis& a) { return Size(a.from - op::Dim(1)); }
   ValueId Less(ValueId a, ValueId b) { return c_.Op("less", {a, b}); }
   ValueId Either(ValueId a, ValueId b) { return c_.Op("or", {a, b}); }
 
@@ -57,31 +60,34 @@ class ResizeBuilder {
   ValueId Positions(const ResizeAxis& a) {
     const ValueId i = c_.Counting(ir::kF64, a.to, 0, 1);
     const std::string& mode = attrs_.coordinates;
-    const double from = static_cast<double>(a.from);
-    const ValueId length = c_.Mul(a.scale, Number(from));  // of the result, before rounding
+    const ValueId from = Size(a.from);
+    const ValueId length = c_.Mul(a.scale, from);  // of the result, before rounding
     if (mode == "asymmetric") return c_.Div(i, a.scale);
-    if (mode == "align_corners" || mode == "tf_crop_and_resize") {
-      // One element: the first corner, or the middle of the region.
-      const bool crop = mode == "tf_crop_and_resize";
-      const ValueId span =
-          crop ? c_.Mul(c_.Sub(a.end, a.start), Number(from - 1)) : Number(from - 1);
-      const ValueId intervals =
-          crop ? Number(static_cast<double>(a.to - 1)) : c_.Sub(length, Number(1));
-      if (crop && a.to == 1) {
-        const ValueId middle = c_.Mul(c_.Add(a.start, a.end), Number((from - 1) / 2));
-        return c_.Add(i, middle);
-      }
-      if (!crop && a.to == 1) return i;
-      const ValueId at = c_.Div(c_.Mul(i, span), intervals);
-      return crop ? c_.Add(at, c_.Mul(a.start, Number(from - 1))) : at;
+    if (mode == "align_corners") {
+      const ValueId at = c_.Div(c_.Mul(i, Last(a)), c_.Sub(length, Number(1)));
+      return IfOne(a, i, at);  // the first corner
+    }
+    if (mode == "tf_crop_and_resize") {
+      const ValueId middle = c_.Mul(c_.Add(a.start, a.end), c_.Div(Last(a), Number(2)));
+      const ValueId span = c_.Mul(c_.Sub(a.end, a.start), Last(a));
+      const ValueId at = c_.Div(c_.Mul(i, span), Size(a.to - op::Dim(1)));
+      return IfOne(a, c_.Add(i, middle), c_.Add(at, c_.Mul(a.start, Last(a))));
     }
     const ValueId middle = c_.Div(c_.Add(i, Number(0.5)), a.scale);
     if (mode == "tf_half_pixel_for_nn") return middle;
-    if (mode == "pytorch_half_pixel" && a.to == 1) return i;
     const ValueId at = c_.Sub(middle, Number(0.5));
+    if (mode == "pytorch_half_pixel") return IfOne(a, i, at);
     if (mode != "half_pixel_symmetric") return at;
-    const ValueId adjusted = c_.Div(Number(static_cast<double>(a.to)), length);
-    return c_.Add(at, c_.Mul(c_.Sub(Number(1), adjusted), Number(from / 2)));
+    const ValueId adjusted = c_.Div(Size(a.to), length);
+    return c_.Add(at, c_.Mul(c_.Sub(Number(1), adjusted), c_.Div(from, Number(2))));
+  }
+
+  // What a result of one element has instead of the positions of more.
+  ValueId IfOne(const ResizeAxis& a, ValueId one, ValueId more) {
+    if (a.to.is_constant()) return a.to.value() == 1 ? one : more;
+    const std::optional<int64_t> least = c_.node().importer().Bound(a.to, false);
+    if (least && *least > 1) return more;
+    return c_.Op("where", {c_.Op("equal", {Size(a.to), Number(1)}), one, more});
   }
 
   ValueId Along(ValueId x, const ResizeAxis& a) {
@@ -93,11 +99,10 @@ class ResizeBuilder {
 
   // Results whose position is outside of the operand get a value of their own.
   void NoteOutside(ValueId x, const ResizeAxis& a, ValueId at) {
-    const ValueId last = Number(static_cast<double>(a.from - 1));
-    std::vector<int64_t> shape(c_.Shape(x).size(), 1);
     if (!c_.ok()) return;
+    std::vector<op::Dim> shape(static_cast<size_t>(c_.Rank(x)), 1);
     shape[a.axis] = a.to;
-    const ValueId flags = c_.Reshape(Either(Less(at, Number(0)), Less(last, at)), shape);
+    const ValueId flags = c_.ReshapeTo(Either(Less(at, Number(0)), Less(Last(a), at)), shape);
     outside_ = outside_ == kNone ? flags : Either(outside_, flags);
   }
 
@@ -114,7 +119,11 @@ class ResizeBuilder {
 
   // Positions as clamped indices of the operand.
   ValueId Indices(const ResizeAxis& a, ValueId positions) {
-    const double last = static_cast<double>(a.from - 1);
+    if (!a.from.is_constant()) {
+      const ValueId inside = c_.Op("max", {c_.Op("min", {positions, Last(a)}), Number(0)});
+      return c_.Cast(inside, ir::kI64);
+    }
+    const double last = static_cast<double>(a.from.value() - 1);
     return c_.Cast(c_.Op("clip", {positions}, {{"min", 0.0}, {"max", last}}), ir::kI64);
   }
 
@@ -156,25 +165,23 @@ class ResizeBuilder {
     std::iota(numbers.begin(), numbers.end(), static_cast<double>(first));
     const ValueId floor = c_.Op("floor", {at});
     const ValueId steps = c_.Constant(ir::kF64, {1, taps}, std::move(numbers));
-    const ValueId beyond = c_.Reshape(c_.Sub(at, floor), {a.to, 1});
+    const ValueId beyond = c_.ReshapeTo(c_.Sub(at, floor), {a.to, 1});
     ValueId distance = c_.Sub(steps, beyond);
     if (attrs_.antialias) distance = c_.Mul(distance, c_.Op("min", {a.scale, Number(1)}));
     ValueId weights = Kernel(distance);
-    const ValueId positions = c_.Add(c_.Reshape(floor, {a.to, 1}), steps);
+    const ValueId positions = c_.Add(c_.ReshapeTo(floor, {a.to, 1}), steps);
     if (attrs_.exclude_outside) {
-      const ValueId last = Number(static_cast<double>(a.from - 1));
-      const ValueId outside = Either(Less(positions, Number(0)), Less(last, positions));
+      const ValueId outside = Either(Less(positions, Number(0)), Less(Last(a), positions));
       weights = c_.Op("where", {outside, Number(0), weights});
     }
     if (attrs_.exclude_outside || attrs_.antialias) {
       weights = c_.Div(weights, c_.Reduce("sum", weights, {1}));
     }
     if (!c_.ok()) return kNone;
-    const int64_t rank = c_.Rank(x);
-    std::vector<int64_t> shape(static_cast<size_t>(rank) + 1, 1);
+    std::vector<op::Dim> shape(static_cast<size_t>(c_.Rank(x)) + 1, 1);
     shape[a.axis] = a.to;
     shape[a.axis + 1] = taps;
-    weights = c_.Reshape(c_.Cast(weights, c_.TypeOf(x).dtype), shape);
+    weights = c_.ReshapeTo(c_.Cast(weights, c_.TypeOf(x).dtype), shape);
     x = c_.Op("gather", {x, Indices(a, positions)}, {{"axis", a.axis}});
     return c_.Reduce("sum", c_.Mul(x, weights), {a.axis + 1}, false);
   }
@@ -241,7 +248,7 @@ class ResizeReader {
       : n_(n), c_(c), attrs_(attrs), in_(InputsOf(n)) {}
 
   absl::StatusOr<std::vector<ResizeAxis>> Run(ValueId x) {
-    shape_ = c_.Shape(x);
+    shape_ = c_.Dims(x);
     TW_ASSIGN(axes_, n_.Ints("axes", {}));
     for (int64_t& axis : axes_) {
       if (axis < 0) axis += c_.Rank(x);
@@ -251,13 +258,16 @@ class ResizeReader {
       axes_.resize(shape_.size());
       std::iota(axes_.begin(), axes_.end(), 0);
     }
-    ValueId factors = kNone;
-    if (in_.sizes >= 0) {
-      TW_ASSIGN(factors, FactorsFromSizes());
-    } else {
-      TW_ASSIGN(factors, Scales());
+    if (in_.sizes < 0) {
+      TW_ASSIGN(const ValueId scales, Scales());
+      return Axes(Apart(scales));
     }
-    return Axes(factors);
+    if (attrs_.policy == "stretch" && !n_.IsDynamic(in_.sizes)) {
+      TW_ASSIGN(const std::vector<ValueId> ratios, Ratios());
+      return Axes(ratios);
+    }
+    TW_ASSIGN(const ValueId factors, FactorsFromSizes());
+    return Axes(Apart(factors));
   }
 
  private:
@@ -281,23 +291,54 @@ class ResizeReader {
   }
 
   Result Checked(ValueId factors) {
+    const std::vector<int64_t> shape = c_.Shape(factors);
     TW_TRY(c_.status());
-    if (c_.Shape(factors) == std::vector<int64_t>{count()}) return factors;
+    if (shape == std::vector<int64_t>{count()}) return factors;
     return n_.Error("shape", StrCat("expected ", count(), " scales or sizes, found ",
                                     op::ToText(c_.TypeOf(factors))));
   }
 
   Result FactorsFromSizes() {
     TW_ASSIGN(const ValueId sizes, Checked(c_.Cast(c_.Input(in_.sizes), ir::kF64)));
-    std::vector<double> lengths;
-    for (int64_t axis : axes_) lengths.push_back(static_cast<double>(shape_[axis]));
-    ValueId factors = c_.Div(sizes, c_.Constant(ir::kF64, {count()}, std::move(lengths)));
+    std::vector<ValueId> lengths;
+    for (int64_t axis : axes_) {
+      lengths.push_back(c_.Reshape(c_.SizeOf(shape_[axis], ir::kF64), {1}));
+    }
+    ValueId factors = c_.Div(sizes, c_.Concat(std::move(lengths), 0));
     if (attrs_.policy == "stretch") return c_.Done(factors);
     factors = c_.Reduce(attrs_.policy == "not_larger" ? "min" : "max", factors, {0});
     return c_.Done(c_.Broadcast(factors, {count()}));
   }
 
-  absl::StatusOr<std::vector<ResizeAxis>> Axes(ValueId factors) {
+  // Each element of a list as a scalar.
+  std::vector<ValueId> Apart(ValueId list) {
+    std::vector<ValueId> numbers;
+    for (int64_t i = 0; i < count(); ++i) {
+      numbers.push_back(c_.Reshape(c_.Slice(list, 0, i, 1), {}));
+    }
+    return numbers;
+  }
+
+  // Sizes that are known, or expressions: the scales are numbers where they are the same at all
+  // sizes.
+  absl::StatusOr<std::vector<ValueId>> Ratios() {
+    TW_ASSIGN(const std::vector<op::Dim> sizes, n_.InputDims(in_.sizes, "sizes"));
+    if (static_cast<int64_t>(sizes.size()) != count()) {
+      return n_.Error("shape", StrCat("expected ", count(), " sizes, found ", op::DimsText(sizes)));
+    }
+    std::vector<ValueId> ratios;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const op::Dim& from = shape_[static_cast<size_t>(axes_[i])];
+      const std::optional<op::Dim> ratio = sizes[i].DivideExactly(from);
+      ratios.push_back(ratio && ratio->is_constant()
+                           ? c_.SizeOf(*ratio, ir::kF64)
+                           : c_.Div(c_.SizeOf(sizes[i], ir::kF64), c_.SizeOf(from, ir::kF64)));
+    }
+    TW_TRY(c_.status());
+    return ratios;
+  }
+
+  absl::StatusOr<std::vector<ResizeAxis>> Axes(const std::vector<ValueId>& factors) {
     std::vector<ResizeAxis> result;
     const bool crops = attrs_.coordinates == "tf_crop_and_resize";
     if (crops && in_.roi < 0) return n_.Error("inputs", "expected a region of interest");
@@ -307,55 +348,92 @@ class ResizeReader {
       c_.Fail("shape", "expected a start and an end per axis in the region of interest");
     }
     TW_TRY(c_.status());
+    const auto number = [&](int64_t at) { return c_.Reshape(c_.Slice(roi, 0, at, 1), {}); };
     for (int64_t i = 0; i < count(); ++i) {
-      auto number = [&](ValueId list, int64_t at) {
-        return c_.Reshape(c_.Slice(list, 0, at, 1), {});
-      };
-      ResizeAxis a{axes_[i], shape_[axes_[i]], 0, number(factors, i), -1, -1, 0};
-      if (crops) a.start = number(roi, i), a.end = number(roi, i + count());
+      ResizeAxis a{axes_[i], shape_[axes_[i]], 0, factors[i], kNone, kNone, 0};
+      if (crops) a.start = number(i), a.end = number(i + count());
       TW_TRY(c_.status());
       TW_ASSIGN(a.to, Length(a));
-      const double from = static_cast<double>(a.from), to = static_cast<double>(a.to);
-      a.least_scale = (to - 0.5) / from;
-      if (std::optional<double> scale = n_.importer().ConstantScalar(a.scale)) {
-        a.least_scale = *scale;
-        if (*scale == 1 && a.from == a.to && !crops) continue;
-      }
+      TW_ASSIGN(a.least_scale, LeastScale(a));
+      if (n_.importer().ConstantScalar(a.scale) == 1 && a.from == a.to && !crops) continue;
       result.push_back(a);
     }
     return result;
   }
 
+  absl::StatusOr<double> LeastScale(const ResizeAxis& a) {
+    if (const std::optional<double> scale = n_.importer().ConstantScalar(a.scale)) return *scale;
+    const std::optional<int64_t> to = n_.importer().Bound(a.to, false);
+    const std::optional<int64_t> from = n_.importer().Bound(a.from, true);
+    if (!to || !from)
+      return n_.Error("open_size", StrCat("expected ranges of sizes", kGiveNumbers));
+    return (static_cast<double>(*to) - 0.5) / static_cast<double>(*from);
+  }
+
   // The size of the result along an axis.
-  absl::StatusOr<int64_t> Length(const ResizeAxis& a) {
+  absl::StatusOr<op::Dim> Length(const ResizeAxis& a) {
     const std::optional<double> scale = n_.importer().ConstantScalar(a.scale);
+    if (in_.sizes >= 0 && attrs_.policy == "stretch" && !n_.IsDynamic(in_.sizes)) {
+      TW_ASSIGN(const std::vector<op::Dim> sizes, n_.InputDims(in_.sizes, "sizes"));
+      const auto at = std::find(axes_.begin(), axes_.end(), a.axis) - axes_.begin();
+      return InRange(sizes[static_cast<size_t>(at)]);
+    }
     std::optional<double> span = 1;
     if (a.start >= 0 && in_.sizes < 0) {
       span = n_.importer().ConstantScalar(c_.Sub(a.end, a.start));
     }
-    double length = 0;
+    if (!a.from.is_constant()) return OpenLength(a, scale, span);
     if (scale && span) {
-      length = *scale * static_cast<double>(a.from) * *span;
+      const double length = *scale * static_cast<double>(a.from.value()) * *span;
       // A scale is an f32: 1.3 of 10 elements are 13, not 12.99...
-      length = in_.sizes >= 0 ? std::floor(length + 0.5) : std::floor(static_cast<float>(length));
-    } else {
-      const std::optional<std::vector<int64_t>> stated = n_.StatedShape();
-      if (!stated || stated->size() != shape_.size()) {
-        return n_.Error("dynamic",
-                        "expected constant scales or sizes, or a result of a shape that the "
-                        "model states, found others");
-      }
-      length = static_cast<double>((*stated)[a.axis]);
-      ExpectLength(a, (*stated)[a.axis]);
+      const double whole =
+          in_.sizes >= 0 ? std::floor(length + 0.5) : std::floor(static_cast<float>(length));
+      if (whole >= 1 && whole <= kMaxSize) return op::Dim(static_cast<int64_t>(whole));
+      return n_.Error("shape", StrCat("expected a result of 1 to ", kMaxSize,
+                                      " elements along each axis, found ", whole));
     }
-    if (length >= 1 && length <= kMaxSize) return static_cast<int64_t>(length);
+    const std::optional<std::vector<int64_t>> stated = n_.StatedShape();
+    if (!stated || stated->size() != shape_.size()) {
+      return n_.Error("dynamic",
+                      "expected constant scales or sizes, or a result of a shape that the "
+                      "model states, found others");
+    }
+    ExpectLength(a, (*stated)[a.axis]);
+    return InRange((*stated)[a.axis]);
+  }
+
+  absl::StatusOr<op::Dim> InRange(const op::Dim& length) {
+    const int64_t number = length.constant().value_or(1);
+    if (number >= 1 && number <= static_cast<int64_t>(kMaxSize)) return length;
     return n_.Error("shape", StrCat("expected a result of 1 to ", kMaxSize,
-                                    " elements along each axis, found ", length));
+                                    " elements along each axis, found ", number));
+  }
+
+  // An open size times a number of few bits: p / 2^k is exact, also as the f32 that ONNX rounds to.
+  absl::StatusOr<op::Dim> OpenLength(const ResizeAxis& a, std::optional<double> scale,
+                                     std::optional<double> span) {
+    constexpr double kExact = 1 << 24;  // whole numbers that an f32 holds
+    const double factor = scale && span && in_.sizes < 0 ? *scale * *span : 0;
+    for (int64_t divisor = 1; divisor <= 1 << 12; divisor *= 2) {
+      const double times = factor * static_cast<double>(divisor);
+      if (times < 1 || times >= kExact || times != std::floor(times)) continue;
+      const std::optional<int64_t> most = n_.importer().Bound(a.from, true);
+      if (!most || static_cast<double>(*most) * times > kExact) break;
+      const op::Dim length = (a.from * op::Dim(static_cast<int64_t>(times))).FloorDiv(divisor);
+      const std::optional<int64_t> least = n_.importer().Bound(length, false);
+      if (least && *least >= 1) return length;
+      return n_.Error("shape", StrCat("expected a result with elements at all sizes, found ",
+                                      length.ToText(), kGiveNumbers));
+    }
+    return n_.Error("open_size",
+                    StrCat("expected sizes, or scales of which every multiple is exact (2, 0.5, "
+                           "1.25), of an open dimension, found others",
+                           kGiveNumbers));
   }
 
   // The same as Length, for numbers that only a run knows.
   void ExpectLength(const ResizeAxis& a, int64_t stated) {
-    ValueId length = c_.Mul(a.scale, c_.Scalar(static_cast<double>(a.from), ir::kF64));
+    ValueId length = c_.Mul(a.scale, c_.SizeOf(a.from, ir::kF64));
     if (a.start >= 0 && in_.sizes < 0) length = c_.Mul(length, c_.Sub(a.end, a.start));
     if (in_.sizes >= 0) length = c_.Add(length, c_.Scalar(0.5, ir::kF64));
     if (in_.sizes < 0) length = c_.Cast(c_.Cast(length, ir::kF32), ir::kF64);
@@ -366,7 +444,8 @@ class ResizeReader {
   Composer& c_;
   const ResizeAttrs& attrs_;
   const ResizeInputs in_;
-  std::vector<int64_t> shape_, axes_;
+  std::vector<op::Dim> shape_;
+  std::vector<int64_t> axes_;
 };
 
 }  // namespace

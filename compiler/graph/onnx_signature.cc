@@ -260,11 +260,7 @@ absl::Status Importer::ReadOutputs() {
       return Bad("output_type",
                  StrCat(what, ": expected a tensor, found a sequence or an optional"));
     }
-    if (IsDims(id)) {
-      return support::Unimplemented("graph.onnx.open_size",
-                                    StrCat(what, ": expected data, found sizes of inputs, ",
-                                           op::DimsText(dims_.at(id)), kGiveNumbers));
-    }
+    TW_ASSIGN(id, DataOf(id));
     const op::TensorType type = TypeOf(id);
     TW_TRY(CheckStatedType(output, type));
     // The graph's outputs carry the model's names and are values of their own.

@@ -14,6 +14,7 @@ using support::StrCat;
 namespace {
 
 constexpr int64_t kMaxPad = int64_t{1} << 24;
+constexpr int64_t kMaxSplit = int64_t{1} << 40;  // of one part: sums do not overflow
 
 // One dimension of a slice as ONNX writes it: clamped, so that start + i * step is always inside.
 struct Extent {
@@ -98,19 +99,47 @@ Result SliceAtRunTime(NodeReader& n) {
   return c.Done(x);
 }
 
-// One end of a slice where the dimension or the end is an expression: inside at all sizes in the
-// ranges of the variables.
-absl::StatusOr<op::Dim> OpenEnd(NodeReader& n, const op::Dim& end, const op::Dim& size) {
-  if (end == size) return size;
-  if (end.is_constant() && end.value() < 0) return size + end;
-  const std::optional<int64_t> most = n.importer().Bound(end, true);
-  const std::optional<int64_t> least = n.importer().Bound(size, false);
-  if (most && least && *most <= *least) return end;
-  const std::optional<int64_t> largest = n.importer().Bound(size, true);
-  if (end.is_constant() && largest && end.value() >= *largest) return size;
-  return n.Error("open_size", StrCat("expected an end that is inside of the dimension, or outside, "
-                                     "at all sizes in their ranges, found ",
-                                     end.ToText(), " of ", size.ToText()));
+// One end of a slice where the dimension or the end is an expression: at all sizes in the ranges of
+// the variables it counts from the same side, and is inside or outside.
+absl::StatusOr<op::Dim> OpenEnd(NodeReader& n, op::Dim end, const op::Dim& size) {
+  const Importer& importer = n.importer();
+  const std::optional<int64_t> most = importer.Bound(end, true);
+  if (most && *most < 0) end = size + end;
+  const auto at_least = [&](const op::Dim& a, const op::Dim& b) {
+    const std::optional<int64_t> gap = importer.Bound(a - b, false);
+    return gap && *gap >= 0;
+  };
+  if (at_least(end, size)) return size;
+  const bool positive = at_least(end, 0);
+  if (positive && at_least(size, end)) return end;
+  if (at_least(op::Dim(0), end) && most && *most < 0) return op::Dim(0);
+  return n.Error("open_size",
+                 StrCat("expected an end that is inside of the dimension, or outside, at all sizes "
+                        "in their ranges, found ",
+                        end.ToText(), " of ", size.ToText(), kGiveNumbers));
+}
+
+// A slice along an open dimension, or from or to a place that is an expression.
+Result OpenSlice(NodeReader& n, ValueId x, int64_t axis, const op::Dim& start, const op::Dim& end,
+                 int64_t step, const std::string& name) {
+  const op::Dim size = n.importer().TypeOf(x).shape[axis];
+  const op::Dim one(1);
+  if (step == -1 && start.constant().value_or(0) == -1 && end.constant().value_or(0) < -kMaxPad) {
+    return Sliced(n, x, axis, size - one, -1, size, name);  // the whole dimension, turned round
+  }
+  if (step < 1) {
+    return n.Error("open_size", StrCat("expected steps from 1 on along an open dimension, or the "
+                                       "whole of it in steps of -1, found steps of ",
+                                       step, kGiveNumbers));
+  }
+  TW_ASSIGN(const op::Dim from, OpenEnd(n, start, size));
+  TW_ASSIGN(const op::Dim to, OpenEnd(n, end, size));
+  const std::optional<int64_t> least = n.importer().Bound(to - from, false);
+  if (!least || *least < 0 || (*least == 0 && to != from)) {
+    return n.Error("open_size", StrCat("expected a slice with elements at all sizes, found ",
+                                       from.ToText(), " to ", to.ToText(), kGiveNumbers));
+  }
+  return Sliced(n, x, axis, from, step, (to - from + op::Dim(step - 1)).FloorDiv(step), name);
 }
 
 }  // namespace
@@ -156,10 +185,7 @@ Result ImportSlice(NodeReader& n) {
     }
     const std::string part = PartName(n, StrCat("_axis", axis));
     if (!shape[axis].is_constant() || !starts[i].is_constant() || !ends[i].is_constant()) {
-      TW_ASSIGN(const op::Dim from, OpenEnd(n, starts[i], shape[axis]));
-      TW_ASSIGN(const op::Dim to, OpenEnd(n, ends[i], shape[axis]));
-      if (steps[i] != 1) return n.Error("open_size", "expected steps of 1 along open dimensions");
-      TW_ASSIGN(x, Sliced(n, x, axis, from, 1, to - from, part));
+      TW_ASSIGN(x, OpenSlice(n, x, axis, starts[i], ends[i], steps[i], part));
       continue;
     }
     const Extent e = ClampSlice(starts[i].value(), ends[i].value(), steps[i], shape[axis].value());
@@ -168,56 +194,75 @@ Result ImportSlice(NodeReader& n) {
   return n.importer().Emit("identity", {x}, {}, n.output_name());
 }
 
-Result ImportSplit(NodeReader& n) {
-  TW_ASSIGN(ValueId x, n.Input(0));
-  const op::TensorType type = n.importer().TypeOf(x);
-  TW_ASSIGN(const int64_t axis, ReadAxis(n, 0, type.rank()));
-  if (!type.shape[axis].is_constant()) {
-    return n.Error("open_size", StrCat("expected a fixed dimension to split, found ",
-                                       type.shape[axis].ToText(), "; give a number for it"));
-  }
-  const int64_t along = type.size(axis);
-  std::vector<int64_t> sizes;
+namespace {
+
+// The sizes of the parts that Split makes: given, or equal but for the last one.
+absl::StatusOr<std::vector<op::Dim>> PartsOf(NodeReader& n, const op::Dim& along, int64_t axis,
+                                             int64_t rank) {
+  std::vector<op::Dim> sizes;
   if (n.IsDynamic(1)) {
+    std::vector<int64_t> expected;
     for (int i = 0; i < n.num_outputs(); ++i) {
       const std::optional<std::vector<int64_t>> stated = n.StatedShape(i);
-      if (!stated || stated->size() != type.shape.size()) {
+      if (!stated || static_cast<int64_t>(stated->size()) != rank) {
         return n.Error("dynamic",
                        "expected constant sizes, or results of shapes that the model "
                        "states, found others");
       }
-      sizes.push_back((*stated)[axis]);
+      expected.push_back((*stated)[axis]);
     }
+    sizes.assign(expected.begin(), expected.end());
     Composer c(n);
-    c.ExpectSizes(c.Input(1), sizes);
+    c.ExpectSizes(c.Input(1), std::move(expected));
     TW_TRY(c.status());
   } else if (n.HasInput(1)) {
-    TW_ASSIGN(sizes, n.InputInts(1, "split"));
+    TW_ASSIGN(sizes, n.InputDims(1, "split"));
   } else {
-    TW_ASSIGN(sizes, n.Ints("split", {}));
+    TW_ASSIGN(const std::vector<int64_t> given, n.Ints("split", {}));
+    sizes.assign(given.begin(), given.end());
   }
-  if (sizes.empty()) {
-    const int64_t parts = n.num_outputs();
-    const int64_t each = (along + parts - 1) / parts;
-    sizes.assign(parts, each);
-    sizes.back() = along - each * (parts - 1);
+  if (!sizes.empty()) return sizes;
+  const int64_t parts = n.num_outputs();
+  const op::Dim each = (along + op::Dim(parts - 1)).FloorDiv(parts);
+  sizes.assign(parts, each);
+  sizes.back() = along - each * op::Dim(parts - 1);
+  return sizes;
+}
+
+}  // namespace
+
+Result ImportSplit(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  const op::TensorType type = n.importer().TypeOf(x);
+  TW_ASSIGN(const int64_t axis, ReadAxis(n, 0, type.rank()));
+  const op::Dim along = type.shape[axis];
+  TW_ASSIGN(const std::vector<op::Dim> sizes, PartsOf(n, along, axis, type.rank()));
+  const auto bad = [&] {
+    return n.Error("split", StrCat("expected parts that make up ", along.ToText(), ", found ",
+                                   op::DimsText(sizes)));
+  };
+  op::Dim at = 0;
+  for (const op::Dim& size : sizes) {
+    at = at + size;
+    if (size.is_constant() && (size.value() < 0 || size.value() > kMaxSplit)) return bad();
+    const std::optional<int64_t> least = n.importer().Bound(size, false);
+    if (size.is_constant() || (least && *least > 0)) continue;
+    return n.Error("open_size", StrCat("expected parts with elements at all sizes, found ",
+                                       op::DimsText(sizes), kGiveNumbers));
   }
-  int64_t at = 0;
-  for (int64_t size : sizes) {
-    if (size < 0 || size > along - at) {
-      return n.Error("split", StrCat("expected parts that make up ", along, ", found [",
-                                     support::Join(sizes, ","), "]"));
-    }
-    at += size;
+  if (along.is_constant() && at.is_constant() && at != along) return bad();
+  if (at != along) {
+    return n.Error("open_size", StrCat("expected parts that make up ", along.ToText(), ", found ",
+                                       op::DimsText(sizes), kGiveNumbers));
   }
-  if (at != along || static_cast<int>(sizes.size()) != n.num_outputs()) {
+  if (static_cast<int>(sizes.size()) != n.num_outputs()) {
     return n.Error("split", "expected a part per output, found other counts");
   }
   ValueId first = -1;
   at = 0;
   for (int i = 0; i < n.num_outputs(); ++i) {
     TW_ASSIGN(ValueId part, Sliced(n, x, axis, at, 1, sizes[i], n.output_name(i)));
-    at += sizes[i];
+    at = at + sizes[i];
     if (i == 0) first = part;
     if (i > 0) TW_TRY(n.BindOutput(i, part));
   }
@@ -274,42 +319,37 @@ namespace {
 
 // Position i - begin of a dimension, brought into it as the mode says. Reflections do not repeat
 // the edge; both modes go on beyond one period.
-ValueId Inside(Composer& c, ValueId at, int64_t size, const std::string& mode) {
-  const ValueId zero = c.Scalar(0, ir::kI64);
-  const ValueId last = c.Scalar(static_cast<double>(size - 1), ir::kI64);
+ValueId Inside(Composer& c, ValueId at, const op::Dim& size, const std::string& mode) {
+  const ValueId zero = c.Scalar(0, ir::kI64), one = c.Scalar(1, ir::kI64);
+  const ValueId last = c.SizeOf(size - op::Dim(1), ir::kI64);
   if (mode == "edge" || mode == "constant") return c.Op("min", {c.Op("max", {at, zero}), last});
-  const int64_t period = mode == "wrap" ? size : std::max<int64_t>(1, 2 * (size - 1));
-  const ValueId length = c.Scalar(static_cast<double>(period), ir::kF64);
+  const ValueId period =
+      mode == "wrap" ? c.SizeOf(size, ir::kI64) : c.Op("max", {one, c.Add(last, last)});
+  const ValueId length = c.Cast(period, ir::kF64);
   const ValueId real = c.Cast(at, ir::kF64);
   const ValueId turns = c.Op("floor", {c.Div(real, length)});
   const ValueId in_period = c.Cast(c.Sub(real, c.Mul(turns, length)), ir::kI64);
   if (mode == "wrap") return in_period;
-  const ValueId back = c.Sub(c.Scalar(static_cast<double>(period), ir::kI64), in_period);
+  const ValueId back = c.Sub(period, in_period);
   return c.Op("min", {in_period, back});
 }
 
 // Along each dimension a gather at i - begin. `begins` is known at run time only, or constant.
 Result PadByGather(NodeReader& n, const std::string& mode, const std::vector<ValueId>& begins,
-                   const std::vector<int64_t>& shape) {
+                   const std::vector<op::Dim>& shape) {
   Composer c(n);
   ValueId x = c.Input(0), outside = kNone;
-  const std::vector<int64_t> from = c.Shape(x);
+  const std::vector<op::Dim> from = c.Dims(x);
   for (size_t d = 0; c.ok() && d < from.size(); ++d) {
+    if (shape[d] == from[d] && n.importer().ConstantScalar(begins[d]) == 0) continue;
     const ValueId at = c.Sub(c.Counting(ir::kI64, shape[d], 0, 1), begins[d]);
-    const std::optional<std::vector<int64_t>> known = n.importer().ConstantInts(at);
-    bool whole = known && shape[d] == from[d];
-    for (size_t i = 0; whole && i < known->size(); ++i) {
-      whole = (*known)[i] == static_cast<int64_t>(i);
-    }
-    if (whole) continue;
     x = c.Op("gather", {x, Inside(c, at, from[d], mode)}, {{"axis", static_cast<int64_t>(d)}});
     if (mode != "constant") continue;
-    std::vector<int64_t> along(from.size(), 1);
+    std::vector<op::Dim> along(from.size(), 1);
     along[d] = shape[d];
-    const ValueId beyond =
-        c.Op("or", {c.Op("less", {at, c.Scalar(0, ir::kI64)}),
-                    c.Op("greater_equal", {at, c.Scalar(static_cast<double>(from[d]), ir::kI64)})});
-    const ValueId flags = c.Reshape(beyond, along);
+    const ValueId beyond = c.Op("or", {c.Op("less", {at, c.Scalar(0, ir::kI64)}),
+                                       c.Op("greater_equal", {at, c.SizeOf(from[d], ir::kI64)})});
+    const ValueId flags = c.ReshapeTo(beyond, along);
     outside = outside == kNone ? flags : c.Op("or", {outside, flags});
   }
   if (outside == kNone) return c.Done(c.Op("identity", {x}));
@@ -339,7 +379,7 @@ Result PadAtRunTime(NodeReader& n, const std::string& mode) {
   }
   c.ExpectSizes(c.Concat(std::move(sizes), 0), *stated);
   TW_TRY(c.status());
-  return PadByGather(n, mode, begins, *stated);
+  return PadByGather(n, mode, begins, {stated->begin(), stated->end()});
 }
 
 }  // namespace
@@ -355,14 +395,17 @@ Result ImportPad(NodeReader& n) {
     return n.Error("attribute", StrCat("expected a known mode, found ", support::Quote(mode)));
   }
   if (n.IsDynamic(1) || n.IsDynamic(3)) return PadAtRunTime(n, mode);
-  std::vector<int64_t> given, axes;
+  std::vector<op::Dim> given;
+  std::vector<int64_t> axes;
   double value = 0;
   bool dynamic_value = false;
   if (n.importer().opset() < 11) {
-    TW_ASSIGN(given, n.Ints(n.importer().opset() < 2 ? "paddings" : "pads", {}));
+    TW_ASSIGN(const std::vector<int64_t> pads,
+              n.Ints(n.importer().opset() < 2 ? "paddings" : "pads", {}));
+    given.assign(pads.begin(), pads.end());
     TW_ASSIGN(value, n.Float("value", 0));
   } else {
-    TW_ASSIGN(given, n.InputInts(1, "pads"));
+    TW_ASSIGN(given, n.InputDims(1, "pads"));
     if (n.HasInput(2)) {
       TW_ASSIGN(ValueId fill, n.Input(2));
       std::optional<double> scalar = n.importer().ConstantScalar(fill);
@@ -380,29 +423,37 @@ Result ImportPad(NodeReader& n) {
     return n.Error("attribute",
                    StrCat("expected ", 2 * axes.size(), " pads, found ", given.size()));
   }
-  std::vector<int64_t> pads(2 * static_cast<size_t>(rank), 0), shape = type.sizes();
+  std::vector<op::Dim> pads(2 * static_cast<size_t>(rank), 0), shape = type.shape;
   for (size_t i = 0; i < axes.size(); ++i) {
     const int64_t d = axes[i] < 0 ? axes[i] + rank : axes[i];
-    const int64_t begin = given[i], end = given[i + axes.size()];
-    if (d < 0 || d >= rank || std::abs(begin) > kMaxPad || std::abs(end) > kMaxPad) {
+    const op::Dim begin = given[i], end = given[i + axes.size()];
+    const auto sensible = [](const op::Dim& pad) {
+      const int64_t number = pad.constant().value_or(0);
+      return number >= -kMaxPad && number <= kMaxPad;
+    };
+    if (d < 0 || d >= rank || !sensible(begin) || !sensible(end)) {
       return n.Error("attribute", "expected axes of the operand and pads of sensible size");
     }
     pads[d] = begin;
     pads[d + rank] = end;
-    shape[d] = type.size(d) + begin + end;
-    if (shape[d] < 0) {
+    shape[d] = type.shape[d] + begin + end;
+    if (shape[d].constant().value_or(0) < 0) {
       return n.Error("attribute", StrCat("expected pads that leave a size of 0 at least, found ",
-                                         shape[d], " in dimension ", d));
+                                         shape[d].ToText(), " in dimension ", d));
     }
   }
-  if (std::count(shape.begin(), shape.end(), 0) > 0) return c.Done(c.Empty(type.dtype, shape));
+  if (std::count(shape.begin(), shape.end(), op::Dim(0)) > 0) {
+    const op::TensorType none(type.dtype, shape);
+    if (none.fixed()) return c.Done(c.Empty(type.dtype, none.sizes()));
+    return n.Error("open_size", StrCat("expected pads that leave elements, found ",
+                                       op::DimsText(pads), kGiveNumbers));
+  }
   if (mode == "constant" && !dynamic_value) {
-    return n.importer().Emit("pad", {x}, {{"pads", pads}, {"value", value}}, n.output_name());
+    return n.importer().Emit("pad", {x}, {{"pads", op::ShapeAttr(pads)}, {"value", value}},
+                             n.output_name());
   }
   std::vector<ValueId> begins;
-  for (int64_t d = 0; d < rank; ++d) {
-    begins.push_back(c.Scalar(static_cast<double>(pads[d]), ir::kI64));
-  }
+  for (int64_t d = 0; d < rank; ++d) begins.push_back(c.SizeOf(pads[d], ir::kI64));
   TW_TRY(c.status());
   return PadByGather(n, mode, begins, shape);
 }

@@ -24,7 +24,7 @@ absl::Status CheckValues(NodeReader& n, std::string_view what, const std::vector
 
 constexpr int64_t kOpenSize = -1;  // of a dimension that is an expression
 
-absl::Status OpenPads(NodeReader& n) {
+absl::Status RefuseOpen(NodeReader& n) {
   return n.Error("open_size",
                  "expected fixed images where the padding depends on their sizes (auto_pad SAME or "
                  "ceil_mode, with a stride), found open ones; give numbers: --shape NAME=N");
@@ -32,8 +32,28 @@ absl::Status OpenPads(NodeReader& n) {
 
 }  // namespace
 
+OpenPads::OpenPads(std::vector<op::Dim> shape)
+    : shape_(std::move(shape)), pads_(2 * shape_.size(), 0) {}
+
+// As many windows as there are strides that begin inside; what the last one needs is at least the
+// window without a stride, which is not negative.
+void OpenPads::SetSame(size_t d, int64_t stride, int64_t covered, bool more_in_front) {
+  const size_t at = d + 2;
+  const op::Dim windows = (shape_[at] + op::Dim(stride - 1)).FloorDiv(stride);
+  const op::Dim total = (windows - op::Dim(1)) * op::Dim(stride) + op::Dim(covered) - shape_[at];
+  const op::Dim small = total.FloorDiv(2), large = total - small;
+  pads_[at] = more_in_front ? large : small;
+  pads_[at + shape_.size()] = more_in_front ? small : large;
+}
+
+absl::StatusOr<ValueId> OpenPads::Apply(NodeReader& n, ValueId x, double value) const {
+  if (std::count(pads_.begin(), pads_.end(), op::Dim(0)) == std::ssize(pads_)) return x;
+  return n.importer().Emit("pad", {x}, {{"pads", op::ShapeAttr(pads_)}, {"value", value}},
+                           PartName(n, "_padded"));
+}
+
 absl::StatusOr<WindowAttrs> ReadWindow(NodeReader& n, const std::vector<int64_t>& input,
-                                       std::vector<int64_t> kernel) {
+                                       std::vector<int64_t> kernel, OpenPads* open) {
   WindowAttrs w;
   TW_ASSIGN(w.kernel, n.Ints("kernel_shape", kernel));
   TW_ASSIGN(w.strides, n.Ints("strides", std::vector<int64_t>(input.size(), 1)));
@@ -56,7 +76,11 @@ absl::StatusOr<WindowAttrs> ReadWindow(NodeReader& n, const std::vector<int64_t>
   for (size_t d = 0; d < input.size(); ++d) {
     const int64_t covered = w.dilations[d] * (w.kernel[d] - 1) + 1;
     // With a stride of 1 the padding is the same for all sizes.
-    if (input[d] == kOpenSize && mode != "VALID" && w.strides[d] != 1) return OpenPads(n);
+    if (input[d] == kOpenSize && mode != "VALID" && w.strides[d] != 1) {
+      if (open == nullptr || covered < w.strides[d]) return RefuseOpen(n);
+      open->SetSame(d, w.strides[d], covered, mode == "SAME_LOWER");
+      continue;
+    }
     const int64_t outputs = (input[d] + w.strides[d] - 1) / w.strides[d];
     int64_t total = std::max<int64_t>(0, (outputs - 1) * w.strides[d] + covered - input[d]);
     if (input[d] == kOpenSize) total = covered - 1;
@@ -119,7 +143,9 @@ Result EmitConv(NodeReader& n, const std::vector<ValueId>& operands, const std::
     return n.Error("rank", StrCat("expected a weight of rank ", spatial.size() + 2, ", found ",
                                   op::ToText(n.importer().TypeOf(w))));
   }
-  TW_ASSIGN(WindowAttrs window, ReadWindow(n, spatial, {weight.begin() + 2, weight.end()}));
+  OpenPads open(n.importer().TypeOf(x).shape);
+  TW_ASSIGN(WindowAttrs window, ReadWindow(n, spatial, {weight.begin() + 2, weight.end()}, &open));
+  TW_ASSIGN(x, open.Apply(n, x, 0));
   TW_ASSIGN(const int64_t group, n.Int("group", 1));
   if (spatial.size() == 3) {
     Composer c(n);
@@ -163,13 +189,16 @@ absl::Status PadsFromResult(NodeReader& n, const std::vector<int64_t>& input, Wi
   const bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
   TW_ASSIGN(std::vector<int64_t> result, n.Ints("output_shape", {}));
   if (mode == "VALID" || (!same && result.empty())) return absl::OkStatus();
-  if (std::count(input.begin(), input.end(), kOpenSize) > 0) return OpenPads(n);
   const size_t rank = input.size();
+  // The difference that the pads take is the same at all sizes, unless the result has a size of its
+  // own.
+  const bool open = std::count(input.begin(), input.end(), kOpenSize) > 0;
+  if (open && !result.empty()) return RefuseOpen(n);
   if (result.size() == rank + 2) result.erase(result.begin(), result.begin() + 2);
   for (size_t d = result.size(); same && d < rank; ++d) {
     result.push_back(input[d] * w->strides[d]);
   }
-  TW_TRY(CheckValues(n, "output_shape", result, rank, 1));
+  if (!open) TW_TRY(CheckValues(n, "output_shape", result, rank, 1));
   for (size_t d = 0; d < rank; ++d) {
     const int64_t natural =
         w->strides[d] * (input[d] - 1) + (*extra)[d] + w->dilations[d] * (w->kernel[d] - 1) + 1;
@@ -197,7 +226,9 @@ Result ImportConvTranspose(NodeReader& n) {
     return n.Error("rank", StrCat("expected a weight of rank ", spatial.size() + 2, ", found ",
                                   op::ToText(c.TypeOf(w))));
   }
-  TW_ASSIGN(WindowAttrs window, ReadWindow(n, spatial, {weight.begin() + 2, weight.end()}));
+  OpenPads of_convolution(c.Dims(x));  // PadsFromResult has other ones
+  TW_ASSIGN(WindowAttrs window,
+            ReadWindow(n, spatial, {weight.begin() + 2, weight.end()}, &of_convolution));
   TW_ASSIGN(const int64_t group, n.Int("group", 1));
   TW_ASSIGN(std::vector<int64_t> extra,
             n.Ints("output_padding", std::vector<int64_t>(spatial.size(), 0)));
@@ -228,16 +259,24 @@ Result ImportConvTranspose(NodeReader& n) {
 namespace {
 
 // Windows that hang over the end, as far as they begin inside of the padded input.
-void RoundUp(const std::vector<int64_t>& spatial, WindowAttrs* w) {
+absl::Status RoundUp(NodeReader& n, const std::vector<int64_t>& spatial, WindowAttrs* w) {
   for (size_t d = 0; d < spatial.size(); ++d) {
     int64_t& end = w->pads[d + spatial.size()];
     const int64_t covered = w->dilations[d] * (w->kernel[d] - 1) + 1;
+    if (spatial[d] == kOpenSize) {
+      // Rounds up at all sizes. All of these windows begin inside: they are longer than what is
+      // beyond the end.
+      end += w->strides[d] - 1;
+      if (end >= covered) return RefuseOpen(n);
+      continue;
+    }
     const int64_t room = spatial[d] + w->pads[d] + end - covered;
     if (room < 0) continue;
     const int64_t extra = (w->strides[d] - room % w->strides[d]) % w->strides[d];
     const int64_t last_start = room + extra;
     if (extra > 0 && last_start < spatial[d] + w->pads[d]) end += extra;
   }
+  return absl::OkStatus();
 }
 
 // The padding as elements of the operand: what is outside of it does not count.
@@ -247,7 +286,7 @@ ValueId WithPadding(Composer& c, ValueId x, std::vector<int64_t>* spatial, Windo
   for (size_t d = 0; d < rank; ++d) {
     pads[2 + d] = w->pads[d];
     pads[rank + 4 + d] = w->pads[d + rank];
-    (*spatial)[d] += w->pads[d] + w->pads[d + rank];
+    if ((*spatial)[d] != kOpenSize) (*spatial)[d] += w->pads[d] + w->pads[d + rank];
   }
   w->pads.assign(2 * rank, 0);
   return c.Op("pad", {x}, {{"pads", pads}, {"value", 0.0}});
@@ -278,13 +317,20 @@ Result ImportPool(NodeReader& n) {
   ValueId x = c.Input(0);
   TW_TRY(c.status());
   TW_ASSIGN(std::vector<int64_t> spatial, Spatial(n, x));
-  TW_ASSIGN(WindowAttrs w, ReadWindow(n, spatial, {}));
+  // A maximum sees nothing of what is below all else; an average counts the padding.
+  const ir::DType dtype = c.TypeOf(x).dtype;
+  const bool largest = n.op_type() == "MaxPool" && !n.HasOutput(1);
+  OpenPads open(c.Dims(x));
+  TW_ASSIGN(WindowAttrs w, ReadWindow(n, spatial, {}, largest ? &open : nullptr));
+  if (largest) {
+    TW_ASSIGN(x, open.Apply(n, x, Lowest(dtype)));
+  }
   TW_ASSIGN(const int64_t ceil_mode, n.Int("ceil_mode", 0));
   TW_ASSIGN(const int64_t include, n.Int("count_include_pad", 0));
   const bool average = n.op_type() == "AveragePool";
   if (n.op_type() == "LpPool") {
     TW_ASSIGN(const double p, ReadNorm(n));
-    if (ceil_mode != 0) RoundUp(spatial, &w);
+    if (ceil_mode != 0) TW_TRY(RoundUp(n, spatial, &w));
     double count = 1;
     for (int64_t k : w.kernel) count *= static_cast<double>(k);
     const ValueId powers = PowerOf(c, p == 2 ? x : c.Op("abs", {x}), p);
@@ -293,15 +339,12 @@ Result ImportPool(NodeReader& n) {
     return c.Done(PowerOf(c, sum, 1 / p));
   }
   bool include_pad = average && include != 0;
-  if (ceil_mode != 0 && std::count(spatial.begin(), spatial.end(), kOpenSize) > 0) {
-    return OpenPads(n);
-  }
   if (include_pad && ceil_mode != 0) {
     // Only the padding counts, not what a window adds beyond it.
     x = WithPadding(c, x, &spatial, &w);
     include_pad = false;
   }
-  if (ceil_mode != 0) RoundUp(spatial, &w);
+  if (ceil_mode != 0) TW_TRY(RoundUp(n, spatial, &w));
   if (!average && n.HasOutput(1)) {
     TW_ASSIGN(const int64_t column_major, n.Int("storage_order", 0));
     TW_TRY(n.BindOutput(1, PlacesOfMax(c, x, w, column_major != 0)));
@@ -367,11 +410,11 @@ Result ImportLrn(NodeReader& n) {
   if (size < 1 || size > kAttrLimit) {
     return n.Error("attribute", StrCat("expected a size in 1 to ", kAttrLimit, ", found ", size));
   }
-  int64_t inner = 1;
-  for (size_t d = 2; d < type.shape.size(); ++d) inner *= type.size(d);
-  const std::vector<int64_t> image = {type.size(0), 1, type.size(1), inner};
+  op::Dim inner = 1;
+  for (size_t d = 2; d < type.shape.size(); ++d) inner = inner * type.shape[d];
+  const std::vector<op::Dim> image = {type.shape[0], 1, type.shape[1], inner};
   TW_ASSIGN(ValueId sum, importer.Emit("mul", {x, x}, {}, PartName(n, "_squares")));
-  TW_ASSIGN(sum, Reshaped(n, sum, image, PartName(n, "_image")));
+  TW_ASSIGN(sum, ReshapedTo(n, sum, image, PartName(n, "_image")));
   const std::vector<int64_t> one = {1, 1};
   TW_ASSIGN(sum, importer.Emit("pool2d", {sum},
                                {{"kind", std::string("avg")},
@@ -381,7 +424,7 @@ Result ImportLrn(NodeReader& n) {
                                 {"dilations", one},
                                 {"count_include_pad", int64_t{1}}},
                                PartName(n, "_means")));
-  TW_ASSIGN(sum, Reshaped(n, sum, type.sizes(), PartName(n, "_windows")));
+  TW_ASSIGN(sum, ReshapedTo(n, sum, type.shape, PartName(n, "_windows")));
   TW_ASSIGN(const ValueId factor, Scalar(n, alpha, "_alpha"));
   TW_ASSIGN(const ValueId offset, Scalar(n, bias, "_bias"));
   TW_ASSIGN(sum, importer.Emit("mul", {sum, factor}, {}, PartName(n, "_scaled")));

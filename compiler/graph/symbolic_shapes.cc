@@ -70,10 +70,18 @@ void SubstituteAttrs(const std::map<std::string, op::Dim>& values, Node* node) {
 }
 
 // One round over the nodes: dimensions of all results, equalities demanded on the way.
-absl::StatusOr<op::DimEqualities> InferOnce(Graph* g) {
-  op::DimEqualities equal;
+absl::StatusOr<std::vector<SizeEquality>> InferOnce(Graph* g) {
+  constexpr size_t kMostText = 100;
+  std::vector<SizeEquality> equal;
   for (Node& node : g->nodes) {
-    TW_ASSIGN(op::TensorTypes results, ResultTypes(*g, node, &equal));
+    op::DimEqualities own;
+    TW_ASSIGN(op::TensorTypes results, ResultTypes(*g, node, &own));
+    for (auto& [left, right] : own) {
+      const bool known = std::any_of(equal.begin(), equal.end(), [&](const SizeEquality& e) {
+        return e.left == left && e.right == right;
+      });
+      if (!known) equal.push_back({left, right, node.name.substr(0, kMostText)});
+    }
     for (size_t i = 0; i < results.size() && i < node.outputs.size(); ++i) {
       g->values[node.outputs[i]].type = std::move(results[i]);
     }
@@ -99,7 +107,7 @@ absl::StatusOr<op::TensorTypes> ResultTypes(const Graph& g, const Node& node,
   return results;
 }
 
-bool HasOpenAttrs(const op::Attrs& attrs) {
+bool IsOpen(const op::Attrs& attrs) {
   return std::any_of(attrs.begin(), attrs.end(), [](const auto& attr) {
     return std::holds_alternative<std::vector<op::Dim>>(attr.second);
   });
@@ -109,7 +117,7 @@ bool IsSymbolic(const Graph& graph) {
   return std::any_of(graph.values.begin(), graph.values.end(),
                      [](const Value& value) { return !value.type.fixed(); }) ||
          std::any_of(graph.nodes.begin(), graph.nodes.end(),
-                     [](const Node& node) { return HasOpenAttrs(node.attrs); });
+                     [](const Node& node) { return IsOpen(node.attrs); });
 }
 
 std::set<std::string> SizeVariables(const Graph& graph) {
@@ -120,8 +128,9 @@ std::set<std::string> SizeVariables(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     for (const auto& [name, value] : node.attrs) {
       const auto* dims = std::get_if<std::vector<op::Dim>>(&value);
-      if (dims == nullptr) continue;
-      for (const op::Dim& dim : *dims) names.merge(dim.variables());
+      for (const op::Dim& dim : dims == nullptr ? std::vector<op::Dim>{} : *dims) {
+        names.merge(dim.variables());
+      }
     }
   }
   return names;
@@ -130,9 +139,9 @@ std::set<std::string> SizeVariables(const Graph& graph) {
 absl::StatusOr<Graph> InferShapes(Graph g) {
   // Every round removes a variable, or is the last.
   for (size_t rounds = SizeVariables(g).size() + 1; rounds > 0; --rounds) {
-    TW_ASSIGN(const op::DimEqualities equal, InferOnce(&g));
+    TW_ASSIGN(g.equal_sizes, InferOnce(&g));
     std::map<std::string, op::Dim> values;
-    for (const auto& [a, b] : equal) {
+    for (const auto& [a, b, what] : g.equal_sizes) {
       const std::string left = VariableIn(a, b), right = VariableIn(b, a);
       // The smaller name stays of two variables; a number replaces any.
       if (!right.empty() && (left.empty() || right > left)) {
@@ -167,6 +176,7 @@ absl::StatusOr<Graph> Specialize(const Graph& graph, const op::Sizes& sizes) {
   }
   const std::map<std::string, op::Dim> values(sizes.begin(), sizes.end());
   Graph g = graph;
+  g.equal_sizes.clear();
   for (Value& value : g.values) {
     for (op::Dim& dim : value.type.shape) {
       absl::StatusOr<int64_t> extent = dim.Evaluate(sizes);

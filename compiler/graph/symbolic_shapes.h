@@ -16,6 +16,6 @@ absl::StatusOr<op::TensorTypes> ResultTypes(const Graph& g, const Node& node,
 
 // Whether an attribute is an expression over size variables. The result may be of fixed size then,
 // such as one element of a slice at the end of an open length, and no constant.
-bool HasOpenAttrs(const op::Attrs& attrs);
+bool IsOpen(const op::Attrs& attrs);
 
 }  // namespace tilewright::graph

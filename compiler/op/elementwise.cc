@@ -83,7 +83,10 @@ Expr Bitwise(Exprs x, const Attrs&) {
 }
 uint64_t ShiftedBits(Ints x, ir::DType type, bool left) {
   if (Bits(x[1]) >= type.bits) return 0;
-  return left ? Bits(x[0]) << x[1] : Bits(x[0]) >> x[1];
+  if (left) return Bits(x[0]) << x[1];
+  // Those of the type: the sign of a negative number is not repeated.
+  const uint64_t mask = type.bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << type.bits) - 1;
+  return (Bits(x[0]) & mask) >> x[1];
 }
 // e^x - 1 below zero, times alpha.
 Expr Curve(const Expr& x, const Expr& inner, double alpha) {

@@ -1,4 +1,5 @@
-// Operators that select, repeat or place elements along axes: concat, slice, gather, pad, expand.
+// Operators that select, repeat or place elements along axes: concat, slice, gather, pad, expand;
+// and counting, which makes positions.
 #include <algorithm>
 #include <optional>
 
@@ -267,26 +268,34 @@ absl::StatusOr<std::vector<RefTensor>> PlainGatherElements(std::span<const RefTe
 
 // ------------------------------------------------------------ pad
 
-// pads: begin of every dimension, then end; negative ones crop.
+// pads: begin of every dimension, then end; negative ones crop. They may be expressions.
 absl::StatusOr<TensorTypes> InferPad(std::span<const TensorType> inputs, const Attrs& attrs,
                                      DimEqualities*) {
   TensorType out = inputs[0];
   const size_t rank = out.shape.size();
-  TW_ASSIGN(const auto pads,
-            IntsInRange("pad", attrs, "pads", {}, 2 * rank, -kMaxWindowAttr, kMaxWindowAttr));
-  for (size_t d = 0; d < rank; ++d) out.shape[d] = out.shape[d] + Dim(pads[d] + pads[d + rank]);
+  const std::vector<Dim> pads = GetDims(attrs, "pads");
+  const bool sensible = std::all_of(pads.begin(), pads.end(), [](const Dim& pad) {
+    return std::abs(pad.constant().value_or(0)) <= kMaxWindowAttr;
+  });
+  if (pads.size() != 2 * rank || !sensible) {
+    return OpError("pad", "attribute",
+                   StrCat("expected ", 2 * rank, " pads in ", -kMaxWindowAttr, " to ",
+                          kMaxWindowAttr, ", found ", DimsText(pads)));
+  }
+  for (size_t d = 0; d < rank; ++d) out.shape[d] = out.shape[d] + pads[d] + pads[d + rank];
   return TensorTypes{out};
 }
 
 ir::Expr PadElement(const ElementArgs& a) {
   const auto& [b, inputs, input_types, output, index, attrs] = a;
-  const std::vector<int64_t> pads = GetInts(attrs, "pads", {});
+  const std::vector<Dim> pads = GetDims(attrs, "pads");
   const std::vector<Dim>& shape = input_types[0].shape;
+  const auto crops = [](const Dim& pad) { return pad.is_constant() && pad.value() <= 0; };
   std::vector<ir::Expr> at, inside;
   for (size_t d = 0; d < index.size(); ++d) {
-    at.push_back(AddConstant(index[d], -pads[d]));
-    if (pads[d] > 0) inside.push_back(at[d] >= ir::Int(0));
-    if (pads[d + index.size()] > 0) inside.push_back(at[d] < SizeExpr(b, shape[d]));
+    at.push_back(Minus(b, index[d], pads[d]));
+    if (!crops(pads[d])) inside.push_back(at[d] >= ir::Int(0));
+    if (!crops(pads[d + index.size()])) inside.push_back(at[d] < SizeExpr(b, shape[d]));
   }
   const double value = GetDouble(attrs, "value", 0);
   return Guarded(inside, inputs[0](at),
@@ -344,6 +353,38 @@ absl::StatusOr<std::vector<RefTensor>> PlainExpand(std::span<const RefTensor> in
     }
     return inputs[0].values[at];
   })};
+}
+
+// ------------------------------------------------------------ counting
+
+// start, start + step, ... as many as `shape` says. It has no operand: how sizes become data.
+absl::StatusOr<TensorTypes> InferCounting(std::span<const TensorType>, const Attrs& attrs,
+                                          DimEqualities*) {
+  const std::vector<Dim> shape = GetDims(attrs, "shape"), start = GetDims(attrs, "start");
+  const TensorType out{ir::kI64, shape};
+  if (shape.size() != 1 || start.size() != 1 || !CheckShape(out).ok()) {
+    return OpError("counting", "attribute",
+                   StrCat("expected one start and a shape of one dimension, found ",
+                          DimsText(start), " and ", DimsText(shape)));
+  }
+  return TensorTypes{out};
+}
+
+ir::Expr CountingElement(const ElementArgs& a) {
+  const auto& [b, inputs, input_types, output, index, attrs] = a;
+  const int64_t step = GetInt(attrs, "step", 1);
+  const Dim start = GetDims(attrs, "start")[0];
+  const ir::Expr scaled = step == 1 ? index[0] : index[0] * ir::Int(step);
+  return start == Dim(0) ? scaled : scaled + SizeExpr(b, start);
+}
+
+absl::StatusOr<std::vector<RefTensor>> PlainCounting(std::span<const RefTensor>,
+                                                     std::span<const TensorType> outputs,
+                                                     const Attrs& attrs) {
+  const int64_t step = GetInt(attrs, "step", 1), start = GetInts(attrs, "start", {0})[0];
+  std::vector<int64_t> values;
+  for (int64_t i = 0; i < outputs[0].elements(); ++i) values.push_back(start + i * step);
+  return std::vector<RefTensor>{FromIntegers(outputs[0], values)};
 }
 
 OpSpec Row(std::string_view name) {
@@ -417,7 +458,15 @@ std::vector<OpSpec> IndexingRows() {
   append.onnx = {};
   append.min_inputs = append.max_inputs = 2;
   append.moves = 2;
-  return {append, concat, slice, gather, gather_elements, pad, expand};
+
+  OpSpec counting = Row("counting");
+  counting.min_inputs = counting.max_inputs = 0;
+  counting.onnx = {"Range"};
+  counting.infer = InferCounting;
+  counting.sizes_attr = "shape";
+  counting.element = CountingElement;
+  counting.reference = PlainCounting;
+  return {append, concat, slice, gather, gather_elements, pad, expand, counting};
 }
 
 }  // namespace tilewright::op

@@ -24,6 +24,7 @@ std::vector<OpSpec> ReductionRows();
 std::vector<OpSpec> PackedDenseRows();
 std::vector<OpSpec> PoolRows();
 std::vector<OpSpec> QuantizeRows();
+std::vector<OpSpec> RecurrentRows();
 std::vector<OpSpec> ShapeRows();
 
 // An operator on one element of each operand, whose types and loops follow from that (op.cc).

@@ -123,7 +123,7 @@ absl::StatusOr<RefTensor> FromBytes(const TensorType& type, std::string_view byt
   }
   if (type.dtype == ir::kI64 || type.dtype == ir::kU64) {
     std::vector<int64_t> values(type.elements());
-    std::memcpy(values.data(), bytes.data(), bytes.size());
+    if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
     return FromIntegers(type, values);
   }
   RefTensor tensor{type, std::vector<double>(type.elements())};

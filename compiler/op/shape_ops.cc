@@ -16,6 +16,41 @@ using support::StrCat;
 
 // ------------------------------------------------------------ reshape
 
+// num / over, of whole numbers; `over` is 0 where it would be too large.
+struct Ratio {
+  Dim num;
+  int64_t over = 1;
+};
+int64_t Denominator(int64_t a, int64_t b) {
+  constexpr int64_t kMost = 1 << 20;
+  return a > 0 && b > 0 && a <= kMost && b <= kMost / a ? a * b : 0;
+}
+Ratio operator+(const Ratio& a, const Ratio& b) {
+  return {a.num * Dim(b.over) + b.num * Dim(a.over), Denominator(a.over, b.over)};
+}
+Ratio operator*(const Ratio& a, const Ratio& b) {
+  return {a.num * b.num, Denominator(a.over, b.over)};
+}
+
+// What an expression is at the sizes where none of its quotients has a rest.
+Ratio WithoutRests(const Dim& dim) {
+  return dim.Fold<Ratio>(
+      [](int64_t number) { return Ratio{number, 1}; },
+      [](const std::string& variable) { return Ratio{Dim::Variable(variable), 1}; },
+      [](const Ratio& numerator, int64_t divisor) {
+        return Ratio{numerator.num, Denominator(numerator.over, divisor)};
+      });
+}
+
+// total / part, where that is an expression: at all sizes, or at those where quotients have no
+// rest. 2 * (N / 2) elements in rows of N are one row, and N is even.
+std::optional<Dim> Rows(const Dim& total, const Dim& part) {
+  if (const std::optional<Dim> rows = total.DivideExactly(part)) return rows;
+  const Ratio all = WithoutRests(total), each = WithoutRests(part);
+  if (all.over == 0 || each.over == 0) return std::nullopt;
+  return (all.num * Dim(each.over)).DivideExactly(each.num * Dim(all.over));
+}
+
 absl::StatusOr<TensorTypes> InferReshape(std::span<const TensorType> inputs, const Attrs& attrs,
                                          DimEqualities* equal) {
   TensorType out{inputs[0].dtype, GetDims(attrs, "shape")};
@@ -27,9 +62,9 @@ absl::StatusOr<TensorTypes> InferReshape(std::span<const TensorType> inputs, con
   if (!total || !wanted) return NotFixed("reshape", ToText(inputs[0]));
   bool fits = CheckShape(shape).ok();
   if (fits && follows != shape.shape.end()) {
-    const std::optional<Dim> rest = total->DivideExactly(*wanted);
+    const std::optional<Dim> rest = Rows(*total, *wanted);
     if (!rest && !total->constant()) return NotFixed("reshape", total->ToText());
-    fits = rest.has_value();
+    fits = rest.has_value() && MayEqual(*total, *rest * *wanted, equal);
     if (fits) out.shape[follows - shape.shape.begin()] = *rest;
   } else if (fits) {
     fits = MayEqual(*total, *wanted, equal);

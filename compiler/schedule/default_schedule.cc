@@ -299,8 +299,8 @@ void DefaultScheduler::ScheduleReduction(const std::string& name) {
       along < 0 && RunsAlongReduction(target_.machine, *reduction, Lanes(*reduction));
   if ((in_rows || along > 0 || by_default) && (ScheduleAlongReduction(name) || in_rows)) return;
   const std::string target = TargetOf(*reduction);
-  if (target.empty()) return;
   const Plan plan = PlanTile(*reduction);
+  if (target.empty()) return ScheduleWithinScan(name, plan);
   std::vector<int> loops = schedule_.LoopsOf(schedule_.BlockHandle(target));
   if (loops.empty() || loops.size() != plan.spatial.size()) return;
   TileLoops outside, inside;
@@ -311,6 +311,47 @@ void DefaultScheduler::ScheduleReduction(const std::string& name) {
   MapTile(plan, inside);
   MapTile(plan, outside);
   ParallelOuter(outside.outer, WorkOf(*reduction), plan.choice.parallel);
+}
+
+// The steps of a scan stay around the reduction, whose results lie where they are: lanes along the
+// axis of contiguous loads, within the reduction's own loops.
+//   for t: for i: for j_0: for k: for j_1: B[t,i,j] += …
+void DefaultScheduler::ScheduleWithinScan(const std::string& name, const Plan& plan) {
+  const Stmt reduction = BlockOf(name);
+  const auto steps =
+      std::count_if(reduction->iters.begin(), reduction->iters.end(),
+                    [](const ir::IterVar& iter) { return iter.type == ir::IterType::kSequential; });
+  std::vector<int> loops = schedule_.LoopsOf(schedule_.BlockHandle(name));
+  if (steps == 0 || plan.vector_at < 0 || loops.size() != reduction->iters.size()) return;
+  std::vector<int> outer, reduced;
+  int lane_loop = -1;
+  for (size_t i = static_cast<size_t>(steps); i < loops.size(); ++i) {
+    const bool spatial = reduction->iters[i].type == ir::IterType::kSpatial;
+    if (i == plan.spatial[static_cast<size_t>(plan.vector_at)]) lane_loop = loops[i];
+    (spatial ? outer : reduced).push_back(loops[i]);
+  }
+  if (lane_loop < 0) return;
+  const int64_t vectors = std::max<int64_t>(1, plan.tile.vectors);
+  if (!Try({.kind = StepKind::kSplit,
+            .handles = {lane_loop},
+            .factors = {kInfer, vectors, plan.width},
+            .options = {{"tail", "peel"}}})) {
+    return;
+  }
+  const std::vector<int> made = schedule_.LastResults();
+  std::replace(outer.begin(), outer.end(), lane_loop, made[0]);
+  std::vector<int> order = outer;
+  order.insert(order.end(), reduced.begin(), reduced.end());
+  order.insert(order.end(), {made[1], made[2]});
+  Try({.kind = StepKind::kReorder, .handles = order});
+  Try({.kind = StepKind::kVectorize, .handles = {made[2]}});
+  Try({.kind = StepKind::kUnroll, .handles = {made[1]}});
+  int64_t work = 1;  // of a step
+  for (const ir::IterVar& iter : reduction->iters) {
+    if (iter.type == ir::IterType::kSequential) continue;
+    work = std::min(kSymbolicExtent * kSymbolicExtent, work * ExtentOf(iter.domain.extent));
+  }
+  ParallelOuter(outer, work, plan.choice.parallel);
 }
 
 void DefaultScheduler::ScheduleElementwise(const std::string& name) {

@@ -101,6 +101,7 @@ class DefaultScheduler {
   void MapTile(const Plan& plan, const TileLoops& tile);
   void ScheduleReduction(const std::string& name);
   bool ScheduleAlongReduction(const std::string& name);
+  void ScheduleWithinScan(const std::string& name, const Plan& plan);
   // A block of `count` partial results of a reduction, one for each iteration of the loop `lane`
   // under `loops`, in vectors of `width`.
   struct Partial {

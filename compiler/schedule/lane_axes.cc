@@ -66,11 +66,14 @@ bool ValueAt(const Expr& e, const ir::Var& var, int64_t value, int64_t* out) {
 // Of the element where only `var` differs from zero; nothing where that is no constant.
 std::optional<int64_t> AddressAt(const ir::Buffer& buffer, const std::vector<Expr>& indices,
                                  const ir::Var& var, int64_t value) {
+  // Open extents count as large ones: their product need not fit.
+  constexpr int64_t kMostRow = int64_t{1} << 42;
   int64_t at = 0, row = 1, index = 0;
   for (size_t d = indices.size(); d-- > 0;) {
     if (!ValueAt(indices[d], var, value, &index)) return std::nullopt;
     at += index * row;
-    row *= ExtentOf(buffer->shape[d]);
+    const int64_t extent = std::max<int64_t>(1, ExtentOf(buffer->shape[d]));
+    row = row > kMostRow / extent ? kMostRow : row * extent;
   }
   return at;
 }

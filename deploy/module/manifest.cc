@@ -107,9 +107,7 @@ class Validator {
 };
 
 absl::Status Validator::Header() {
-  const int64_t version = m_.state          ? kStateFormatVersion
-                          : m_.open_sizes() ? kOpenSizesFormatVersion
-                                            : kManifestFormatVersion;
+  const int64_t version = m_.NeededFormatVersion();
   if (m_.format_version != version) {
     return BadManifest(
         "version", "format_version",
@@ -128,6 +126,9 @@ absl::Status Validator::Header() {
 }
 
 absl::Status Validator::SizeVars() {
+  if (!m_.open_sizes() && !m_.equal_sizes.empty()) {
+    return BadManifest("equal_sizes", "equal_sizes", "expected none without size variables");
+  }
   std::set<std::string> names;
   for (size_t i = 0; i < m_.size_vars.size(); ++i) {
     const SizeVar& var = m_.size_vars[i];
@@ -479,6 +480,12 @@ int Manifest::StateVariable() const {
     if (size_vars[v].name == state->length) return static_cast<int>(v);
   }
   return -1;
+}
+
+int64_t Manifest::NeededFormatVersion() const {
+  if (!equal_sizes.empty()) return kEqualSizesFormatVersion;
+  if (state) return kStateFormatVersion;
+  return open_sizes() ? kOpenSizesFormatVersion : kManifestFormatVersion;
 }
 
 const Function* Manifest::FindFunction(std::string_view function_name) const {

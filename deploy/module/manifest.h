@@ -22,10 +22,12 @@ namespace tilewright::module {
 
 // We raise these when readers of the previous version would misread a manifest. A module whose
 // sizes are all fixed has the first, so that older readers still read it; one with size variables
-// has the second, one with state the third.
+// has the second, one with state the third, and the fourth if some of the variables' values are none
+// of the module.
 inline constexpr int64_t kManifestFormatVersion = 1;
 inline constexpr int64_t kOpenSizesFormatVersion = 2;
 inline constexpr int64_t kStateFormatVersion = 3;
+inline constexpr int64_t kEqualSizesFormatVersion = 4;
 
 // No tensor, arena or section is larger; keeps sums of sizes far from overflow.
 inline constexpr int64_t kMaxBytes = int64_t{1} << 46;
@@ -90,6 +92,15 @@ struct State {
   std::string length;
   Dim next;  // the number after the run: `length` and the new entries
   bool operator==(const State&) const = default;
+};
+
+// Two expressions over size variables that an operator needs to be equal, as the heights of two
+// images that it joins. Kernels read outside of their tensors where they are not: such sizes are no
+// sizes of the module.
+struct SizeEquality {
+  Dim left, right;
+  std::string what;  // for people: the operator's node
+  bool operator==(const SizeEquality&) const = default;
 };
 
 // One call of a kernel entry. Launches of a function run in order.
@@ -200,6 +211,7 @@ struct Manifest {
   std::vector<Tensor> tensors;
   std::vector<SizeVar> size_vars;
   std::optional<State> state = {};
+  std::vector<SizeEquality> equal_sizes;
   // Of intermediates and prepared tensors; in a module of open sizes of the intermediates of the
   // function that needs most, at the maxima of the variables, at most kMaxBytes.
   int64_t arena_bytes = 0;
@@ -214,6 +226,8 @@ struct Manifest {
   bool operator==(const Manifest&) const = default;
 
   const Function* FindFunction(std::string_view function_name) const;
+  // The oldest format that has all of this.
+  int64_t NeededFormatVersion() const;
   // Whether sizes depend on variables.
   bool open_sizes() const { return !size_vars.empty(); }
   // Position of the variable that the state binds, in size_vars; -1 without a state.

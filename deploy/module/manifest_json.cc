@@ -151,6 +151,11 @@ Json ToJson(const Manifest& m) {
                                })},
            {"provenance", m.provenance}};
   if (m.state) out["state"] = {{"length", m.state->length}, {"next", DimToJson(m.state->next)}};
+  if (!m.equal_sizes.empty()) {
+    out["equal_sizes"] = ListToJson(m.equal_sizes, [](const SizeEquality& e) {
+      return Json{{"left", DimToJson(e.left)}, {"right", DimToJson(e.right)}, {"what", e.what}};
+    });
+  }
   if (m.measurement.has_value()) out["measurement"] = MeasurementToJson(*m.measurement);
   return out;
 }
@@ -432,6 +437,19 @@ absl::Status ReadSizeVar(const Json& json, const std::string& where, SizeVar* v)
   return fields.Done();
 }
 
+absl::Status ReadSizeEquality(const Json& json, const std::string& where, DimReader* dims,
+                              SizeEquality* e) {
+  Fields fields(json, where);
+  fields.Item("left", [&](const Json& item, const std::string& at) {
+    return dims->Read(item, at, &e->left);
+  });
+  fields.Item("right", [&](const Json& item, const std::string& at) {
+    return dims->Read(item, at, &e->right);
+  });
+  fields.Get("what", &e->what);
+  return fields.Done();
+}
+
 absl::Status ReadCode(const Json& json, const std::string& where, CodeObject* c) {
   Fields fields(json, where);
   fields.Get("format", &c->format);
@@ -526,6 +544,7 @@ absl::Status ReadManifest(const Json& json, Manifest* m) {
   fields.Get("cpu_features", &m->cpu_features);
   fields.List("tensors", Into(&m->tensors, &dims, ReadTensor));
   fields.List("size_vars", Into(&m->size_vars, ReadSizeVar));
+  fields.OptionalList("equal_sizes", Into(&m->equal_sizes, &dims, ReadSizeEquality));
   fields.Get("arena_bytes", &m->arena_bytes);
   fields.Get("workspace_bytes", &m->workspace_bytes);
   fields.Get("constants_bytes", &m->constants_bytes);
@@ -563,9 +582,9 @@ bool DepthWithin(std::string_view text, int limit) {
 absl::Status CheckVersion(const Json& json) {
   const auto version = json.is_object() ? json.find("format_version") : json.end();
   if (version != json.end() && version->is_number_unsigned() &&
-      version->get<uint64_t>() > static_cast<uint64_t>(kStateFormatVersion)) {
+      version->get<uint64_t>() > static_cast<uint64_t>(kEqualSizesFormatVersion)) {
     return support::Unimplemented("module.manifest.version",
-                                  "expected at most " + std::to_string(kStateFormatVersion) +
+                                  "expected at most " + std::to_string(kEqualSizesFormatVersion) +
                                       ", found " + std::to_string(version->get<uint64_t>()) +
                                       ": the module was made by a later version");
   }

@@ -39,6 +39,7 @@ class OpenSizesCheck {
       return BadManifest("functions", "functions", "expected main");
     TW_TRY(Tensors());
     if (m_.state) TW_TRY(CheckDim(m_.state->next, "state.next"));
+    TW_TRY(Equalities());
     if (!PlacementOrder(m_)) return BadManifest("after", "tensors", "a tensor begins after itself");
     for (size_t i = 0; i < m_.functions.size(); ++i) {
       TW_TRY(CheckFunction(m_.functions[i], StrCat("functions[", i, "]")));
@@ -49,6 +50,7 @@ class OpenSizesCheck {
  private:
   absl::Status CheckDim(const Dim& dim, const std::string& where);
   absl::Status Tensors();
+  absl::Status Equalities();
   absl::Status CheckAfter(const Tensor& tensor, const std::string& where) const;
   absl::Status CheckFunction(const Function& function, const std::string& where);
   absl::Status CheckLaunches(const std::vector<Launch>& launches,
@@ -103,6 +105,19 @@ absl::Status OpenSizesCheck::Tensors() {
         tensor.kind == TensorKind::kConstant || tensor.kind == TensorKind::kPrepared;
     if (fixed_kind && IsOpen(tensor.shape)) {
       return BadManifest("shape", where, "expected fixed sizes of this kind");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OpenSizesCheck::Equalities() {
+  for (size_t i = 0; i < m_.equal_sizes.size(); ++i) {
+    const SizeEquality& equal = m_.equal_sizes[i];
+    const std::string where = StrCat("equal_sizes[", i, "]");
+    TW_TRY(CheckDim(equal.left, where));
+    TW_TRY(CheckDim(equal.right, where));
+    if ((equal.left - equal.right).constant() || equal.what.size() > kMaxExpressionText) {
+      return BadManifest("equal_sizes", where, "expected what only some sizes make equal");
     }
   }
   return absl::OkStatus();
@@ -226,6 +241,8 @@ absl::Status OpenSizesCheck::CheckSpecialisation(const Function& function,
   if (function.at.size() != known) return BadManifest("at", where, "unknown variables");
   if (!specialised_.insert(function.at).second)
     return BadManifest("at", where, "expected sizes of its own");
+  const absl::Status equal = CheckEqualSizes(m_, values);
+  if (!equal.ok()) return BadManifest("at", where, support::Detail(equal));
   const Function& main = *m_.FindFunction("main");
   TW_TRY(CheckTwins(function.inputs, main.inputs, at, where + ".inputs"));
   return CheckTwins(function.outputs, main.outputs, at, where + ".outputs");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -219,6 +220,28 @@ Sizes SizesOf(const Manifest& manifest, std::span<const int64_t> values) {
   return sizes;
 }
 
+absl::Status CheckEqualSizes(const Manifest& manifest, std::span<const int64_t> values) {
+  if (manifest.equal_sizes.empty()) return absl::OkStatus();
+  const Sizes sizes = SizesOf(manifest, values);
+  for (const SizeEquality& equal : manifest.equal_sizes) {
+    const absl::StatusOr<int64_t> left = equal.left.Evaluate(sizes);
+    const absl::StatusOr<int64_t> right = equal.right.Evaluate(sizes);
+    if (left.ok() && right.ok() && *left == *right) continue;
+    std::set<std::string> names = equal.left.variables();
+    names.merge(equal.right.variables());
+    std::vector<std::string> at;
+    for (const std::string& name : names) at.push_back(StrCat(name, "=", sizes.at(name)));
+    const auto found = [](const absl::StatusOr<int64_t>& value) {
+      return value.ok() ? StrCat(*value) : std::string("more than 64 bits hold");
+    };
+    return support::InvalidArgument(
+        "module.sizes.unequal", StrCat(equal.what, ": expected sizes where ", equal.left.ToText(),
+                                       " = ", equal.right.ToText(), ", found ", found(left),
+                                       " and ", found(right), " at ", support::Join(at, ",")));
+  }
+  return absl::OkStatus();
+}
+
 int64_t PreparedBytes(const Manifest& manifest) {
   int64_t end = 0;
   if (!manifest.open_sizes()) return end;
@@ -238,7 +261,7 @@ int64_t StateBytes(const Manifest& manifest, const Tensor& list) {
 }
 
 absl::Status SetNeedsAtMaxima(Manifest* manifest) {
-  manifest->format_version = manifest->state ? kStateFormatVersion : kOpenSizesFormatVersion;
+  manifest->format_version = manifest->NeededFormatVersion();
   for (const Function& function : manifest->functions) {
     SizePlan plan;
     TW_TRY(SizePlanner(*manifest, function).Plan(MaximaOf(*manifest, function.at), &plan));

@@ -92,6 +92,10 @@ std::optional<std::vector<int64_t>> PlacementOrder(const Manifest& manifest);
 std::vector<int64_t> MinimaOf(const Manifest& manifest, const Sizes& at = {});
 std::vector<int64_t> MaximaOf(const Manifest& manifest, const Sizes& at = {});
 
+// INVALID_ARGUMENT `module.sizes.unequal` if these values of the variables, in the manifest's
+// order, are none of the module: they do not give the sizes that operators need to be equal.
+absl::Status CheckEqualSizes(const Manifest& manifest, std::span<const int64_t> values);
+
 // Returns the values, in the order of the variables. REQUIRES: `sizes` has all of them.
 std::vector<int64_t> ValuesOf(const Manifest& manifest, const Sizes& sizes);
 

@@ -149,7 +149,10 @@ absl::Status Session::Impl::BindFirst() {
   for (const int64_t id : function.outputs) memory.outputs.emplace_back().tensor = &TensorOf(id);
   if (manifest.open_sizes()) TW_TRY(memory.AllocatePrepared(module::PreparedBytes(manifest)));
   TW_TRY(AllocateState());
-  return Activate(first.values());
+  TW_TRY(Activate(first.values()));
+  // The smallest sizes may be none that the module runs at: then the first run looks at them.
+  reshaped = !module::CheckEqualSizes(manifest, first.values()).ok();
+  return absl::OkStatus();
 }
 
 // The one that fixes most variables of those that fit; the first of equals.

@@ -98,6 +98,7 @@ absl::StatusOr<std::vector<int64_t>> SizeBinding::Bind(std::span<const Shape> sh
     }
   }
   if (expressions_) TW_TRY(CheckExpressions(shapes, values, entries.has_value()));
+  TW_TRY(module::CheckEqualSizes(manifest_, values));
   return values;
 }
 

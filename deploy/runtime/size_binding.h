@@ -29,9 +29,9 @@ class SizeBinding {
   absl::Status CheckInput(size_t input, std::span<const int64_t> shape) const;
 
   // Returns the values of the variables, in the manifest's order, from a shape for each input. The
-  // errors of CheckInput; `runtime.session.size` also if two dimensions disagree. A state's
-  // variable is `entries`; where that is not known, it is 0 here and no dimension is checked
-  // against it.
+  // errors of CheckInput; `runtime.session.size` also if two dimensions disagree;
+  // `module.sizes.unequal` as CheckEqualSizes. A state's variable is `entries`; where that is not
+  // known, it is 0 here and no dimension is checked against it.
   absl::StatusOr<std::vector<int64_t>> Bind(std::span<const Shape> shapes,
                                             std::optional<int64_t> entries = {}) const;
 

@@ -21,6 +21,9 @@ CASES = {
     "mlp": ({"batch": "1..64"}, [(1,), (2,), (7,), (33,), (64,)]),
     "cnn": ({"N": "1..8", "H": "8..64", "W": "8..64"}, [(1, 8, 8), (2, 9, 13), (8, 64, 64), (3, 31, 17)]),
     "encoder": ({"N": "1..4", "L": "1..96"}, [(1, 1), (1, 64), (4, 7), (3, 33), (2, 96)]),
+    "lstm": ({"T": "1..32", "N": "1..4"}, [(1, 1), (7, 1), (32, 4)]),
+    "unet": ({"N": "1..4", "H": "16..96", "W": "16..96"}, [(1, 16, 16), (2, 33, 50), (4, 64, 96)]),
+    "unet_resize": ({"N": "1..4", "H": "16..96", "W": "16..96"}, [(1, 16, 16), (3, 17, 31), (2, 96, 50)]),
 }
 
 
@@ -58,7 +61,8 @@ def every_size_is_that_of_its_own_module():
             modules = [compiled(name, folder, f"native,threads={threads}", ranges, f"{threads}.tw") for threads in (1, 2)]
             for run in runs:
                 sizes = dict(zip(ranges, run))
-                x = rng.standard_normal([sizes.get(dim, dim) for dim in shape]).astype(np.float32)
+                extents = [sizes.get(dim, dim) for dim in shape]
+                x = rng.integers(0, 40, extents) if name == "lstm" else rng.standard_normal(extents).astype(np.float32)
                 wanted = output(compiled(name, folder, "native,threads=1", sizes, "fixed.tw"), x, folder)
                 for module in modules:
                     found = output(module, x, folder)
@@ -86,15 +90,36 @@ def sizes_outside_of_the_range_are_refused():
 def what_needs_numbers_says_so():
     """An operator that the import knows at fixed sizes only: the error names it, the size and the way out."""
     tensor = onnx.helper.make_tensor_value_info
-    node = onnx.helper.make_node("CumSum", ["x", "axis"], ["y"], name="running")
-    axis = numpy_helper.from_array(np.array(0, np.int64), "axis")
-    graph = onnx.helper.make_graph([node], "sums", [tensor("x", 1, ["rows", 4])], [tensor("y", 1, ["rows", 4])], [axis])
+    node = onnx.helper.make_node("Det", ["x"], ["y"], name="volumes")
+    graph = onnx.helper.make_graph([node], "det", [tensor("x", 1, ["rows", 2, 2])], [tensor("y", 1, ["rows"])])
     with tempfile.TemporaryDirectory(prefix="tilewright-open-") as where:
-        model = Path(where) / "sums.onnx"
+        model = Path(where) / "det.onnx"
         onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), str(model))
         said = tilewright("compile", model, "--target", "native", "--shape", "rows=1..8", "-o", Path(where) / "m.tw", code=1)
-        assert "running" in said and "CumSum" in said and "rows" in said and "--shape" in said, said
+        assert "volumes" in said and "Det" in said and "rows" in said and "--shape" in said, said
         tilewright("compile", model, "--target", "native", "--shape", "rows=8", "-o", Path(where) / "m.tw")
+        said = tilewright("check", model, "--shape", "rows=1..8", code=1)
+        assert "cli.check.problems" in said, said
+        onnx.save(MODELS["mlp"][0](), str(Path(where) / "mlp.onnx"))
+        said = tilewright("check", Path(where) / "mlp.onnx", "--shape", "batch=1..8")
+        assert "compiles: 2 different kernels" in said, said
+
+
+def sizes_that_an_operator_cannot_take_are_refused():
+    """Halves of odd sizes: kernels would read outside of their tensors."""
+    tensor = onnx.helper.make_tensor_value_info
+    node = onnx.helper.make_node("SpaceToDepth", ["x"], ["y"], name="fold", blocksize=2)
+    graph = onnx.helper.make_graph([node], "fold", [tensor("x", 1, [1, 1, "H", 4])], [tensor("y", 1, [1, 4, "h", 2])])
+    with tempfile.TemporaryDirectory(prefix="tilewright-open-") as where:
+        folder = Path(where)
+        onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), str(folder / "fold.onnx"))
+        module = compiled("fold", folder, "native", {"H": "1..9"}, "m.tw")
+        x = np.arange(24, dtype=np.float32).reshape(1, 1, 6, 4)
+        y = output(module, x, folder)
+        assert np.array_equal(y, x.reshape(1, 1, 3, 2, 2, 2).transpose(0, 3, 5, 1, 2, 4).reshape(1, 4, 3, 2)), y
+        np.save(folder / "x.npy", x[:, :, :5])
+        said = tilewright("run", module, "--input", f"x={folder / 'x.npy'}", code=1)
+        assert "module.sizes.unequal" in said and "H=5" in said, said
 
 
 def the_module_says_its_sizes():
@@ -178,5 +203,5 @@ def wrong_points_are_refused():
 
 if __name__ == "__main__":
     run_checks(every_size_is_that_of_its_own_module, sizes_outside_of_the_range_are_refused, what_needs_numbers_says_so,
-               the_module_says_its_sizes, specialised_sizes_are_those_of_their_own_module, predicted_schedules_are_for_specialised_sizes,
-               wrong_points_are_refused)
+               sizes_that_an_operator_cannot_take_are_refused, the_module_says_its_sizes, specialised_sizes_are_those_of_their_own_module,
+               predicted_schedules_are_for_specialised_sizes, wrong_points_are_refused)

@@ -123,7 +123,7 @@ class Generator {
         &Generator::Gather,        &Generator::Rounding,    &Generator::Again,
         &Generator::OfConstants,   &Generator::WideAndBack, &Generator::Quantized,
         &Generator::Bounded,       &Generator::Choice,      &Generator::Positions,
-        &Generator::WholeNumbers,  &Generator::Repeated};
+        &Generator::WholeNumbers,  &Generator::Repeated,    &Generator::Counted};
     (this->*kMakers[rng_.Uniform(std::size(kMakers))])();
   }
 
@@ -430,6 +430,16 @@ class Generator {
     if (rng_.Bernoulli(0.2)) shape.push_back(1);
     Emit("reshape", {x}, {{"shape", shape}});
   }
+  // A table that the module makes itself, as for the positions along an axis of open size.
+  void Counted() {
+    const ValueId x = Pick();
+    if (ShapeOf(x).empty()) return;
+    const Ints start = {rng_.UniformInt(-3, 3)}, shape = {ShapeOf(x).back()};
+    const ValueId count = Emit(
+        "counting", {}, {{"start", start}, {"step", rng_.UniformInt(-2, 2)}, {"shape", shape}});
+    const ValueId table = Emit("cast", {count}, {{"dtype", std::string("f32")}});
+    Emit("mul", {x, Emit("tanh", {table})});
+  }
   void Transpose() {
     const ValueId x = Pick();
     Ints perm;
@@ -601,10 +611,12 @@ Graph RandomGraph(Rng* rng, const RandomGraphOptions& options) {
 }
 
 std::vector<std::pair<std::string, std::string>> OperatorsLeftOut() {
-  return {{"append", "made by KeepState; keep_state_test has it, and tests/e2e/decoder.py"},
-          {"conv2d_blocked", "made by the pass block_layouts"},
-          {"packed_dense", "made by the pass pack_weights; CompiledPackedWeights has it"},
-          {"requantize", "made by the pass requantize_sums, for a matrix unit"}};
+  return {
+      {"append", "made by KeepState; keep_state_test has it, and tests/e2e/decoder.py"},
+      {"conv2d_blocked", "made by the pass block_layouts"},
+      {"packed_dense", "made by the pass pack_weights; CompiledPackedWeights has it"},
+      {"recurrent", "made where the number of steps is open; OpenCompute.RecurrentLayers has it"},
+      {"requantize", "made by the pass requantize_sums, for a matrix unit"}};
 }
 
 std::vector<RefTensor> RandomGraphInputs(const Graph& g, uint64_t seed) {

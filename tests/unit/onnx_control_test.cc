@@ -103,6 +103,7 @@ TEST(OnnxLoop, NamesOfATripAreItsOwn) {
   const auto out = Evaluate(b, {TensorOf({2}, {1, 3})});
   EXPECT_EQ(out[0].values, (Numbers{8, 24}));
   EXPECT_EQ(out[1].values, (Numbers{-1, -3})) << "the graph's own value of that name";
+  EXPECT_TRUE(tests::OperatorsWhenOpen(b).contains("mul")) << "states may have open sizes";
 }
 
 TEST(OnnxLoop, WithoutTripsKeepsItsStateAndGivesNoRows) {

@@ -12,6 +12,7 @@
 #include "compiler/graph/graph_passes.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
+#include "tests/support/open_model.h"
 #include "tests/unit/onnx_builder.h"
 #include "tilewright_onnx.pb.h"
 
@@ -20,29 +21,12 @@ namespace tilewright::tests {
 // The model with the sizes of its inputs open, one variable for each size, as numbers again: it is
 // refused for one of a few reasons, or computes the same.
 inline void ExpectSameWhenOpen(const OnnxBuilder& b, const std::vector<op::RefTensor>& inputs,
-                               const std::vector<op::RefTensor>& expected) {
+                               const std::vector<op::RefTensor>& expected,
+                               const std::set<int64_t>& fixed_sizes = {}) {
   tilewright_onnx::ModelProto model;
   ASSERT_TRUE(model.ParseFromString(b.Bytes()));
-  std::set<std::string> weights;
-  for (const auto& tensor : model.graph().initializer()) weights.insert(tensor.name());
   graph::ImportOptions options;
-  op::Sizes sizes;
-  for (auto& input : *model.mutable_graph()->mutable_input()) {
-    if (weights.contains(input.name()) || !input.type().has_tensor_type()) continue;
-    for (auto& dim : *input.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim()) {
-      const int64_t size = dim.dim_value();
-      if (size < 2) continue;
-      const std::string name = "N" + std::to_string(size);
-      dim.set_dim_param(name);
-      options.open[name] = {1, 4 * size};
-      sizes[name] = size;
-    }
-  }
-  model.mutable_graph()->clear_value_info();
-  for (auto& output : *model.mutable_graph()->mutable_output()) {
-    if (!output.type().has_tensor_type()) continue;
-    output.mutable_type()->mutable_tensor_type()->clear_shape();
-  }
+  op::Sizes sizes = OpenModel(&model, &options, fixed_sizes);
   auto open = graph::ImportOnnx(model.SerializeAsString(), options);
   if (!open.ok()) {
     const std::string slug(support::Slug(open.status()));
@@ -66,6 +50,21 @@ inline void ExpectSameWhenOpen(const OnnxBuilder& b, const std::vector<op::RefTe
     EXPECT_EQ((*found)[o].type, expected[o].type) << graph::Print(*open);
     EXPECT_EQ(op::ToBytes((*found)[o]), op::ToBytes(expected[o])) << graph::Print(*open);
   }
+}
+
+// The operators of the model's graph where its sizes are open; none after an error.
+inline std::set<std::string> OperatorsWhenOpen(const OnnxBuilder& b,
+                                               const std::set<int64_t>& fixed_sizes = {}) {
+  tilewright_onnx::ModelProto model;
+  EXPECT_TRUE(model.ParseFromString(b.Bytes()));
+  graph::ImportOptions options;
+  OpenModel(&model, &options, fixed_sizes);
+  const auto open = graph::ImportOnnx(model.SerializeAsString(), options);
+  EXPECT_TRUE(open.ok()) << open.status();
+  std::set<std::string> operators;
+  if (!open.ok()) return operators;
+  for (const graph::Node& node : open->nodes) operators.insert(node.op);
+  return operators;
 }
 
 // All outputs of the model. With and without the graph passes they are equal up to `tolerance`, or

@@ -327,6 +327,8 @@ TEST(OnnxEinsum, ProductsDiagonalsAndEllipses) {
     }
     OnnxBuilder::AttrText(b.Node("Einsum", names, "y"), "equation", equation);
     b.Output("y", shape);
+    const bool diagonal = equation.find("ii") != std::string::npos;
+    EXPECT_TRUE(diagonal || !tests::OperatorsWhenOpen(b).empty()) << equation;
     return Evaluate(b, inputs)[0].values;
   };
   const RefTensor square = TensorOf({2, 2}, {1, 2, 3, 4}), row = TensorOf({2}, {5, 6});
@@ -372,6 +374,38 @@ TEST(OnnxAttention, AnUnknownInputIsAnErrorAndNothingElse) {
   EXPECT_EQ(Slug(b), "graph.onnx.missing_input");
 }
 
+// Batch and lengths are open: heads and their sizes are not.
+TEST(OnnxAttention, OpenBatchAndLengths) {
+  for (const bool causal : {false, true}) {
+    OnnxBuilder b(23);
+    b.Input("q", {2, 5, 12}).Input("k", {2, 7, 12}).Input("v", {2, 7, 12});
+    b.Input("m", {5, 7}, kBool).Output("y", {2, 5, 12});
+    pb::NodeProto* node = b.Node("Attention", {"q", "k", "v", "m"}, "y");
+    OnnxBuilder::Attr(node, "q_num_heads", int64_t{3});
+    OnnxBuilder::Attr(node, "kv_num_heads", int64_t{3});
+    OnnxBuilder::Attr(node, "is_causal", int64_t{causal});
+    const RefTensor x = TensorOf({2, 7, 12}, Random(168, 1, 3));
+    Numbers flags(35, 1);
+    flags[3] = flags[12] = 0;
+    const std::vector<RefTensor> inputs = {TensorOf({2, 5, 12}, Random(120, 1, 4)), x, x,
+                                           TensorOf({5, 7}, flags, ir::kBool)};
+    const auto y = Evaluate(b, inputs);
+    EXPECT_TRUE(tests::OperatorsWhenOpen(b, {12}).contains("softmax"));
+    tests::ExpectSameWhenOpen(b, inputs, y, {12});
+  }
+  OnnxBuilder b(23);
+  b.Input("x", {2, 5, 12}).Input("c", {50, 2}).Input("s", {50, 2});
+  b.Input("p", {2, 5}, kInt64).Output("y", {2, 5, 12});
+  OnnxBuilder::Attr(b.Node("RotaryEmbedding", {"x", "c", "s", "p"}, "y"), "num_heads", int64_t{3});
+  const std::vector<RefTensor> inputs = {
+      TensorOf({2, 5, 12}, Random(120, 1, 4)), TensorOf({50, 2}, Random(100, 1, 5)),
+      TensorOf({50, 2}, Random(100, 1, 6)),
+      TensorOf({2, 5}, {0, 1, 2, 3, 4, 9, 8, 7, 6, 49}, ir::kI64)};
+  const auto y = Evaluate(b, inputs);
+  EXPECT_TRUE(tests::OperatorsWhenOpen(b, {12}).contains("gather"));
+  tests::ExpectSameWhenOpen(b, inputs, y, {12});
+}
+
 // One unit, all weights 1, of the input and of the state.
 TEST(OnnxRecurrent, DirectionsLengthsAndLayout) {
   const double a = std::tanh(1.0), ab = std::tanh(2 + a), last = std::tanh(2.0);
@@ -405,6 +439,73 @@ TEST(OnnxRecurrent, OutputsBehindTheEndAreZero) {
   OnnxBuilder::AttrText(node, "direction", "sideways");
   node->mutable_attribute()->DeleteSubrange(0, 1);
   EXPECT_EQ(Slug(b), "graph.onnx.attribute");
+}
+
+// A loop over time gives what the steps one by one give, to the last bit (ExpectSameWhenOpen).
+TEST(OnnxRecurrent, AnOpenNumberOfStepsIsALoop) {
+  struct Form {
+    const char* op;
+    int64_t gates;
+    const char* attribute;  // set to 1
+  };
+  const Form forms[] = {{"RNN", 1, ""},
+                        {"GRU", 3, ""},
+                        {"GRU", 3, "linear_before_reset"},
+                        {"LSTM", 4, ""},
+                        {"LSTM", 4, "input_forget"}};
+  for (const Form& form : forms) {
+    for (const char* direction : {"forward", "reverse", "bidirectional"}) {
+      for (const bool lengths : {false, true}) {
+        const int64_t hidden = 3, inputs = 4,
+                      both = std::string(direction) == "bidirectional" ? 2 : 1;
+        OnnxBuilder b(14, 7);
+        b.Input("x", {5, 2, inputs}).Weight("w", {both, form.gates * hidden, inputs});
+        b.Weight("r", {both, form.gates * hidden, hidden});
+        b.Weight("b", {both, 2 * form.gates * hidden});
+        if (lengths) b.Small("n", pb::TensorProto::INT32, {2}, {2, 5});
+        pb::NodeProto* node = b.Node(form.op, {"x", "w", "r", "b"}, "y");
+        if (lengths) node->add_input("n");
+        node->add_output("h");
+        OnnxBuilder::AttrText(node, "direction", direction);
+        if (*form.attribute != 0) OnnxBuilder::Attr(node, form.attribute, int64_t{1});
+        b.Output("y", {5, both, 2, hidden}).Output("h", {both, 2, hidden});
+        SCOPED_TRACE(std::string(form.op) + form.attribute + direction + (lengths ? "n" : ""));
+        Evaluate(b, {TensorOf({5, 2, inputs}, Random(40, 1, 3))});
+        EXPECT_TRUE(tests::OperatorsWhenOpen(b).contains("recurrent"));
+      }
+    }
+  }
+}
+
+// Padding that depends on a size is a node of its own where the size is open.
+TEST(OnnxWindows, PaddingOfOpenImages) {
+  for (const char* mode : {"SAME_UPPER", "SAME_LOWER"}) {
+    OnnxBuilder b;
+    b.Input("x", {1, 1, 7, 10}).Weight("w", {1, 1, 3, 5});
+    for (const char* op : {"Conv", "MaxPool", "ConvTranspose"}) {
+      const bool pool = std::string(op) == "MaxPool";
+      pb::NodeProto* node = b.Node(op, pool ? Names{"x"} : Names{"x", "w"}, op);
+      OnnxBuilder::AttrText(node, "auto_pad", mode);
+      OnnxBuilder::Attr(node, "strides", Shape{2, 3});
+      if (pool) OnnxBuilder::Attr(node, "kernel_shape", Shape{3, 4});
+    }
+    b.Output("Conv", {1, 1, 4, 4}).Output("MaxPool", {1, 1, 4, 4});
+    b.Output("ConvTranspose", {1, 1, 14, 30});
+    Evaluate(b, {TensorOf({1, 1, 7, 10}, Random(70, 1, 3))});
+    EXPECT_TRUE(tests::OperatorsWhenOpen(b).contains("pad"));
+  }
+  for (const char* op : {"MaxPool", "AveragePool", "LpPool"}) {
+    OnnxBuilder b(22);
+    b.Input("x", {1, 1, 7, 10}).Output("y", {1, 1, 3, 4});
+    pb::NodeProto* node = b.Node(op, {"x"}, "y");
+    OnnxBuilder::Attr(node, "ceil_mode", int64_t{1});
+    OnnxBuilder::Attr(node, "kernel_shape", Shape{3, 4});
+    OnnxBuilder::Attr(node, "strides", Shape{2, 3});
+    OnnxBuilder::Attr(node, "pads", Shape{0, 1, 0, 1});
+    SCOPED_TRACE(op);
+    Evaluate(b, {TensorOf({1, 1, 7, 10}, Random(70, 1, 3))});
+    EXPECT_TRUE(tests::OperatorsWhenOpen(b).contains("pool2d"));
+  }
 }
 
 TEST(OnnxWindows, ThreeDimensions) {

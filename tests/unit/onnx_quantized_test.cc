@@ -4,7 +4,7 @@
 #include "compiler/graph/graph.h"
 #include "compiler/graph/graph_passes.h"
 #include "deploy/support/status.h"
-#include "tests/unit/onnx_builder.h"
+#include "tests/unit/onnx_evaluate.h"
 
 namespace tilewright::graph {
 namespace {
@@ -26,6 +26,7 @@ std::vector<RefTensor> Evaluate(const OnnxBuilder& b, const std::vector<RefTenso
   EXPECT_TRUE(g.ok()) << g.status();
   if (!g.ok()) return {};
   auto out = Interpret(*g, inputs);
+  if (out.ok()) tests::ExpectSameWhenOpen(b, inputs, *out);
   GraphPassContext context;
   context.enabled = {"block_layouts"};
   context.packed_weight_rows = 2;
@@ -230,6 +231,7 @@ TEST(OnnxQuantized, OnnxRuntimesAddition) {
   const auto out = Evaluate(b, {Tensor(ir::kU8, {2}, {3, 200}), Tensor(ir::kU8, {2}, {5, 100})});
   ASSERT_EQ(out.size(), 1u);
   EXPECT_EQ(out[0].values, (std::vector<double>{7, 255}));
+  EXPECT_TRUE(tests::OperatorsWhenOpen(b).contains("quantize"));
 }
 
 }  // namespace

@@ -235,6 +235,10 @@ TEST(OpCompute, IntegerElementwise) {
   for (const char* name : {"relu", "neg", "identity"}) {
     ExpectComputeMatchesReference({name, {{3, 4}}, {}, -50, 50, ir::kI64}, &rng);
   }
+  // Negative numbers are shifted as bits of their type; counts beyond it give 0.
+  for (const char* name : {"shift_left", "shift_right"}) {
+    ExpectComputeMatchesReference({name, {{9, 40}, {40}}, {}, -40, 40, ir::kI32}, &rng);
+  }
   const TensorType ints{ir::kI32, {2}};
   EXPECT_FALSE(InferTypes(*FindOp("exp"), std::vector{ints}, {}).ok());
   EXPECT_FALSE(InferTypes(*FindOp("pow"), std::vector{ints, ints}, {}).ok());
@@ -253,6 +257,57 @@ TEST(OpCompute, RepeatedAndGatheredElements) {
     ExpectComputeMatchesReference(c, &rng);
     c.dtypes[1] = ir::kI32;
     ExpectComputeMatchesReference(c, &rng);
+  }
+}
+
+TEST(OpCompute, CountingMakesSteps) {
+  Rng rng(Seed());
+  const std::vector<int64_t> start = {-7}, shape = {9};
+  for (const int64_t step : {1, -3, 0}) {
+    ExpectComputeMatchesReference(
+        {"counting", {}, {{"start", start}, {"step", step}, {"shape", shape}}}, &rng);
+  }
+  const auto three = Reference(*FindOp("counting"), {},
+                               {{"start", start}, {"step", int64_t{4}}, {"shape", start}});
+  EXPECT_FALSE(three.ok());  // no tensor has -7 elements
+  const auto some = Reference(*FindOp("counting"), {},
+                              {{"start", start}, {"step", int64_t{4}}, {"shape", shape}});
+  ASSERT_TRUE(some.ok()) << some.status();
+  EXPECT_EQ((*some)[0].values, (std::vector<double>{-7, -3, 1, 5, 9, 13, 17, 21, 25}));
+}
+
+// Every cell with all that it may have; clipping, activations with parameters.
+TEST(OpCompute, RecurrentLayers) {
+  Rng rng(Seed());
+  using Doubles = std::vector<double>;
+  const auto attrs = [](const char* cell, const char* names, Doubles alphas, Doubles betas) {
+    return Attrs{{"cell", std::string(cell)},
+                 {"activations", std::string(names)},
+                 {"alphas", std::move(alphas)},
+                 {"betas", std::move(betas)}};
+  };
+  const Doubles zero = {0}, zeros = {0, 0}, none = {0, 0, 0};
+  Attrs lstm = attrs("lstm", "hard_sigmoid scaled_tanh affine", {0.3, 0.9, 0.8}, {0.4, 0.7, 0.1});
+  Case all{"recurrent", {{4, 2, 20}, {5, 20}, {2, 5}, {2, 5}}, lstm, -1, 1};
+  ExpectComputeMatchesReference(all, &rng);
+  all.attrs["clip"] = 0.25;
+  all.attrs["peepholes"] = all.attrs["masked"] = int64_t{1};
+  all.shapes.push_back({3, 5});
+  all.shapes.push_back({4, 2});
+  all.dtypes = {ir::kF32, ir::kF32, ir::kF32, ir::kF32, ir::kF32, ir::kBool};
+  ExpectComputeMatchesReference(all, &rng);
+  all.attrs["couples"] = int64_t{1};
+  all.attrs["activations"] = std::string("sigmoid tanh tanh");
+  ExpectComputeMatchesReference(all, &rng);
+  Case gru{"recurrent", {{3, 2, 12}, {4, 12}, {2, 4}}, attrs("gru", "sigmoid tanh", zeros, zeros)};
+  ExpectComputeMatchesReference(gru, &rng);
+  gru.attrs["linear_before_reset"] = gru.attrs["recurrent_bias"] = int64_t{1};
+  gru.shapes.push_back({4});
+  ExpectComputeMatchesReference(gru, &rng);
+  for (const char* name :
+       {"elu", "leaky_relu", "relu", "softplus", "softsign", "thresholded_relu", "tanh"}) {
+    Case rnn{"recurrent", {{3, 1, 6}, {6, 6}, {1, 6}}, attrs("rnn", name, {0.2}, zero), -0.5, 0.5};
+    ExpectComputeMatchesReference(rnn, &rng);
   }
 }
 
@@ -275,11 +330,41 @@ struct Refusal {
   std::string slug;
 };
 
+TEST(OpInfer, RecurrentLayersThatAreNone) {
+  const auto f32 = [](std::vector<int64_t> shape) {
+    return TensorType{ir::kF32, std::move(shape)};
+  };
+  const Refusal refusals[] = {
+      {"recurrent", {f32({2, 1, 4}), f32({1, 4}), f32({1, 1})}, {}, "op.recurrent.attribute"},
+      {"recurrent",
+       {f32({2, 1, 4}), f32({1, 4}), f32({1, 1})},
+       {{"cell", std::string("rnn")}, {"activations", std::string("sine")}},
+       "op.recurrent.attribute"},
+      {"recurrent",
+       {f32({2, 1, 4}), f32({3, 4}), f32({1, 3})},
+       {{"cell", std::string("rnn")},
+        {"activations", std::string("tanh")},
+        {"alphas", std::vector<double>{0}},
+        {"betas", std::vector<double>{0}}},
+       "op.recurrent.shape"},
+  };
+  for (const Refusal& r : refusals) {
+    const auto result = InferTypes(*FindOp(r.op), r.inputs, r.attrs);
+    EXPECT_EQ(support::Slug(result.status()), r.slug) << result.status();
+  }
+}
+
 TEST(OpInfer, RefusesWithTheOperatorsName) {
   auto f32 = [](std::vector<int64_t> shape) { return TensorType{ir::kF32, std::move(shape)}; };
   const std::vector<int64_t> two = {2, 2};
   const Refusal refusals[] = {
       {"conv2d", {f32({1, 3, 8, 8})}, {}, "op.conv2d.inputs"},
+      {"counting", {}, {{"shape", two}}, "op.counting.attribute"},
+      {"pad", {f32({2, 2})}, {{"pads", two}}, "op.pad.attribute"},
+      {"pad",
+       {f32({2})},
+       {{"pads", std::vector<int64_t>{int64_t{1} << 30, 0}}},
+       "op.pad.attribute"},
       {"conv2d", {f32({1, 3, 8}), f32({4, 3, 3, 3})}, {}, "op.conv2d.shape"},
       {"conv2d", {f32({1, 3, 8, 8}), f32({4, 2, 3, 3})}, {}, "op.conv2d.channels"},
       {"conv2d",

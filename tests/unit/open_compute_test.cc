@@ -180,6 +180,86 @@ TEST(OpenCompute, OneFunctionComputesAtAllSizes) {
   }
 }
 
+// A variable may be in an attribute alone.
+TEST(OpenCompute, AttributesMayBeExpressions) {
+  const std::string texts[] = {
+      R"(graph "pad" {
+  input %0 "x": f32[N,4]
+  %1: f32[2*N + 1,M + 4] = pad(%0) {pads=[N - 1,M,2,0], value=0.5} "pad"
+  output %1
+})",
+      R"(graph "slice" {
+  input %0 "x": f32[2*N + 3,4]
+  %1: f32[3,4] = slice(%0) {sizes=[3,4], starts=[N + M,0], steps=[1,1]} "slice"
+  output %1
+})",
+      R"(graph "counting" {
+  input %0 "x": f32[4]
+  %1: i64[4] = counting() {shape=[4], start=[3*N], step=-2} "counting"
+  %2: f32[4] = cast(%1) {dtype="f32"} "cast"
+  %3: f32[4] = mul(%0, %2) "mul"
+  output %3
+})"};
+  for (const std::string& text : texts) {
+    const auto open = graph::ParseGraph(text);
+    ASSERT_TRUE(open.ok()) << open.status();
+    EXPECT_TRUE(graph::IsSymbolic(*open)) << text;
+    const auto function = TaskFunction(*open);
+    ASSERT_TRUE(function.ok()) << function.status();
+    for (const int64_t n : {1, 2, 5}) {
+      op::Sizes sizes;
+      for (const std::string& name : graph::SizeVariables(*open)) {
+        sizes[name] = name == "N" ? n : 1;
+      }
+      EXPECT_EQ(sizes.size(), function->size_params.size());
+      const auto fixed = graph::Specialize(*open, sizes);
+      ASSERT_TRUE(fixed.ok()) << fixed.status();
+      EXPECT_FALSE(graph::IsSymbolic(*fixed)) << graph::Print(*fixed);
+      ExpectComputes(*function, *fixed, sizes, 3, Interpreted);
+      ExpectComputes(*function, *fixed, sizes, 3, Compiled);
+    }
+  }
+}
+
+// A loop over time, of as many steps as a size says.
+TEST(OpenCompute, RecurrentLayers) {
+  const auto text = [](const char* inputs, const char* operands, int values, const char* attrs,
+                       int states) {
+    return StrCat("graph \"layer\" {\n", inputs, "  %", values, ": f32[T + 1,", states,
+                  ",N,20] = recurrent(", operands, ") {", attrs, "} \"layer\"\n  output %", values,
+                  "\n}");
+  };
+  const std::string texts[] = {
+      text(R"(  input %0 "x": f32[T,N,80]
+  input %1 "r": f32[20,80]
+  input %2 "h": f32[N,20]
+  input %3 "c": f32[N,20]
+  input %4 "counts": bool[T,N]
+)",
+           "%0, %1, %2, %3, %4", 5,
+           R"(activations="sigmoid tanh tanh", alphas=f[0.0,0.0,0.0], betas=f[0.0,0.0,0.0], )"
+           R"(cell="lstm", masked=1)",
+           2),
+      text(R"(  input %0 "x": f32[T,N,60]
+  input %1 "r": f32[20,60]
+  input %2 "h": f32[N,20]
+)",
+           "%0, %1, %2", 3,
+           R"(activations="sigmoid tanh", alphas=f[0.0,0.0], betas=f[0.0,0.0], cell="gru")", 1)};
+  for (const std::string& layer : texts) {
+    auto open = graph::ParseGraph(layer);
+    ASSERT_TRUE(open.ok()) << open.status();
+    const auto function = TaskFunction(*open);
+    ASSERT_TRUE(function.ok()) << function.status();
+    for (const op::Sizes& sizes : {op::Sizes{{"N", 1}, {"T", 1}}, op::Sizes{{"N", 3}, {"T", 7}}}) {
+      const auto fixed = graph::Specialize(*open, sizes);
+      ASSERT_TRUE(fixed.ok()) << fixed.status();
+      ExpectComputes(*function, *fixed, sizes, 3, Interpreted);
+      ExpectComputes(*function, *fixed, sizes, 3, Compiled);
+    }
+  }
+}
+
 TEST(OpenCompute, CompiledCodeComputesAtAllSizes) {
   std::map<std::string, int> compared;
   ExpectAllComputeAtAllSizes(tests::TestRounds(40), Compiled, &compared);

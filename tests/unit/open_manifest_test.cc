@@ -65,6 +65,25 @@ TEST(OpenManifestTest, ShapesAsText) {
   EXPECT_FALSE(IsOpen({3, 4}));
 }
 
+TEST(OpenManifestTest, EqualSizesRaiseTheVersion) {
+  Manifest manifest = Complete();
+  manifest.equal_sizes.push_back({N(), N().FloorDiv(2) * 2, "join"});
+  EXPECT_EQ(support::Slug(ValidateManifest(manifest)), "module.manifest.version");
+  ASSERT_TRUE(SetNeedsAtMaxima(&manifest).ok());
+  EXPECT_EQ(manifest.format_version, kEqualSizesFormatVersion);
+  const auto json = ManifestToJson(manifest);
+  ASSERT_TRUE(json.ok()) << json.status();
+  const auto again = ManifestFromJson(*json);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(*again == manifest);
+  EXPECT_TRUE(CheckEqualSizes(manifest, std::vector<int64_t>{4}).ok());
+  const absl::Status odd = CheckEqualSizes(manifest, std::vector<int64_t>{5});
+  EXPECT_EQ(support::Slug(odd), "module.sizes.unequal");
+  EXPECT_NE(odd.message().find("join: expected sizes where N = 2*(N) / 2, found 5 and 4 at N=5"),
+            std::string::npos)
+      << odd;
+}
+
 struct Rejection {
   const char* slug;  // without "module.manifest."
   std::function<void(Manifest*)> damage;
@@ -79,6 +98,22 @@ TEST(OpenManifestTest, EveryBrokenRuleHasItsError) {
       {"size_var", [](Manifest* m) { m->size_vars.push_back({"M", 1, 2}); }},
       {"size_var", [](Manifest* m) { m->tensors[2].shape[0] = N() + 1; }},
       {"expression", [](Manifest* m) { m->tensors[5].shape[0] = Dim::Variable("K"); }},
+      {"version", [](Manifest* m) { m->equal_sizes.push_back({N(), N() * N(), ""}); }},
+      {"expression",
+       [](Manifest* m) {
+         m->equal_sizes.push_back({N(), Dim::Variable("K"), ""});
+         m->format_version = kEqualSizesFormatVersion;
+       }},
+      {"equal_sizes",
+       [](Manifest* m) {
+         m->equal_sizes.push_back({N(), N() + 1, ""});
+         m->format_version = kEqualSizesFormatVersion;
+       }},
+      {"at",  // at 4 rows
+       [](Manifest* m) {
+         m->equal_sizes.push_back({N(), N().FloorDiv(3) * 3, ""});
+         m->format_version = kEqualSizesFormatVersion;
+       }},
       {"expression",
        [](Manifest* m) {
          Dim power = N();

@@ -72,6 +72,20 @@ void CheckRows(Session* session, int64_t rows, int seed) {
   EXPECT_EQ(y.values, test::OpenRowsReference(x.values)) << rows << " rows";
 }
 
+// Of a module whose operators need an even number of rows.
+TEST(OpenSessionTest, SizesThatAreNoneOfTheModuleAreRefused) {
+  ModuleParts parts = test::OpenRowsModule(false);
+  const module::Dim rows = module::Dim::Variable("N");
+  parts.manifest.equal_sizes.push_back({rows, rows.FloorDiv(2) * 2, "join"});
+  parts.manifest.format_version = parts.manifest.NeededFormatVersion();
+  const auto session = SessionOf(parts);
+  EXPECT_EQ(support::Slug(session->Run()), "module.sizes.unequal");  // 1, the smallest
+  CheckRows(session.get(), 4, 1);
+  Matrix x(5, kInner), y(5, kColumns);
+  EXPECT_EQ(support::Slug(Call(session.get(), x, &y)), "module.sizes.unequal");
+  CheckRows(session.get(), 6, 2);
+}
+
 TEST(OpenSessionTest, EverySizeGivesItsResultsInAnyOrder) {
   for (const bool specialised : {false, true}) {
     for (const bool guard : {false, true}) {

@@ -68,9 +68,15 @@ absl::StatusOr<std::vector<graph::ImportProblem>> TryCompile(const ModelSource& 
                                                              int64_t* kernels) {
   const auto compile = [&]() -> absl::Status {
     TW_ASSIGN(ModelCompiler compiler, ModelCompiler::Open(source));
-    *kernels = compiler.opened().tasks_size();
     std::string bytes;
-    return compiler.Compile({}, &bytes).status();
+    TW_ASSIGN(const v1::ModuleCompiled compiled, compiler.Compile({}, &bytes));
+    // Of open sizes, too, whose tasks a job does not have.
+    const json summary = json::parse(compiled.manifest_summary_json(), nullptr, false);
+    if (!summary.is_object() || !summary.contains("kernels")) {
+      return support::Internal("builder.summary.malformed", "expected an object with kernels");
+    }
+    *kernels = static_cast<int64_t>(summary["kernels"].size());
+    return absl::OkStatus();
   };
   const absl::Status status = compile();
   if (status.ok()) return std::vector<graph::ImportProblem>{};
@@ -144,15 +150,22 @@ std::string CheckText(const CheckOptions& options, const std::string& target,
 }
 
 absl::Status Check(const CheckOptions& options) {
-  TW_ASSIGN(const auto shapes, ParseShapes(options.shapes));
+  std::vector<std::string> fixed = options.shapes;
+  TW_ASSIGN(const auto open, TakeSizeRanges(&fixed));
+  TW_ASSIGN(const auto shapes, ParseShapes(fixed));
   TW_ASSIGN(const std::string target, ExpandTarget(options.target));
   TW_ASSIGN(const std::string bytes, support::ReadFile(options.model_path, graph::kMaxModelBytes));
   graph::ImportOptions import;
   import.shapes = shapes;
+  for (const auto& [name, range] : open) import.open[name] = {range.min, range.max};
   TW_ASSIGN(graph::ImportCheck check, graph::CheckOnnx(bytes, import));
   int64_t kernels = 0;
   if (check.problems.empty()) {
-    TW_ASSIGN(check.problems, TryCompile({options.model_path, target, shapes, {}, {}}, &kernels));
+    TW_ASSIGN(
+        check.problems,
+        TryCompile(
+            {.model_path = options.model_path, .target = target, .shapes = shapes, .open = open},
+            &kernels));
   }
   const std::vector<Found> all = WithAdvice(options.model_path, std::move(check.problems));
   if (options.format == OutputFormat::kJson) {

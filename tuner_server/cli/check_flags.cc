@@ -16,11 +16,15 @@ void AddCheck(CLI::App* app, Action* action) {
                  "  tilewright check model.onnx\n"
                  "  tilewright check model.onnx --target cpu,arch=x86_64,cpu=znver4 -o json\n"
                  "  tilewright check model.onnx --shape batch=1 --shape image=1x3x224x224\n"
+                 "  tilewright check model.onnx --shape batch=1..64\n"
                  "\nExit code 0: it compiles; 1: it does not.\n");
   command->add_option("MODEL", options->model_path, "ONNX file")->required();
   command->add_option("--target", options->target, "target, see 'tilewright targets'")
       ->capture_default_str();
-  command->add_option("--shape", options->shapes, "input shape NAME=1x3x224x224; repeatable")
+  command
+      ->add_option("--shape", options->shapes,
+                   "input shape NAME=1x3x224x224, or NAME=1..64 of a dimension that stays open; "
+                   "repeatable")
       ->allow_extra_args(false)
       ->take_all();
   AddFormat(command, kOutputFlag, &options->format);
