@@ -263,7 +263,7 @@ class ModelLowering {
     TW_ASSIGN(ir::Function scheduled, ScheduleTask(variants, task, target, schedules_, kernel));
     in_place_.push_back(InPlaceOperands(scheduled, kernel->steps));
     absl::StatusOr<LoweredTask> lowered = LowerTask(scheduled, target, dump, "");
-    if (lowered.ok() && !lowered->prepare) TW_TRY(AddManyRows(variants, task, &*lowered));
+    if (lowered.ok() && !lowered->prepare) TW_TRY(AddManyRows(variants, &*lowered));
     if (!target.machine.has_matrix() || (lowered.ok() && OnMatrixUnit(*lowered)))
       return Keep(0, std::move(lowered));
     kernel->on_host = true;
@@ -276,8 +276,7 @@ class ModelLowering {
   }
 
   // The kernel of a task with open rows also has the algorithm for many of them, if there is one.
-  absl::Status AddManyRows(const std::vector<schedule::Variant>& variants, const Task& task,
-                           LoweredTask* lowered) {
+  absl::Status AddManyRows(const std::vector<schedule::Variant>& variants, LoweredTask* lowered) {
     for (const schedule::Variant& variant : variants) {
       if (variant.name != op::kUnpackFirst) continue;
       const target::Target& target = sides_[0].target;

@@ -22,8 +22,8 @@ namespace tilewright::module {
 
 // We raise these when readers of the previous version would misread a manifest. A module whose
 // sizes are all fixed has the first, so that older readers still read it; one with size variables
-// has the second, one with state the third, and the fourth if some of the variables' values are none
-// of the module.
+// has the second, one with state the third, and the fourth if some of the variables' values are
+// none of the module.
 inline constexpr int64_t kManifestFormatVersion = 1;
 inline constexpr int64_t kOpenSizesFormatVersion = 2;
 inline constexpr int64_t kStateFormatVersion = 3;

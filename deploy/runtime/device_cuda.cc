@@ -1,8 +1,8 @@
 // Device plug-in for NVIDIA's GPUs (target kind `cuda`). A shared object of its own that finds the
 // driver, libcuda, when it is loaded; without one it has no devices. Code objects are cubins, and
 // PTX text; kernels get their sizes as 64-bit integers, then their buffers. One handle is one
-// stream of the device's primary context. Links nothing of ours. It has run on a driver that stands
-// in for the vendor's (tests/support/simt/fake_cuda_driver.cc), and on no GPU yet.
+// stream of the device's primary context. Links nothing of ours. Tests run it on a driver
+// that stands in for the vendor's (tests/support/simt/fake_cuda_driver.cc).
 #include <dlfcn.h>
 
 #include <algorithm>

@@ -191,9 +191,9 @@ const std::vector<Case>& StrictCases() {
   return cases;
 }
 
-// What ends otherwise under `driver`, by name. A driver may look for files and other processes at any
-// time, so that a refusal is an error to whoever asked and not the process's end; what a candidate
-// makes of it is its own.
+// What ends otherwise under `driver`, by name. A driver may look for files and other processes at
+// any time, so that a refusal is an error to whoever asked and not the process's end; what a
+// candidate makes of it is its own.
 const std::vector<Case>& OtherwiseUnderDriver() {
   static const std::vector<Case> cases = {
       Case{"connect", v1::RUN_CRASH, "KERNEL_ERROR", 0, "first_run", "returned -1"},

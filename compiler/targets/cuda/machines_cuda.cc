@@ -1,7 +1,7 @@
 // GPUs by the name of their instruction set. Sources: the vendor's programming guide (limits of a
 // launch and of a multiprocessor), its white papers (multiprocessors, memories, clocks). Latencies
-// and the costs of launches and barriers are typical figures of published measurements, or what orders
-// kernels best that an H100 measured (tests/bench/results/gpu_estimate.txt).
+// and the costs of launches and barriers are typical figures of published measurements, or what
+// orders kernels best that an H100 measured (tests/bench/results/gpu_estimate.txt).
 #include "compiler/targets/kind_table.h"
 
 namespace tilewright::cuda {
