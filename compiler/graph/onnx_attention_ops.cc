@@ -282,7 +282,7 @@ Result RotaryEmbedding(Composer& c, ValueId x, ValueId cosine, ValueId sine, Val
   const std::vector<op::Dim> shape = c.TypeOf(x).shape;
   const int64_t table = c.TypeOf(cosine).shape.back().constant().value_or(0);
   const int64_t width = shape.back().constant().value_or(0);
-  if (table == 0 || width == 0) {
+  if (width == 0) {
     return n.Error("open_size", StrCat("expected heads of fixed size, found ",
                                        op::ToText(c.TypeOf(x)), kGiveNumbers));
   }
@@ -309,7 +309,7 @@ Result RotaryEmbedding(Composer& c, ValueId x, ValueId cosine, ValueId sine, Val
     const std::vector<op::Dim> found = c.TypeOf(*cache).shape;
     const bool rows =
         found.size() == 3 && (found[0] == s[0] || found[0] == op::Dim(1) || !s[0].is_constant());
-    if (c.ok() && (!rows || found[2] != op::Dim(half))) {
+    if (c.ok() && (!rows || (found[2].is_constant() && found[2] != op::Dim(half)))) {
       c.Fail("shape",
              StrCat("expected tables of angles of ", op::DimsText({s[0], s[1], op::Dim(half)}),
                     ", found ", op::ToText(c.TypeOf(*cache))));
