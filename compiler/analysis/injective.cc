@@ -112,21 +112,54 @@ class Solver {
 
   // Returns g where whole = g * part + low with low in [0, g): the digits of the part are those of
   // the whole, g times as far up (normal forms take such a low part out of divisions). Returns 0 if
-  // there is no such g.
-  int64_t ScaleOf(const Expr& part, const Expr& whole, const AffineSum& whole_sum) const {
+  // there is no such g. Multiples of `modulus` (0: none) in the part make no difference.
+  int64_t ScaleOf(const Expr& part, int64_t modulus, const Expr& whole,
+                  const AffineSum& whole_sum) const {
     if (ir::StructuralEqual(part, whole)) return 1;
     const AffineSum part_sum = analyzer_.Affine(part);
     if (part_sum.terms.empty()) return 0;
+    if (IsScale(1, part_sum, modulus, whole_sum)) return 1;
     const AffineTerm& first = part_sum.terms[0];
     for (const AffineTerm& t : whole_sum.terms) {
       if (t.coeff % first.coeff != 0 || !ir::StructuralEqual(t.atom, first.atom)) continue;
       const int64_t g = t.coeff / first.coeff;
-      AffineSum low = whole_sum;
-      AddScaled(&low, part_sum, -g);
-      const Interval range = RangeOf(low);
-      return g > 0 && range.min >= 0 && range.max < g ? g : 0;
+      return g > 1 && IsScale(g, part_sum, modulus, whole_sum) ? g : 0;
     }
     return 0;
+  }
+
+  bool IsScale(int64_t g, const AffineSum& part, int64_t modulus, const AffineSum& whole) const {
+    AffineSum low = whole;
+    AddScaled(&low, part, -g);
+    if (modulus > 0) {
+      const int64_t period = MulWidths(g, modulus);
+      std::erase_if(low.terms, [&](const AffineTerm& m) { return m.coeff % period == 0; });
+    }
+    JoinRemainders(&low);
+    const Interval range = RangeOf(low);
+    return range.min >= 0 && range.max < g;
+  }
+
+  // c * y - c * b * floordiv(y, b) → c * floormod(y, b), whose range the two do not say.
+  void JoinRemainders(AffineSum* sum) const {
+    for (size_t i = 0; i < sum->terms.size(); ++i) {
+      const AffineTerm quotient = sum->terms[i];
+      const bool divides = quotient.atom->kind == ExprKind::kFloorDiv;
+      const int64_t* b = divides ? ir::AsInt(quotient.atom->args[1]) : nullptr;
+      if (b == nullptr || *b <= 0 || quotient.coeff % *b != 0) continue;
+      const int64_t c = -quotient.coeff / *b;
+      AffineSum joined = *sum;
+      AffineSum own;
+      own.terms = {quotient};
+      AddScaled(&joined, own, -1);
+      AddScaled(&joined, analyzer_.Affine(quotient.atom->args[0]), -c);
+      AffineSum rest;
+      rest.terms = {{ir::FloorMod(quotient.atom->args[0], quotient.atom->args[1]), 1, {0, *b - 1}}};
+      AddScaled(&joined, rest, c);
+      if (joined.terms.size() >= sum->terms.size()) continue;
+      *sum = std::move(joined);
+      i = static_cast<size_t>(-1);
+    }
   }
 
   // How many values the unknown terms of a sum give, less one.
@@ -152,7 +185,8 @@ class Solver {
       for (bool grown = true; grown && covered <= width;) {
         grown = false;
         for (const Digit& d : digits_) {
-          const int64_t div = MulWidths(d.div, ScaleOf(d.base, base, value));
+          const int64_t div =
+              MulWidths(d.div, ScaleOf(d.base, MulWidths(d.div, d.mod), base, value));
           if (div != covered) continue;
           int64_t end = d.mod == 0 ? kIndexLimit : MulWidths(div, d.mod);
           if (end <= covered) continue;

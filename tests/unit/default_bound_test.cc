@@ -96,6 +96,26 @@ TEST(DefaultBound, AGroupNeedNotHoldWholeRows) {
   }
 }
 
+// Blocks of 4 channels: 64 threads are more than a row of 14 blocks, and less than two.
+TEST(DefaultBound, GroupsOfBlockedImagesAreBound) {
+  const auto program = ir::ParseFunction(R"(
+fn relu(x: f32[8,14,14,4] input, y: f32[8,14,14,4] output) stage=scheduled {
+  for c in 0..8 { for h in 0..14 { for w in 0..14 { for b in 0..4 {
+    block y(vc: spatial 0..8 = c, vh: spatial 0..14 = h, vw: spatial 0..14 = w, vb: spatial 0..4 = b) {
+      reads x[vc:1, vh:1, vw:1, vb:1];
+      writes y[vc:1, vh:1, vw:1, vb:1];
+      y[vc, vh, vw, vb] = max(0.0f32, x[vc, vh, vw, vb]);
+    }
+  } } } }
+})");
+  ASSERT_TRUE(program.ok()) << program.status();
+  schedule::Schedule scheduled(*program);
+  schedule::ApplyDefaultSchedule(OpenCl(), {}, &scheduled);
+  auto plan = Checked(*program, scheduled);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(ir::IsInt(plan->launches[0].group[0], 64)) << schedule::ToText(scheduled.steps());
+}
+
 bool HasDots(const schedule::Schedule& scheduled) {
   return schedule::ToText(scheduled.steps()).find("intrin=generic.dot4.") != std::string::npos;
 }
