@@ -333,8 +333,7 @@ class Backup(cli_case.Fleet):
                 self.good("backup", "verify", "backup-%s-%d" % (name, i))
             taken.append(known)
             self.wait_for("progress beside the backups", lambda n=len(known): len(self.measurements()) > n)
-        state = json.loads(self.good("jobs", "get", job, *self.server, "-o", "json"))["state"]
-        self.assertEqual(state, "RUNNING", "the load was there to the end")
+        self.assertEqual(self.state(job), "RUNNING", "the load was there to the end")
         self.refused_backups()
         self.check_private("backup-tuner-3")
         for daemon in (self.agent, self.tuner, self.tracker):
@@ -385,9 +384,10 @@ class Backup(cli_case.Fleet):
         started = time.monotonic()
         back = ended()
         self.wait_for("trials within a minute of the restore", lambda: ended() >= back + 5, seconds=60)
-        self.wait_for("all that was open to end", lambda: not self.open_before(job, back), seconds=60 - (time.monotonic() - started))
+        self.wait_for("all that was open to end", lambda: not self.open_before(back), seconds=60 - (time.monotonic() - started))
         self.good("jobs", "cancel", job, *self.server)
-        self.measured_trials(*self.server)
+        self.wait_for("the end of the job", lambda: self.state(job) == "CANCELLED")
+        self.measured_trials(*self.server, cancelled=self.cancelled_trials())
         return [json.loads(line) for line in self.tuner.log().splitlines() if '"event":"job.reconciled"' in line]
 
     def backup_has_open_trials(self):
@@ -403,7 +403,14 @@ class Backup(cli_case.Fleet):
         self.good("backup", "create", "tuner", "backup-tuner")
         return False
 
-    def open_before(self, job, number):
+    def state(self, job):
+        return json.loads(self.good("jobs", "get", job, *self.server, "-o", "json"))["state"]
+
+    def cancelled_trials(self):
+        """Trials (job, number) that a cancelled job cut off, some of them between a noisy attempt and the next."""
+        return set(self.rows(self.path("tuner/tuner.db"), "SELECT job, number FROM trials WHERE state = 'CANCELLED'"))
+
+    def open_before(self, number):
         """Trials up to `number` that are still open: a backup's that wait for what will never come."""
         db = sqlite3.connect("file:%s?mode=ro" % self.path("tuner/tuner.db"), uri=True)
         try:
