@@ -11,8 +11,8 @@
 #include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/visit.h"
 #include "compiler/op/packed_dense.h"
-#include "compiler/schedule/default_schedule.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/space/default_schedule.h"
 #include "compiler/targets/backend.h"
 #include "compiler/targets/kind_table.h"
 #include "compiler/transform/clone.h"
@@ -120,7 +120,7 @@ absl::StatusOr<ir::Function> ScheduleTask(const std::vector<schedule::Variant>& 
         replayed.ok() ? StrCat("replays to program ", hash, ", recorded as ", found.program_hash)
                       : support::StatusText(replayed.status());
   }
-  kernel->steps = schedule::ToText(schedule::DefaultSchedule(variants[0].function, target));
+  kernel->steps = schedule::ToText(space::DefaultSchedule(variants[0].function, target));
   TW_ASSIGN(ir::Function scheduled, schedule::Replay(variants, kernel->steps));
   kernel->program_hash = ir::ProgramHash(scheduled);
   return scheduled;
@@ -280,7 +280,7 @@ class ModelLowering {
     for (const schedule::Variant& variant : variants) {
       if (variant.name != op::kUnpackFirst) continue;
       const target::Target& target = sides_[0].target;
-      const auto steps = schedule::DefaultSchedule(variant.function, target);
+      const auto steps = space::DefaultSchedule(variant.function, target);
       TW_ASSIGN(const ir::Function scheduled,
                 schedule::Replay(std::vector<schedule::Variant>{{"direct", variant.function}},
                                  schedule::ToText(steps)));
@@ -416,7 +416,7 @@ absl::StatusOr<BuiltCandidate> BuildCandidate(std::string_view task_text, std::s
 
 absl::StatusOr<std::string> DefaultSteps(std::string_view task_text, const target::Target& target) {
   TW_ASSIGN(const ir::Function function, TaskFunction(task_text));
-  return schedule::ToText(schedule::DefaultSchedule(function, target));
+  return schedule::ToText(space::DefaultSchedule(function, target));
 }
 
 }  // namespace tilewright::driver

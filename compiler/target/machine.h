@@ -80,7 +80,7 @@ struct MatrixUnit {
   int64_t load_cycles = 64;     // from the start of a load to its first bytes
 };
 
-// Which rules make the space of a machine's programs (tuner_server/search/rules).
+// Which rules make the space of a machine's programs (compiler/space/rules).
 enum class RuleSet : uint8_t { kLoops, kGroups, kMatrix };
 // Which columns describe a machine's programs to cost models (cost_model/features.h).
 enum class FeatureSet : uint8_t { kLoops, kGroups };

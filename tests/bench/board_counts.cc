@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "compiler/driver/tasks.h"
-#include "compiler/schedule/default_schedule.h"
+#include "compiler/space/default_schedule.h"
 #include "compiler/transform/split_prepare.h"
 #include "deploy/support/status.h"
 #include "tests/bench/layers.h"
@@ -50,7 +50,7 @@ tests::EmulatedCost CostOf(const ir::Function& f, const target::Target& target) 
 void CountBytes(const bench::Layer& l, const target::Target& target, const char* scheduled_for) {
   const auto variants = OrExit(driver::TaskVariants(bench::GraphText(l, kBlock)));
   schedule::Schedule s(variants[0].function);
-  schedule::ApplyDefaultSchedule(OrExit(target::ParseTarget(scheduled_for)), {}, &s);
+  space::ApplyDefaultSchedule(OrExit(target::ParseTarget(scheduled_for)), {}, &s);
   const tests::EmulatedCost cost = CostOf(s.function(), target);
   const bool squares = schedule::ToText(s.steps()).find("mmla") != std::string::npos;
   std::printf("%d %d %d %d %d %s %lld %lld\n", static_cast<int>(l.in), static_cast<int>(l.out),

@@ -235,11 +235,11 @@ Found TuneSketch(const driver::Task& task, const target::Target& target, const s
   Found found;
   const Loaded first = Start(task, target, &found);
   const auto space = Must(
-      search::Space::Create(Must(driver::TaskVariants(task.text), task.name), target), task.name);
+      space::Space::Create(Must(driver::TaskVariants(task.text), task.name), target), task.name);
   support::Rng rng(1);
   std::set<std::string> seen;
   for (int draws = 0; static_cast<int>(seen.size()) < trials && draws < 200 * trials; ++draws) {
-    search::Point point;
+    space::Point point;
     if (!space->Sample(&rng, &point)) break;
     if (space->sketches()[static_cast<size_t>(point.sketch)]->name() != sketch) continue;
     const absl::StatusOr<schedule::Schedule> made = space->Apply(point);

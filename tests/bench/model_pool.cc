@@ -73,7 +73,7 @@ PoolTask ReadTask(const std::filesystem::path& path) {
   PoolTask task;
   task.name = path.stem().string();
   task.network = task.name.substr(0, task.name.find('-'));
-  std::unique_ptr<search::Space> space;
+  std::unique_ptr<space::Space> space;
   std::unique_ptr<search::DraftMaker> maker;
   std::map<std::string, nlohmann::json> last;  // of each program
   std::vector<std::string> order;
@@ -86,7 +86,7 @@ PoolTask ReadTask(const std::filesystem::path& path) {
       task.target = row["target"];
       const target::Target target = Must(target::ParseTarget(task.target), task.name);
       const driver::Task described = Must(driver::MakeTask(task.text), task.name);
-      space = Must(search::Space::Create(Must(driver::TaskVariants(task.text), task.name), target),
+      space = Must(space::Space::Create(Must(driver::TaskVariants(task.text), task.name), target),
                    task.name);
       maker = std::make_unique<search::DraftMaker>(space.get(), described.flops, target);
       continue;

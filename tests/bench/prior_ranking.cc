@@ -76,11 +76,11 @@ void Measure(const std::string& name, const driver::Task& task, const target::Ta
   const std::string steps = Must(driver::DefaultSteps(task.text, target), name);
   const Loaded first = Must(Load(task, steps, target), name);
   const auto space =
-      Must(search::Space::Create(Must(driver::TaskVariants(task.text), name), target), name);
+      Must(space::Space::Create(Must(driver::TaskVariants(task.text), name), target), name);
   support::Rng rng(7);
   std::ofstream out(options.store, std::ios::app);
   for (int draws = 0; static_cast<int>(known->size()) < options.programs && draws < 4000; ++draws) {
-    search::Point point;
+    space::Point point;
     if (!space->Sample(&rng, &point)) break;
     const auto made = space->Apply(point);
     if (!made.ok()) continue;
@@ -128,7 +128,7 @@ int Main(int argc, char** argv) {
     const driver::Task task = driver::DescribeTask(Must(graph::ParseGraph(text), text));
     if (options.programs > 0) Measure(name, task, target, options, &store[name]);
     const auto space =
-        Must(search::Space::Create(Must(driver::TaskVariants(task.text), name), target), name);
+        Must(space::Space::Create(Must(driver::TaskVariants(task.text), name), target), name);
     search::DraftMaker maker(space.get(), task.flops, target);
     cost_model::Dataset data;
     for (const auto& [steps, ns] : store[name]) {

@@ -8,9 +8,9 @@
 
 #include "compiler/driver/compile.h"
 #include "compiler/ir/structural.h"
+#include "compiler/space/space.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
-#include "tuner_server/search/space.h"
 
 namespace tilewright::bench {
 namespace {
@@ -77,7 +77,7 @@ std::vector<Workload> ReadWorkloads(const std::string& path, const target::Targe
   if (file.extension() == ".onnx") {
     for (driver::Task& task : ModelTasks(path, target)) {
       const auto space = Must(
-          search::Space::Create(Must(driver::TaskVariants(task.text), task.name), target), path);
+          space::Space::Create(Must(driver::TaskVariants(task.text), task.name), target), path);
       if (space->size() < kFewPoints) continue;
       const std::string name =
           StrCat(file.parent_path().filename().string(), "-", task.hash.substr(0, 12));

@@ -87,13 +87,13 @@ using Tried = std::vector<std::string>;
 Tried Random(const Workload& workload, const target::Target& target, const Options& options,
              int seed, TrialStore* store) {
   const auto space = Must(
-      search::Space::Create(Must(driver::TaskVariants(workload.task.text), workload.name), target),
+      space::Space::Create(Must(driver::TaskVariants(workload.task.text), workload.name), target),
       workload.name);
   support::Rng rng(support::Rng(static_cast<uint64_t>(seed)).Split("random"));
   Tried tried;
   std::set<std::string> seen = {store->baseline_hash()};
   for (int draws = 0; static_cast<int>(tried.size()) < options.trials; ++draws) {
-    search::Point point;
+    space::Point point;
     if (draws > 100 * options.trials || !space->Sample(&rng, &point)) break;
     const absl::StatusOr<schedule::Schedule> made = space->Apply(point);
     if (!made.ok()) continue;
@@ -122,9 +122,9 @@ std::unique_ptr<cost_model::CostModel> FirstModel(const std::string& base, uint6
 
 // What the store's other workloads of the same kind give, as the tuner's log does
 // (jobs/job_relatives.h): the best programs that searches of the nearest ones tried.
-std::vector<search::Point> Inherited(const Workload& workload, const std::vector<Workload>& all,
-                                     const target::Target& target, const Options& options,
-                                     const search::Space& space) {
+std::vector<space::Point> Inherited(const Workload& workload, const std::vector<Workload>& all,
+                                    const target::Target& target, const Options& options,
+                                    const space::Space& space) {
   const search::TaskKind kind = search::KindOf(workload.task.text);
   std::vector<std::pair<double, const Workload*>> near;
   for (const Workload& other : all) {
@@ -135,7 +135,7 @@ std::vector<search::Point> Inherited(const Workload& workload, const std::vector
   }
   std::stable_sort(near.begin(), near.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<search::Point> points;
+  std::vector<space::Point> points;
   for (size_t i = 0; i < std::min(near.size(), search::kMaxRelatives); ++i) {
     const Workload& other = *near[i].second;
     const auto store = Must(TrialStore::Open(options.store, other, target), other.name);
@@ -148,9 +148,9 @@ std::vector<search::Point> Inherited(const Workload& workload, const std::vector
       }
     }
     const auto from =
-        Must(search::Space::Create(Must(driver::TaskVariants(other.task.text), other.name), target),
+        Must(space::Space::Create(Must(driver::TaskVariants(other.task.text), other.name), target),
              other.name);
-    for (search::Point& point : search::InheritedPoints(*from, programs, space)) {
+    for (space::Point& point : search::InheritedPoints(*from, programs, space)) {
       if (std::find(points.begin(), points.end(), point) == points.end()) {
         points.push_back(std::move(point));
       }
@@ -189,7 +189,7 @@ Tried Search(const Workload& workload, const target::Target& target, const Optio
     if (asked.picks.empty()) break;
     for (const search::Pick& pick : asked.picks) {
       tell(pick.candidate.program_hash, pick.candidate.steps);
-      store->NotePoint(pick.candidate.program_hash, search::PointText(pick.candidate.point));
+      store->NotePoint(pick.candidate.program_hash, space::PointText(pick.candidate.point));
       tried.push_back(pick.candidate.program_hash);
     }
     if (options.mode == "draft" || !parts.training) continue;
@@ -290,10 +290,9 @@ void Export(const std::vector<Workload>& workloads, const target::Target& target
   out << "\n";
   for (const Workload& workload : workloads) {
     auto store = Must(TrialStore::Open(options.store, workload, target), workload.name);
-    const auto space =
-        Must(search::Space::Create(Must(driver::TaskVariants(workload.task.text), workload.name),
-                                   target),
-             workload.name);
+    const auto space = Must(
+        space::Space::Create(Must(driver::TaskVariants(workload.task.text), workload.name), target),
+        workload.name);
     search::DraftMaker maker(space.get(), workload.task.flops, target);
     for (const std::string& hash : store->order()) {
       const Measured* m = store->Find(hash);

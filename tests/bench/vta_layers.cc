@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "compiler/driver/compile.h"
-#include "compiler/schedule/default_schedule.h"
-#include "compiler/schedule/matrix_tiles.h"
+#include "compiler/space/default_schedule.h"
+#include "compiler/space/matrix_tiles.h"
 #include "compiler/targets/backend.h"
 #include "compiler/transform/passes.h"
 #include "deploy/support/file.h"
@@ -34,26 +34,26 @@ using support::StrCat;
 constexpr uint64_t kSeed = 1;
 
 struct Run {
-  schedule::MatrixTile tile;
+  space::MatrixTile tile;
   vta::CycleReport report;
 };
 
 absl::StatusOr<Run> RunLayer(const ir::Function& function, const target::Target& target,
-                             const schedule::MatrixTile& given, const std::string& timeline) {
+                             const space::MatrixTile& given, const std::string& timeline) {
   const target::MatrixUnit& unit = target.machine.matrix;
-  const auto problem = schedule::MatrixProblemOf(function, unit);
+  const auto problem = space::MatrixProblemOf(function, unit);
   TW_CHECK(problem.has_value());
-  const auto tile = schedule::BestTile(unit, *problem, given);
+  const auto tile = space::BestTile(unit, *problem, given);
   if (!tile.has_value()) return support::NotFound("bench.tile", "no tile fits the memories");
   schedule::Schedule scheduled(function);
-  schedule::Choices choices;
-  schedule::BlockChoice& choice = choices[problem->key()];
+  space::Choices choices;
+  space::BlockChoice& choice = choices[problem->key()];
   choice.rows = given.rows;
   choice.planes = given.width;
   choice.vectors = given.columns;
   choice.unroll = given.steps;
   choice.threads = given.threads;
-  schedule::ApplyDefaultSchedule(target, choices, &scheduled);
+  space::ApplyDefaultSchedule(target, choices, &scheduled);
   transform::PassContext context;
   context.target = target;
   const targets::Backend& backend = targets::BackendOf(target);
@@ -95,19 +95,19 @@ void Print(const std::string& layer, int64_t threads, int64_t products, const Ru
 absl::Status RunTiles(const std::string& name, const ir::Function& function,
                       const target::Target& target) {
   const target::MatrixUnit& unit = target.machine.matrix;
-  const auto problem = schedule::MatrixProblemOf(function, unit);
+  const auto problem = space::MatrixProblemOf(function, unit);
   TW_CHECK(problem.has_value());
-  const schedule::MatrixTile free{.rows = 0, .columns = 0, .steps = 0, .threads = 0, .width = 0};
-  const auto chosen = schedule::BestTile(unit, *problem, free);
+  const space::MatrixTile free{.rows = 0, .columns = 0, .steps = 0, .threads = 0, .width = 0};
+  const auto chosen = space::BestTile(unit, *problem, free);
   std::optional<Run> best, of_default;
   int64_t tiles = 0, better = 0;
   std::vector<int64_t> cycles;
-  for (const int64_t rows : schedule::DivisorsOf(problem->rows)) {
-    for (const int64_t width : schedule::DivisorsOf(problem->width)) {
-      for (const int64_t columns : schedule::DivisorsOf(problem->columns)) {
-        for (const int64_t steps : schedule::DivisorsOf(problem->steps)) {
+  for (const int64_t rows : space::DivisorsOf(problem->rows)) {
+    for (const int64_t width : space::DivisorsOf(problem->width)) {
+      for (const int64_t columns : space::DivisorsOf(problem->columns)) {
+        for (const int64_t steps : space::DivisorsOf(problem->steps)) {
           for (const int64_t threads : {1, 2, 4}) {
-            const schedule::MatrixTile tile{rows, columns, steps, threads, width};
+            const space::MatrixTile tile{rows, columns, steps, threads, width};
             if (!Fits(unit, *problem, tile)) continue;
             TW_ASSIGN(Run run, RunLayer(function, target, tile, ""));
             ++tiles;
@@ -124,7 +124,7 @@ absl::Status RunTiles(const std::string& name, const ir::Function& function,
   }
   TW_CHECK(best && of_default);
   for (const int64_t n : cycles) better += n < of_default->report.cycles;
-  const schedule::MatrixTile& b = best->tile;
+  const space::MatrixTile& b = best->tile;
   std::printf(
       "{\"layer\": \"%s\", \"tiles\": %d, \"best_cycles\": %d, \"default_cycles\": %d, "
       "\"better_than_default\": %d, \"best\": {\"rows\": %d, \"width\": %d, \"columns\": %d, "

@@ -11,6 +11,7 @@
 
 #include "compiler/driver/compile.h"
 #include "compiler/graph/graph_passes.h"
+#include "compiler/space/space.h"
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/runtime/tensor_io.h"
@@ -19,7 +20,6 @@
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tests/support/run_compiled.h"
-#include "tuner_server/search/space.h"
 
 namespace tilewright {
 namespace {
@@ -143,7 +143,7 @@ TEST_P(Networks, SpacesHoldTheDefaultSchedules) {
     SCOPED_TRACE(task.name);
     auto variants = driver::TaskVariants(task.text);
     ASSERT_TRUE(variants.ok()) << variants.status();
-    auto space = search::Space::Create(*variants, *target);
+    auto space = space::Space::Create(*variants, *target);
     ASSERT_TRUE(space.ok()) << space.status();
     sketches += static_cast<int>((*space)->sketches().size());
     const auto point = (*space)->DefaultPoint();
@@ -154,7 +154,7 @@ TEST_P(Networks, SpacesHoldTheDefaultSchedules) {
     ASSERT_TRUE(schedule.ok()) << schedule.status();
     EXPECT_EQ(schedule::ToText(schedule->steps()), *driver::DefaultSteps(task.text, *target));
     for (int i = 0; i < 4; ++i) {
-      search::Point drawn;
+      space::Point drawn;
       ASSERT_TRUE((*space)->Sample(&rng, &drawn));
       const auto legal = (*space)->Apply(drawn);
       EXPECT_TRUE(legal.ok()) << legal.status();

@@ -12,7 +12,8 @@
 #include "compiler/driver/tasks.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/verify.h"
-#include "compiler/schedule/default_schedule.h"
+#include "compiler/space/default_schedule.h"
+#include "compiler/space/space.h"
 #include "deploy/support/file.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
@@ -21,9 +22,8 @@
 #include "tests/support/run_compiled.h"
 #include "tests/support/run_emulated.h"
 #include "tests/support/test_seed.h"
-#include "tuner_server/search/space.h"
 
-namespace tilewright::search {
+namespace tilewright::space {
 namespace {
 
 using support::StrCat;
@@ -65,7 +65,7 @@ std::vector<schedule::Variant> VariantsOf(const std::string& task) {
 
 ir::Function DefaultOf(const std::string& task, const target::Target& target, std::string* steps) {
   schedule::Schedule s(VariantsOf(task)[0].function);
-  schedule::ApplyDefaultSchedule(target, {}, &s);
+  space::ApplyDefaultSchedule(target, {}, &s);
   *steps = schedule::ToText(s.steps());
   return s.function();
 }
@@ -271,4 +271,4 @@ TEST(MatrixProductsCode, HalfTheMultiplications) {
 }
 
 }  // namespace
-}  // namespace tilewright::search
+}  // namespace tilewright::space

@@ -12,6 +12,7 @@
 #include "compiler/codegen/host_device.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/space/space.h"
 #include "compiler/targets/opencl/opencl_codegen.h"
 #include "compiler/transform/passes.h"
 #include "deploy/support/rng.h"
@@ -23,7 +24,6 @@
 #include "tests/support/run_plan.h"
 #include "tests/support/te_programs.h"
 #include "tests/support/test_seed.h"
-#include "tuner_server/search/space.h"
 
 namespace tilewright::tests {
 namespace {
@@ -126,10 +126,10 @@ TEST(RandomOpenClTest, SumsOfSubGroupsAreTheSame) {
   const int64_t rounds = TestRounds(8);
   for (uint64_t seed = first; seed < first + static_cast<uint64_t>(rounds); ++seed) {
     const ir::Function program = seed % 2 == 0 ? SoftmaxProgram(4, 96) : MeanProgram(3, 120);
-    auto space = search::Space::Create(program, target);
+    auto space = space::Space::Create(program, target);
     ASSERT_TRUE(space.ok()) << space.status();
     support::Rng rng(seed);
-    search::Point point;
+    space::Point point;
     do {
       ASSERT_TRUE((*space)->Sample(&rng, &point));
     } while ((*space)->sketches()[static_cast<size_t>(point.sketch)]->name() != "tree_reduction");
@@ -154,10 +154,10 @@ TEST(RandomOpenClTest, PointsOfTheSearchComputeTheSameOnTheDevice) {
   for (uint64_t seed = first; ran < rounds && !HasFailure(); ++seed) {
     ASSERT_LT(seed, first + static_cast<uint64_t>(4 * rounds)) << "most spaces are empty";
     const ir::Function program = SpaceProgram(seed);
-    auto space = search::Space::Create(program, *target::ParseTarget("opencl"));
+    auto space = space::Space::Create(program, *target::ParseTarget("opencl"));
     ASSERT_TRUE(space.ok()) << space.status();
     support::Rng rng(seed);
-    search::Point point;
+    space::Point point;
     if (!(*space)->Sample(&rng, &point)) continue;
     auto scheduled = (*space)->Apply(point);
     ASSERT_TRUE(scheduled.ok()) << "seed " << seed << ": " << scheduled.status();

@@ -14,6 +14,7 @@
 #include "compiler/codegen/host_device.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/space/space.h"
 #include "compiler/targets/cuda/cuda_codegen.h"
 #include "compiler/targets/cuda/nvrtc.h"
 #include "compiler/targets/opencl/opencl_codegen.h"
@@ -26,7 +27,6 @@
 #include "tests/support/random_ir.h"
 #include "tests/support/simt/simt_plan.h"
 #include "tests/support/test_seed.h"
-#include "tuner_server/search/space.h"
 
 namespace tilewright::tests {
 namespace {
@@ -149,10 +149,10 @@ TEST_P(RandomSimtTest, PointsOfTheSearch) {
   for (uint64_t seed = first; cases.size() < rounds && !HasFailure(); ++seed) {
     ASSERT_LT(seed, first + 4 * rounds) << "most spaces are empty";
     const ir::Function program = SpaceProgram(seed);
-    auto space = search::Space::Create(program, Target());
+    auto space = space::Space::Create(program, Target());
     ASSERT_TRUE(space.ok()) << space.status();
     support::Rng rng(seed);
-    search::Point point;
+    space::Point point;
     if (!(*space)->Sample(&rng, &point)) continue;
     auto scheduled = (*space)->Apply(point);
     ASSERT_TRUE(scheduled.ok()) << "seed " << seed << ": " << scheduled.status();
@@ -196,10 +196,10 @@ TEST(RandomCudaTest, NvrtcCompilesTheTexts) {
     ir::Function f = RandomFlat(seed);
     if (seed % 2 == 0) {
       const ir::Function program = SpaceProgram(seed / 2);
-      auto space = search::Space::Create(program, target);
+      auto space = space::Space::Create(program, target);
       ASSERT_TRUE(space.ok()) << space.status();
       support::Rng rng(seed);
-      search::Point point;
+      space::Point point;
       if (!(*space)->Sample(&rng, &point)) continue;
       transform::PassContext context;
       context.target = target;

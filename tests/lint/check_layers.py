@@ -16,7 +16,7 @@ import source_files
 DEPLOY = ["deploy/support", "deploy/sql", "deploy/module", "deploy/runtime", "deploy/peaks",
           "deploy/security", "deploy/daemon"]
 COMPILER = ["compiler/target", "compiler/ir", "compiler/analysis", "compiler/schedule",
-            "compiler/transform", "compiler/codegen", "compiler/targets", "compiler/op",
+            "compiler/space", "compiler/transform", "compiler/codegen", "compiler/targets", "compiler/op",
             "compiler/graph", "compiler/driver"]
 TUNER = ["tuner_server/log", "tuner_server/modules", "tuner_server/search", "tuner_server/jobs",
          "tuner_server/service"]
@@ -40,6 +40,7 @@ LAYERS = {
     "compiler/ir": [],
     "compiler/analysis": ["compiler/ir"],
     "compiler/schedule": ["compiler/target", "compiler/ir", "compiler/analysis"],
+    "compiler/space": ["compiler/target", "compiler/ir", "compiler/analysis", "compiler/schedule"],
     "compiler/transform": ["compiler/target", "compiler/ir", "compiler/analysis"],
     "compiler/codegen": ["compiler/target", "compiler/ir", "compiler/analysis",
                          "deploy/runtime/c_abi.h"],

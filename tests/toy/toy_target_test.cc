@@ -12,6 +12,7 @@
 #include "compiler/graph/graph_passes.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/space/space.h"
 #include "compiler/targets/backend.h"
 #include "deploy/module/kernel_module.h"
 #include "deploy/module/module_file.h"
@@ -25,7 +26,6 @@
 #include "device_agent/self_test_module.h"
 #include "gtest/gtest.h"
 #include "tests/support/equivalence.h"
-#include "tuner_server/search/space.h"
 
 namespace tilewright::toy {
 namespace {
@@ -219,11 +219,11 @@ TEST_F(ToyTarget, ATensorIntrinsicIsItsInstruction) {
 TEST_F(ToyTarget, PointsOfItsSpaceComputeTheSame) {
   auto function = ir::ParseFunction(kDots);
   ASSERT_TRUE(function.ok()) << function.status();
-  auto space = search::Space::Create(*function, target_);
+  auto space = space::Space::Create(*function, target_);
   ASSERT_TRUE(space.ok()) << space.status();
   support::Rng rng(1);
   for (int i = 0; i < 5; ++i) {
-    search::Point point;
+    space::Point point;
     ASSERT_TRUE((*space)->Sample(&rng, &point));
     auto schedule = (*space)->Apply(point);
     ASSERT_TRUE(schedule.ok()) << schedule.status();

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <set>
 
-#include "compiler/schedule/default_schedule.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/space/default_schedule.h"
 #include "compiler/transform/passes.h"
 #include "cost_model/analytical_model.h"
 #include "cost_model/features.h"
@@ -172,7 +172,7 @@ TEST(AnalyticalModelTest, DotProductsAreTheWorkOfBytes) {
   target::Target target = *target::ParseTarget("cpu,arch=x86_64,cpu=znver4,threads=1");
   const ir::Function bytes = tests::PackedInt8ConvProgram(2, 8, 16);
   const auto scheduled =
-      schedule::Replay(bytes, schedule::ToText(schedule::DefaultSchedule(bytes, target)));
+      schedule::Replay(bytes, schedule::ToText(space::DefaultSchedule(bytes, target)));
   ASSERT_TRUE(scheduled.ok()) << scheduled.status();
   transform::PassContext context;
   context.target = target;

@@ -9,7 +9,8 @@
 
 #include "compiler/codegen/host_device.h"
 #include "compiler/ir/ir_text.h"
-#include "compiler/schedule/default_schedule.h"
+#include "compiler/space/default_schedule.h"
+#include "compiler/space/space.h"
 #include "compiler/transform/passes.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
@@ -19,7 +20,6 @@
 #include "tests/support/run_plan.h"
 #include "tests/support/te_programs.h"
 #include "tests/support/test_seed.h"
-#include "tuner_server/search/space.h"
 
 namespace tilewright {
 namespace {
@@ -63,7 +63,7 @@ absl::StatusOr<codegen::HostPlan> Checked(const ir::Function& program,
 TEST(DefaultBound, EveryProgramIsLaunchesThatComputeTheSame) {
   for (const ir::Function& program : Programs()) {
     schedule::Schedule scheduled(program);
-    schedule::ApplyDefaultSchedule(OpenCl(), {}, &scheduled);
+    space::ApplyDefaultSchedule(OpenCl(), {}, &scheduled);
     auto plan = Checked(program, scheduled);
     ASSERT_TRUE(plan.ok()) << plan.status() << "\n"
                            << schedule::ToText(scheduled.steps()) << "\n"
@@ -74,8 +74,8 @@ TEST(DefaultBound, EveryProgramIsLaunchesThatComputeTheSame) {
 TEST(DefaultBound, AReductionIsComputedInTheThreadOfItsResults) {
   const ir::Function program = tests::DenseReluProgram(16, 64, 32);
   schedule::Schedule scheduled(program);
-  schedule::ApplyDefaultSchedule(OpenCl(), {{"Y", {.vectors = 4, .rows = 2, .threads = 32}}},
-                                 &scheduled);
+  space::ApplyDefaultSchedule(OpenCl(), {{"Y", {.vectors = 4, .rows = 2, .threads = 32}}},
+                              &scheduled);
   auto plan = Checked(program, scheduled);
   ASSERT_TRUE(plan.ok()) << plan.status();
   ASSERT_EQ(plan->launches.size(), 1u);
@@ -88,7 +88,7 @@ TEST(DefaultBound, AReductionIsComputedInTheThreadOfItsResults) {
 TEST(DefaultBound, AGroupNeedNotHoldWholeRows) {
   const ir::Function program = tests::ConvProgram({.height = 8, .width = 24});
   schedule::Schedule scheduled(program);
-  schedule::ApplyDefaultSchedule(OpenCl(), {}, &scheduled);
+  space::ApplyDefaultSchedule(OpenCl(), {}, &scheduled);
   auto plan = Checked(program, scheduled);
   ASSERT_TRUE(plan.ok()) << plan.status();
   for (const codegen::Launch& launch : plan->launches) {
@@ -110,7 +110,7 @@ fn relu(x: f32[8,14,14,4] input, y: f32[8,14,14,4] output) stage=scheduled {
 })");
   ASSERT_TRUE(program.ok()) << program.status();
   schedule::Schedule scheduled(*program);
-  schedule::ApplyDefaultSchedule(OpenCl(), {}, &scheduled);
+  space::ApplyDefaultSchedule(OpenCl(), {}, &scheduled);
   auto plan = Checked(*program, scheduled);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_TRUE(ir::IsInt(plan->launches[0].group[0], 64)) << schedule::ToText(scheduled.steps());
@@ -124,7 +124,7 @@ TEST(DefaultBound, SumsOfBytesAreDotProducts) {
   for (const ir::Function& program :
        {tests::PackedInt8DenseProgram(3, 2, 8, 5), tests::PackedInt8ConvProgram(2, 4, 4)}) {
     schedule::Schedule scheduled(program);
-    schedule::ApplyDefaultSchedule(OpenCl(), {}, &scheduled);
+    space::ApplyDefaultSchedule(OpenCl(), {}, &scheduled);
     EXPECT_TRUE(HasDots(scheduled)) << schedule::ToText(scheduled.steps());
     auto plan = Checked(program, scheduled);
     EXPECT_TRUE(plan.ok()) << plan.status();
@@ -142,12 +142,12 @@ TEST(BoundSpace, EveryPointOfEverySketchComputesTheSame) {
   programs.push_back(tests::ConvProgram(
       {.channels_in = 4, .height = 6, .width = 8, .channels_out = 16, .kernel = 3}));
   for (const ir::Function& program : programs) {
-    auto space = search::Space::Create(program, OpenCl());
+    auto space = space::Space::Create(program, OpenCl());
     ASSERT_TRUE(space.ok()) << space.status();
     for (size_t i = 0; i < (*space)->sketches().size(); ++i) {
-      const search::Sketch& sketch = *(*space)->sketches()[i];
+      const space::Sketch& sketch = *(*space)->sketches()[i];
       for (int64_t n = 0; n < tests::TestRounds(12); ++n) {
-        search::Point point{static_cast<int>(i), std::vector<int>(sketch.knobs().size(), 0)};
+        space::Point point{static_cast<int>(i), std::vector<int>(sketch.knobs().size(), 0)};
         for (size_t k = 0; n > 0 && k < point.choices.size(); ++k)
           point.choices[k] = static_cast<int>(rng.Uniform(sketch.knobs()[k].menu.size()));
         if (!(*space)->Repair(&rng, &point)) continue;
@@ -177,12 +177,12 @@ TEST(BoundSpace, ATreeEndsInSubGroupsWhereTheMachineHasThem) {
   for (const bool has : {false, true}) {
     target::Target target = OpenCl();
     target.machine.launch.sub_groups = has;
-    auto space = search::Space::Create(program, target);
+    auto space = space::Space::Create(program, target);
     ASSERT_TRUE(space.ok()) << space.status();
     for (size_t i = 0; i < (*space)->sketches().size(); ++i) {
-      const search::Sketch& sketch = *(*space)->sketches()[i];
+      const space::Sketch& sketch = *(*space)->sketches()[i];
       if (sketch.name() != "tree_reduction") continue;
-      search::Point point{static_cast<int>(i), std::vector<int>(sketch.knobs().size(), 0)};
+      space::Point point{static_cast<int>(i), std::vector<int>(sketch.knobs().size(), 0)};
       for (size_t k = 0; k < point.choices.size(); ++k) {
         if (sketch.knobs()[k].name.starts_with("fan_in_"))
           point.choices[k] = static_cast<int>(sketch.knobs()[k].menu.size()) - 1;
@@ -198,13 +198,13 @@ TEST(BoundSpace, ATreeEndsInSubGroupsWhereTheMachineHasThem) {
 }
 
 // Points of thread_tiles with the knobs of these names at these choices.
-std::vector<search::Point> PointsWith(const search::Space& space, support::Rng* rng,
-                                      const std::map<std::string, int>& wanted) {
-  std::vector<search::Point> points;
+std::vector<space::Point> PointsWith(const space::Space& space, support::Rng* rng,
+                                     const std::map<std::string, int>& wanted) {
+  std::vector<space::Point> points;
   for (int i = 0; i < 20'000 && points.size() < 6; ++i) {
-    search::Point point;
+    space::Point point;
     EXPECT_TRUE(space.Sample(rng, &point));
-    const search::Sketch& sketch = *space.sketches()[static_cast<size_t>(point.sketch)];
+    const space::Sketch& sketch = *space.sketches()[static_cast<size_t>(point.sketch)];
     if (sketch.name() != "thread_tiles") continue;
     for (size_t k = 0; k < sketch.knobs().size(); ++k) {
       const auto found = wanted.find(sketch.knobs()[k].name);
@@ -216,9 +216,9 @@ std::vector<search::Point> PointsWith(const search::Space& space, support::Rng* 
   return points;
 }
 
-search::Point With(const search::Space& space, search::Point point, const std::string& knob,
-                   int choice) {
-  const std::vector<search::Knob>& knobs =
+space::Point With(const space::Space& space, space::Point point, const std::string& knob,
+                  int choice) {
+  const std::vector<space::Knob>& knobs =
       space.sketches()[static_cast<size_t>(point.sketch)]->knobs();
   for (size_t k = 0; k < knobs.size(); ++k) {
     if (knobs[k].name == knob) point.choices[k] = choice;
@@ -226,8 +226,8 @@ search::Point With(const search::Space& space, search::Point point, const std::s
   return point;
 }
 
-int64_t SharedBytes(const search::Space& space, const ir::Function& program,
-                    const search::Point& point) {
+int64_t SharedBytes(const space::Space& space, const ir::Function& program,
+                    const space::Point& point) {
   auto scheduled = space.Apply(point);
   EXPECT_TRUE(scheduled.ok()) << scheduled.status();
   auto plan = Checked(program, *scheduled);
@@ -239,10 +239,10 @@ int64_t SharedBytes(const search::Space& space, const ir::Function& program,
 // computes what the program does.
 void ExpectSteps(const ir::Function& program, const std::map<std::string, int>& wanted,
                  const std::string& words) {
-  auto space = search::Space::Create(program, OpenCl());
+  auto space = space::Space::Create(program, OpenCl());
   ASSERT_TRUE(space.ok()) << space.status();
   support::Rng rng(tests::TestSeed(37));
-  for (const search::Point& point : PointsWith(**space, &rng, wanted)) {
+  for (const space::Point& point : PointsWith(**space, &rng, wanted)) {
     auto scheduled = (*space)->Apply(point);
     ASSERT_TRUE(scheduled.ok()) << scheduled.status();
     const std::string steps = schedule::ToText(scheduled->steps());
@@ -273,10 +273,10 @@ TEST(BoundSpace, SumsOfBytesAreDotProducts) {
     ExpectSteps(conv, {{"dots", 1}, {"place_padded", place}}, "intrin=generic.dot4.");
   ExpectSteps(conv, {{"dots", 1}, {"place_padded", 1}, {"fetch_W", 1}}, "intrin=generic.dot4.");
   // Nothing else has such sums.
-  auto space = search::Space::Create(tests::MatmulProgram(12, 64, 16), OpenCl());
+  auto space = space::Space::Create(tests::MatmulProgram(12, 64, 16), OpenCl());
   ASSERT_TRUE(space.ok()) << space.status();
   for (const auto& sketch : (*space)->sketches()) {
-    for (const search::Knob& knob : sketch->knobs()) {
+    for (const space::Knob& knob : sketch->knobs()) {
       if (knob.name == "dots") {
         EXPECT_EQ(knob.menu.size(), 1u);
       }
@@ -286,12 +286,12 @@ TEST(BoundSpace, SumsOfBytesAreDotProducts) {
 
 TEST(BoundSpace, ADoubleBufferHasTwoVersionsOfWhatIsFetched) {
   const ir::Function program = tests::MatmulProgram(12, 64, 16);
-  auto space = search::Space::Create(program, OpenCl());
+  auto space = space::Space::Create(program, OpenCl());
   ASSERT_TRUE(space.ok()) << space.status();
   support::Rng rng(tests::TestSeed(23));
   const std::map<std::string, int> wanted = {
       {"fetch_A", 1}, {"fetch_B", 1}, {"double_buffer", 1}, {"row_padding", 0}};
-  for (const search::Point& point : PointsWith(**space, &rng, wanted)) {
+  for (const space::Point& point : PointsWith(**space, &rng, wanted)) {
     const int64_t once = SharedBytes(**space, program, With(**space, point, "double_buffer", 0));
     EXPECT_EQ(SharedBytes(**space, program, point), 2 * once);
   }
@@ -299,14 +299,14 @@ TEST(BoundSpace, ADoubleBufferHasTwoVersionsOfWhatIsFetched) {
 
 TEST(BoundSpace, PaddedRowsBeginAtOtherBanks) {
   const ir::Function program = tests::MatmulProgram(12, 64, 16);
-  auto space = search::Space::Create(program, OpenCl());
+  auto space = space::Space::Create(program, OpenCl());
   ASSERT_TRUE(space.ok()) << space.status();
   support::Rng rng(tests::TestSeed(29));
   for (const int padding : {1, 2}) {
     const std::map<std::string, int> wanted = {
         {"fetch_A", 1}, {"fetch_B", 1}, {"double_buffer", 0}, {"row_padding", padding}};
-    for (const search::Point& point : PointsWith(**space, &rng, wanted)) {
-      const search::Point plain = With(**space, point, "row_padding", 0);
+    for (const space::Point& point : PointsWith(**space, &rng, wanted)) {
+      const space::Point plain = With(**space, point, "row_padding", 0);
       EXPECT_GT(SharedBytes(**space, program, point), SharedBytes(**space, program, plain));
     }
   }

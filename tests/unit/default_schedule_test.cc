@@ -1,6 +1,6 @@
 // The default schedule: legal and meaning-preserving for whatever the builder can describe, and
 // with lanes, threads and register tiles where a kernel has room for them.
-#include "compiler/schedule/default_schedule.h"
+#include "compiler/space/default_schedule.h"
 
 #include <gtest/gtest.h>
 
@@ -8,17 +8,22 @@
 
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/visit.h"
-#include "compiler/schedule/lane_axes.h"
 #include "compiler/schedule/legality.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/space/lane_axes.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/golden.h"
 #include "tests/support/random_ir.h"
 #include "tests/support/te_programs.h"
 #include "tests/support/test_seed.h"
 
-namespace tilewright::schedule {
+namespace tilewright::space {
 namespace {
+
+using schedule::BlocksIn;
+using schedule::BlockSite;
+using schedule::Schedule;
+using schedule::Steps;
 
 target::Target MakeTarget(int vector_bytes, int registers, int threads) {
   target::Target target;
@@ -257,4 +262,4 @@ TEST(DefaultScheduleTest, RandomPrograms) {
 }
 
 }  // namespace
-}  // namespace tilewright::schedule
+}  // namespace tilewright::space

@@ -7,15 +7,15 @@
 
 #include "compiler/driver/tasks.h"
 #include "compiler/ir/verify.h"
+#include "compiler/space/space.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/run_compiled.h"
 #include "tests/support/test_seed.h"
-#include "tuner_server/search/space.h"
 
-namespace tilewright::search {
+namespace tilewright::space {
 namespace {
 
 using support::StrCat;
@@ -107,4 +107,4 @@ TEST(DepthwiseDots, OnlyWhatItIsFor) {
 }
 
 }  // namespace
-}  // namespace tilewright::search
+}  // namespace tilewright::space

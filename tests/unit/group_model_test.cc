@@ -8,6 +8,7 @@
 #include <set>
 
 #include "compiler/schedule/schedule.h"
+#include "compiler/space/space.h"
 #include "compiler/transform/passes.h"
 #include "cost_model/features.h"
 #include "cost_model/model.h"
@@ -15,7 +16,6 @@
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "tests/support/te_programs.h"
-#include "tuner_server/search/space.h"
 
 namespace tilewright::cost_model {
 namespace {
@@ -261,17 +261,17 @@ TEST(GroupFeatures, ModelsOfProcessorsAreRefused) {
 
 // A unit that wants 2048 threads is not left to a few, unless the task has no more.
 TEST(GroupSpace, OccupancyBoundsIt) {
-  const auto thread_tiles = [](const search::Space& space) {
+  const auto thread_tiles = [](const space::Space& space) {
     for (size_t i = 0; i < space.sketches().size(); ++i) {
       if (space.sketches()[i]->name() == "thread_tiles") return static_cast<int>(i);
     }
     return -1;
   };
   // The first point with one knob at another value.
-  const auto with = [&](const search::Space& space, int sketch, const std::string& name,
+  const auto with = [&](const space::Space& space, int sketch, const std::string& name,
                         int64_t value) {
-    const std::vector<search::Knob>& knobs = space.sketches()[static_cast<size_t>(sketch)]->knobs();
-    search::Point point{sketch, std::vector<int>(knobs.size(), 0)};
+    const std::vector<space::Knob>& knobs = space.sketches()[static_cast<size_t>(sketch)]->knobs();
+    space::Point point{sketch, std::vector<int>(knobs.size(), 0)};
     for (size_t k = 0; k < knobs.size(); ++k) {
       const auto at = std::find(knobs[k].menu.begin(), knobs[k].menu.end(), value);
       if (knobs[k].name == name && at != knobs[k].menu.end())
@@ -279,28 +279,28 @@ TEST(GroupSpace, OccupancyBoundsIt) {
     }
     return point;
   };
-  auto space = search::Space::Create(tests::MatmulProgram(64, 64, 64), Gpu());
+  auto space = space::Space::Create(tests::MatmulProgram(64, 64, 64), Gpu());
   ASSERT_TRUE(space.ok()) << space.status();
   const int sketch = thread_tiles(**space);
   ASSERT_GE(sketch, 0);
-  const search::Point one = with(**space, sketch, "threads_vj", 1);
+  const space::Point one = with(**space, sketch, "threads_vj", 1);
   EXPECT_FALSE((*space)->Feasible(one)) << "64 warps of one thread: 64 of 2048";
   EXPECT_TRUE((*space)->Feasible(with(**space, sketch, "threads_vj", 16)));
   support::Rng rng(3);
   for (int i = 0; i < 50; ++i) {
-    search::Point point;
+    space::Point point;
     ASSERT_TRUE((*space)->Sample(&rng, &point));
     EXPECT_TRUE((*space)->Apply(point).ok());
   }
   // A task with two results has no more than two threads.
-  auto small = search::Space::Create(tests::MatmulProgram(1, 2, 64), Gpu());
+  auto small = space::Space::Create(tests::MatmulProgram(1, 2, 64), Gpu());
   ASSERT_TRUE(small.ok()) << small.status();
   const int its = thread_tiles(**small);
   ASSERT_GE(its, 0);
   EXPECT_TRUE((*small)->Feasible(with(**small, its, "threads_vj", 2)));
   // Threads one after the other are all the same to a processor.
   auto processor =
-      search::Space::Create(tests::MatmulProgram(64, 64, 64), *target::ParseTarget("opencl"));
+      space::Space::Create(tests::MatmulProgram(64, 64, 64), *target::ParseTarget("opencl"));
   ASSERT_TRUE(processor.ok()) << processor.status();
   EXPECT_TRUE((*processor)->Feasible(one));
 }

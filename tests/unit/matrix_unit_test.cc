@@ -14,8 +14,9 @@
 
 #include "compiler/driver/tasks.h"
 #include "compiler/ir/interp.h"
-#include "compiler/schedule/default_schedule.h"
-#include "compiler/schedule/matrix_tiles.h"
+#include "compiler/space/default_schedule.h"
+#include "compiler/space/matrix_tiles.h"
+#include "compiler/space/space.h"
 #include "compiler/targets/backend.h"
 #include "compiler/transform/passes.h"
 #include "deploy/support/rng.h"
@@ -24,11 +25,10 @@
 #include "tests/support/equivalence.h"
 #include "tests/support/matrix_tasks.h"
 #include "tests/support/test_seed.h"
-#include "tuner_server/search/space.h"
 #include "vta/driver/simulated_backends.h"
 #include "vta/driver/vta_device.h"
 
-namespace tilewright::search {
+namespace tilewright::space {
 namespace {
 
 using support::StrCat;
@@ -201,7 +201,7 @@ void ExpectDefaults(std::span<const Problem> problems) {
       const ir::Function function = FunctionOf(problems[p], target.machine.matrix.block);
       schedule::Schedule s(function);
       s.set_verify_each(true);
-      schedule::ApplyDefaultSchedule(target, {}, &s);
+      space::ApplyDefaultSchedule(target, {}, &s);
       const auto cycles = Cycles(SampleOf(function), s.function(), target, 7 + p);
       EXPECT_TRUE(cycles.ok()) << cycles.status() << "\n" << s.Describe();
     }
@@ -287,14 +287,14 @@ TEST(MatrixUnitTest, TilesFitTheMemoriesExactly) {
                                    .sums = 40,
                                    .micro_ops = 1024,
                                    .instructions = 1 << 16};
-  const schedule::MatrixProblem p{.product = "p",
-                                  .last = "y",
-                                  .padding = {},
-                                  .stages = {},
-                                  .rows = 64,
-                                  .columns = 64,
-                                  .steps = 64,
-                                  .operands = 1};
+  const MatrixProblem p{.product = "p",
+                        .last = "y",
+                        .padding = {},
+                        .stages = {},
+                        .rows = 64,
+                        .columns = 64,
+                        .steps = 64,
+                        .operands = 1};
   EXPECT_TRUE(Fits(unit, p, {.rows = 4, .columns = 8, .steps = 4}));
   EXPECT_FALSE(Fits(unit, p, {.rows = 8, .columns = 8, .steps = 4})) << "72 sums";
   EXPECT_FALSE(Fits(unit, p, {.rows = 4, .columns = 8, .steps = 8})) << "64 weights";
@@ -349,7 +349,7 @@ TEST(MatrixUnitTest, OtherFunctionsAreRefusedByTheGenerator) {
   auto function = driver::TaskFunction(
       "graph {\n  input %0: f32[2,3]\n  %1: f32[2,3] = relu(%0)\n  output %1\n}\n");
   ASSERT_TRUE(function.ok()) << function.status();
-  EXPECT_TRUE(schedule::DefaultSchedule(*function, target).empty());
+  EXPECT_TRUE(DefaultSchedule(*function, target).empty());
   EXPECT_EQ(support::Slug(CodeOf(*function, target).status()), "codegen.vta.form");
   auto space = Space::Create(*function, target);
   ASSERT_TRUE(space.ok()) << space.status();
@@ -357,4 +357,4 @@ TEST(MatrixUnitTest, OtherFunctionsAreRefusedByTheGenerator) {
 }
 
 }  // namespace
-}  // namespace tilewright::search
+}  // namespace tilewright::space

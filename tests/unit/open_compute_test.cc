@@ -11,8 +11,8 @@
 #include "compiler/driver/tasks.h"
 #include "compiler/graph/graph.h"
 #include "compiler/ir/interp.h"
-#include "compiler/schedule/default_schedule.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/space/default_schedule.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -101,7 +101,7 @@ absl::Status Compiled(const ir::Function& function, const std::vector<int64_t>& 
   static const target::Target target = tests::WidestTarget();
   TW_ASSIGN(const ir::Function scheduled,
             schedule::Replay({{"direct", function}},
-                             schedule::ToText(schedule::DefaultSchedule(function, target))));
+                             schedule::ToText(space::DefaultSchedule(function, target))));
   return tests::RunCompiled(scheduled, target, 2, sizes, std::move(args));
 }
 

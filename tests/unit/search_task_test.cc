@@ -9,7 +9,7 @@
 #include <set>
 
 #include "compiler/ir/structural.h"
-#include "compiler/schedule/default_schedule.h"
+#include "compiler/space/default_schedule.h"
 #include "deploy/support/status.h"
 #include "tests/support/te_programs.h"
 #include "tuner_server/search/builder_messages.h"
@@ -203,11 +203,11 @@ TEST(SearchTaskTest, ARestartedSearchGoesOnWithTheSamePicks) {
       const Candidate& c = pick.candidate;
       time = time * 16807 - std::floor(time * 16807 / 1999) * 1999 + 1;
       log.push_back({{c.program_hash, v1::OK, time, false}, c});
-      task->Tell(log.back().first, c.steps, PointText(c.point));
+      task->Tell(log.back().first, c.steps, space::PointText(c.point));
     }
   }
   auto restarted = MakeTask(5);
-  for (const auto& [told, c] : log) restarted->Tell(told, c.steps, PointText(c.point));
+  for (const auto& [told, c] : log) restarted->Tell(told, c.steps, space::PointText(c.point));
   const AskResult before = Ask(task.get(), 8, "b4", model.get());
   const AskResult after = Ask(restarted.get(), 8, "b4", model.get());
   EXPECT_EQ(Hashes(before), Hashes(after));
@@ -229,10 +229,10 @@ TEST(SearchTaskTest, ARestartedSearchGoesOnWithTheSamePicks) {
 
 TEST(PointTest, TextIsReadBackAndNonsenseIsRefused) {
   for (const Point& point : {Point{0, {}}, Point{2, {0, 13, 5}}}) {
-    EXPECT_EQ(ParsePoint(PointText(point)), point);
+    EXPECT_EQ(space::ParsePoint(space::PointText(point)), point);
   }
   for (const char* bad : {"", "1", ":1", "a:1", "1:1,", "1:-1", "1:1,x", "1:99999999999", "-1:0"}) {
-    EXPECT_EQ(ParsePoint(bad), std::nullopt) << bad;
+    EXPECT_EQ(space::ParsePoint(bad), std::nullopt) << bad;
   }
 }
 
@@ -300,7 +300,8 @@ TEST(SearchTaskTest, LaterBatchesDescend) {
       for (const Pick& pick : Ask(task.get(), 8, "b" + std::to_string(b), model.get()).picks) {
         const Candidate& c = pick.candidate;
         told.push_back({FakeTime(c.features) + static_cast<double>(told.size()) * 1e-3, c.point});
-        task->Tell({c.program_hash, v1::OK, told.back().first, false}, c.steps, PointText(c.point));
+        task->Tell({c.program_hash, v1::OK, told.back().first, false}, c.steps,
+                   space::PointText(c.point));
       }
     }
     std::sort(told.begin(), told.end(), [](auto& a, auto& b) { return a.first < b.first; });
@@ -327,7 +328,7 @@ TEST(SearchTaskTest, LaterBatchesDescend) {
 TEST(SearchTaskTest, TheDefaultsNeighboursAreExplored) {
   const ir::Function function = tests::DenseReluProgram(24, 64, 40);
   const target::Target target = *target::ParseTarget("cpu,arch=x86_64,cpu=znver3,threads=2");
-  const std::string steps = schedule::ToText(schedule::DefaultSchedule(function, target));
+  const std::string steps = schedule::ToText(space::DefaultSchedule(function, target));
   const std::string hash = ir::ProgramHash(*schedule::Replay(function, steps));
   auto task = MakeTask(3);
   task->Tell({hash, v1::OK, 1000, false}, steps);

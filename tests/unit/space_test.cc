@@ -1,5 +1,5 @@
 // The design space: large, legal, and every program in it computes what the task computes.
-#include "tuner_server/search/space.h"
+#include "compiler/space/space.h"
 
 #include <gtest/gtest.h>
 
@@ -11,15 +11,15 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/verify.h"
-#include "compiler/schedule/default_schedule.h"
+#include "compiler/space/block_info.h"
+#include "compiler/space/default_schedule.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/te_programs.h"
 #include "tests/support/test_seed.h"
-#include "tuner_server/search/rules/block_info.h"
 
-namespace tilewright::search {
+namespace tilewright::space {
 namespace {
 
 using ir::Buffer;
@@ -211,8 +211,8 @@ TEST(SpaceTest, TheDefaultScheduleIsAPoint) {
     EXPECT_TRUE(space->Feasible(*point)) << c.name;
     const auto schedule = space->Apply(*point);
     ASSERT_TRUE(schedule.ok()) << c.name << ": " << support::StatusText(schedule.status());
-    const auto by_default = schedule::Replay(
-        c.function, schedule::ToText(schedule::DefaultSchedule(c.function, target)));
+    const auto by_default =
+        schedule::Replay(c.function, schedule::ToText(DefaultSchedule(c.function, target)));
     ASSERT_TRUE(by_default.ok()) << c.name;
     EXPECT_EQ(ir::ProgramHash(schedule->function()), ir::ProgramHash(*by_default)) << c.name;
     EXPECT_FALSE(space->Neighbours(*point).empty()) << c.name;
@@ -227,7 +227,7 @@ TEST(SpaceTest, SumsOfBytesAreDotProductsWhereVectorsAreWhole) {
   support::Rng rng(tests::TestSeed(8));
   for (const int64_t block : {16, 8}) {
     const ir::Function function = ByteConv(block);
-    EXPECT_EQ(uses(schedule::ToText(schedule::DefaultSchedule(function, target))), block == 16);
+    EXPECT_EQ(uses(schedule::ToText(DefaultSchedule(function, target))), block == 16);
     auto space = MakeSpace(function, target);
     int tiled = 0;
     for (int i = 0; i < 40; ++i) {
@@ -387,4 +387,4 @@ TEST(TileMenuTest, HoldsDivisorsAndSmallNumbers) {
 }
 
 }  // namespace
-}  // namespace tilewright::search
+}  // namespace tilewright::space

@@ -12,9 +12,9 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/space/space.h"
 #include "compiler/target/target.h"
 #include "tuner_server/search/search.h"
-#include "tuner_server/search/space.h"
 
 namespace tilewright::search {
 

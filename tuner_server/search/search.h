@@ -1,29 +1,21 @@
-// The values of the search: points of a design space, candidates made from them, and results told
-// about them.
+// The values of the search: candidates made from points of a design space, and results told about
+// them.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "compiler/space/space.h"
 #include "cost_model/features.h"
 #include "tilewright/v1/common.pb.h"
 
 namespace tilewright::search {
 
-// A point of a space: one choice per knob of one sketch (positions in the knobs' menus).
-struct Point {
-  int sketch = 0;
-  std::vector<int> choices;
-  bool operator==(const Point&) const = default;
-};
-
-// Convert a point to and from its text in the log, "sketch:choice,choice,…". ParsePoint returns
-// nullopt for any other text. It does not check that the space has such a point.
-std::string PointText(const Point& point);
-std::optional<Point> ParsePoint(std::string_view text);
+using space::Point;
+using space::Sketch;
+using space::Space;
 
 enum class Origin { kDraft, kMutation, kCrossover, kRandom, kTransfer };
 // Returns the name in the log: draft, mutation, crossover, random, transfer.

@@ -71,7 +71,7 @@ void SearchTask::Tell(const Told& told, std::string_view steps, std::string_view
   const bool was_measured = !first && !known.told.pending;
   if (first) {
     known.steps = std::string(steps);
-    known.point = ParsePoint(point);
+    known.point = space::ParsePoint(point);
     if (told.program_hash == default_hash_) known.point = default_point_;
   }
   if (told.pending && was_measured) return;

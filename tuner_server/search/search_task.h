@@ -23,13 +23,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/space/space.h"
 #include "compiler/target/target.h"
 #include "cost_model/model.h"
 #include "deploy/support/rng.h"
 #include "tuner_server/search/draft_maker.h"
 #include "tuner_server/search/search.h"
 #include "tuner_server/search/search_parts.h"
-#include "tuner_server/search/space.h"
 
 namespace tilewright::search {
 

@@ -71,7 +71,7 @@ std::vector<Point> InheritedPoints(const Space& from, const std::vector<Relative
                                    const Space& to) {
   std::vector<Point> points;
   for (const RelativeProgram& program : programs) {
-    const std::optional<Point> old = ParsePoint(program.point);
+    const std::optional<Point> old = space::ParsePoint(program.point);
     if (!old.has_value() || !from.Contains(*old)) continue;
     const absl::StatusOr<schedule::Schedule> applied = from.Apply(*old);
     if (!applied.ok() || ir::ProgramHash(applied->function()) != program.program_hash) continue;

@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tuner_server/search/space.h"
+#include "compiler/space/space.h"
+#include "tuner_server/search/search.h"
 
 namespace tilewright::search {
 

@@ -1,0 +1,61 @@
+// The schedule that a function gets when nothing has been measured: correct for every operator, in
+// the same language as tuned ones, with register tiles, vector lanes and parallel outer loops where
+// they fit. Pure function; deterministic.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "compiler/ir/ir.h"
+#include "compiler/schedule/schedule.h"
+#include "compiler/schedule/step.h"
+#include "compiler/target/target.h"
+
+namespace tilewright::space {
+
+// What may be decided otherwise, for one block of the function; the first value of each leaves the
+// decision to the heuristics. What does not fit a block is ignored.
+struct BlockChoice {
+  int lane_axis = -1;        // the iterator that lanes run along
+  int row_axis = -1;         // and the one of the register tile's rows
+  int along_reduction = -1;  // 1: lanes along the innermost reduction iterator; 0: not
+  int64_t vectors = 0;       // of a register tile (of a reduction), or unrolled (of other blocks)
+  int64_t rows = 0;          // of a register tile
+  int64_t planes = 0;        // and along a third axis
+  int64_t unroll = 0;        // steps of the innermost reduction loop; -1: all reduction loops
+  bool swap_outer = false;   // tiles along rows outside of those along lanes, or the reverse
+  int64_t parallel = 0;      // outer loops run in parallel together
+  // Of a group, on devices of groups and threads; virtual threads of a matrix unit. Of a matrix
+  // unit, `rows` are those of a tile, `planes` its width in an image, `vectors` its columns in
+  // blocks. There, `unroll` counts the steps of the sum, in blocks, whose operands are loaded
+  // together.
+  int64_t threads = 0;
+  // Of a stage before a reduction: made anew in each turn of the reduction's first (1) or second
+  // (2) outer loop of more than one turn, or in each use (kInlined).
+  int place = 0;
+  static constexpr int kInlined = 3;
+  // Of the last block: 1: all blocks before it are computed within its rows, the iterations of all
+  // its loops but the innermost; 0: not. Ignored unless ReducesRows.
+  int in_rows = -1;
+};
+using Choices = std::map<std::string, BlockChoice, std::less<>>;  // by block name
+
+// Whether the last block is of rows, and the reductions before it reduce rows of that length, as in
+// softmax and normalisations. The rows must be short enough to stay in the machine's nearest cache.
+bool ReducesRows(const ir::Function& function, const target::Machine& machine);
+
+// Steps that Schedule(function).ApplyAll accepts. Never fails: what a primitive refuses is left
+// out.
+schedule::Steps DefaultSchedule(const ir::Function& function, const target::Target& target,
+                                const Choices& choices = {});
+// The same, applied to `schedule`. REQUIRES: a schedule without steps.
+void ApplyDefaultSchedule(const target::Target& target, const Choices& choices,
+                          schedule::Schedule* schedule);
+
+// stream_writes for the blocks of a schedule that write more than half of the target's last cache
+// (eight cores' slices), where it is legal and not done: such a result would not stay there.
+void StreamLargeOutputs(const target::Target& target, schedule::Schedule* schedule);
+
+}  // namespace tilewright::space

@@ -1,0 +1,80 @@
+#include "compiler/space/dot_product.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "compiler/ir/tensor_intrinsics.h"
+#include "compiler/ir/visit.h"
+#include "compiler/schedule/legality.h"
+#include "compiler/space/lane_axes.h"
+
+namespace tilewright::space {
+
+using ir::Expr;
+using ir::kDotTerms;
+using ir::StmtNode;
+
+std::optional<DotProduct> FindDotProduct(const StmtNode& block) {
+  if (block.iters.empty() || block.body->kind != ir::StmtKind::kStore) return std::nullopt;
+  const ir::IterVar& last = block.iters.back();
+  const ir::Buffer& sums = block.body->buffer;
+  if (last.type != ir::IterType::kReduce || ExtentOf(last.domain.extent) != kDotTerms ||
+      sums->dtype != ir::kI32) {
+    return std::nullopt;
+  }
+  std::vector<Expr> loads;
+  bool guarded = false;  // each row may lie outside or not
+  ir::VisitExprs(block.body->value, [&](const Expr& e) {
+    guarded = guarded || e->kind == ir::ExprKind::kSelect;
+    if (e->kind == ir::ExprKind::kLoad && !schedule::Writes(block, e->buffer)) loads.push_back(e);
+    return true;
+  });
+  if (loads.size() != 2 || loads[1]->buffer->dtype != ir::kI8) return std::nullopt;
+  const ir::DType data = loads[0]->buffer->dtype;
+  auto stride = [](const Expr& load, const ir::Var& var) {
+    return AccessStride(load->buffer, load->args, var);
+  };
+  if ((data != ir::kU8 && data != ir::kI8) || stride(loads[0], last.var) != 1 ||
+      stride(loads[1], last.var) != 1) {
+    return std::nullopt;
+  }
+  DotProduct dot{.data = data, .intrinsic = data == ir::kU8 ? "generic.dot4." : "generic.dot4_s8."};
+  for (size_t i = 0; i < block.iters.size(); ++i) {
+    const ir::Var& var = block.iters[i].var;
+    if (block.iters[i].type == ir::IterType::kReduce) {
+      if (stride(loads[0], var) == kDotTerms) dot.group_axis = static_cast<int>(i);
+      continue;
+    }
+    if (block.iters[i].type != ir::IterType::kSpatial) continue;
+    const std::optional<int64_t> rows = stride(loads[0], var);
+    if (!guarded && rows.value_or(0) > 0 && stride(loads[1], var) == 0) {
+      dot.row_axes.push_back(static_cast<int>(i));
+    }
+    if (rows != 0) continue;
+    const std::optional<int64_t> weights = stride(loads[1], var);
+    if (weights == kDotTerms && AccessStride(sums, block.body->indices, var) == 1) {
+      dot.lane_axis = static_cast<int>(i);
+    } else if (weights.has_value() && *weights > kDotTerms &&
+               ExtentOf(block.iters[i].domain.extent) > 1) {
+      dot.block_axis = static_cast<int>(i);
+    }
+  }
+  return dot.lane_axis < 0 ? std::nullopt : std::optional(dot);
+}
+
+std::optional<DotTile> FindDotTile(const DotProduct& dot, const target::Machine& machine) {
+  for (const ir::TensorIntrinsic& row : ir::TensorIntrinsics()) {
+    if (row.op != ir::TensorOp::kDotTile) continue;
+    const ir::Buffer &sums = row.update.params[0], &data = row.update.params[1];
+    const bool has = std::all_of(row.features.begin(), row.features.end(),
+                                 [&](const std::string& feature) { return machine.Has(feature); });
+    if (!has || data->dtype != dot.data) continue;
+    return DotTile{.intrinsic = row.name,
+                   .rows = ExtentOf(sums->shape[0]),
+                   .columns = ExtentOf(sums->shape[1]),
+                   .groups = ExtentOf(data->shape[1])};
+  }
+  return std::nullopt;
+}
+
+}  // namespace tilewright::space

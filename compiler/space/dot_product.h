@@ -1,0 +1,41 @@
+// Reductions that a processor's dot products of four bytes compute (x86 vpdpbusd, ARM udot): what
+// schedules and search rules turn into the tensor intrinsics generic.dot4, or where the machine has
+// one, into an intrinsic for a tile of them. Pure; thread-safe.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/ir.h"
+#include "compiler/target/machine.h"
+
+namespace tilewright::space {
+
+// Sums of products of four bytes each, C[.., j] += A[.., k] * B[.., j, k] with k in 0..4: the
+// iterator j, and the tensor intrinsic's name without its lanes. Nothing where the block is no
+// such.
+struct DotProduct {
+  int lane_axis = -1;
+  // A spatial iterator along which B moves and A does not, like j: blocks of output channels. -1
+  // where there is none.
+  int block_axis = -1;
+  // Spatial iterators along which A moves and B does not. None where A is read under a condition.
+  std::vector<int> row_axes = {};
+  // The reduction iterator along which A continues with the next four bytes; -1: there is none.
+  int group_axis = -1;
+  ir::DType data = {};  // of A
+  std::string intrinsic;
+};
+std::optional<DotProduct> FindDotProduct(const ir::StmtNode& block);
+
+// A tensor intrinsic that computes such sums for a tile of rows, columns (lanes) and groups of four
+// terms.
+struct DotTile {
+  std::string intrinsic;
+  int64_t rows = 1, columns = 1, groups = 1;
+};
+// Returns nullopt if the machine has no such instruction for these operands.
+std::optional<DotTile> FindDotTile(const DotProduct& dot, const target::Machine& machine);
+
+}  // namespace tilewright::space

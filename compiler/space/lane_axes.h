@@ -1,0 +1,61 @@
+// Which axes of a block its lanes and its register tile should run along, judged by how its
+// accesses move: what default_schedule decides with. For this folder only; pure functions,
+// thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "compiler/ir/ir.h"
+#include "compiler/target/target.h"
+
+namespace tilewright::space {
+
+// In place of an extent that is known only at run time.
+inline constexpr int64_t kSymbolicExtent = 1 << 20;
+int64_t ExtentOf(const ir::Expr& extent);
+
+// Elements between neighbours along `var`, the other variables at zero; nothing = irregular.
+std::optional<int64_t> AccessStride(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices,
+                                    const ir::Var& var);
+// Cost of one vector of iterations along iterator `axis`, in contiguous loads.
+int64_t LaneCost(const target::Machine& machine, const ir::StmtNode& block, size_t axis, int lanes,
+                 bool count_store);
+// The spatial iterator along which lanes should run, -1 when scalars are as good.
+int VectorAxis(const target::Machine& machine, const ir::StmtNode& block, int lanes,
+               bool count_store);
+// A second spatial axis along which the loads that differ between lanes stay the same; -1 = none.
+int RowAxis(const ir::StmtNode& block, int vector_axis);
+// Whether the loads that differ between lanes move along `axis` too.
+bool MovesLanes(const ir::StmtNode& block, int vector_axis, int axis);
+// Whether neighbours along `axis` read some of the same elements in every step.
+bool SharesLoads(const ir::StmtNode& block, int axis);
+// Whether neighbours along `axis` read the same elements in different steps of the reduction: the
+// windows of a convolution of stride 1.
+bool WindowsOverlap(const ir::StmtNode& block, int axis);
+// A third spatial axis that a tile may take when it has all of the row axis; -1 = none. Where every
+// axis moves one of the operands (depthwise convolutions), one that leaves another in place.
+int SecondRowAxis(const ir::StmtNode& block, int vector_axis, int row_axis);
+// Of bytes: the axis whose four elements lie between two of the lanes', [.., w, 4] with lanes along
+// w; written out, its stores fill whole vectors. -1 = none.
+int BetweenLanes(const ir::StmtNode& block, int vector_axis);
+// Of words in whole vectors: the axis along which the result is contiguous where the lanes' axis
+// leaves gaps, as in a transpose. `rows` of its steps side by side are stored as such, not lane by
+// lane. -1 = none, or not a multiple.
+int AcrossLanes(const ir::StmtNode& block, int vector_axis, int lanes, int64_t rows);
+// Whether the innermost reduction iterator is the only one along which loads are contiguous.
+bool RunsAlongReduction(const target::Machine& machine, const ir::StmtNode& block, int lanes);
+
+// A register tile: `vectors` of the lanes' axis, `rows` of the second and `planes` of the third,
+// where it has all rows.
+struct Tile {
+  int64_t vectors = 1, rows = 1, planes = 1;
+};
+// The register tile that multiplies most per load. Accumulators, the vectors being multiplied and
+// one broadcast must fit the registers. `panel_bytes`: what one vector along the lanes' axis reads
+// in the whole reduction.
+Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t plane_extent,
+                int64_t panel_bytes, const target::Target& target);
+
+}  // namespace tilewright::space

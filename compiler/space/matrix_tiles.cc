@@ -1,0 +1,302 @@
+#include "compiler/space/matrix_tiles.h"
+
+#include <algorithm>
+#include <array>
+
+#include "compiler/ir/expr_parts.h"
+#include "compiler/ir/visit.h"
+#include "compiler/schedule/legality.h"
+#include "compiler/space/lane_axes.h"
+
+namespace tilewright::space {
+namespace {
+
+constexpr double kSumBytes = 4;
+
+std::vector<int64_t> MenuOf(int64_t given, int64_t n) {
+  return given > 0 ? std::vector<int64_t>{given} : DivisorsOf(n);
+}
+
+// Extents of a block's iterators; empty where one is not constant, or where the last `reduced` are
+// not those that it reduces.
+std::vector<int64_t> ExtentsOf(const ir::StmtNode& block, size_t reduced) {
+  std::vector<int64_t> extents;
+  const size_t iters = block.iters.size();
+  for (size_t i = 0; i < iters; ++i) {
+    const bool reduces = block.iters[i].type == ir::IterType::kReduce;
+    const int64_t* extent = ir::AsInt(block.iters[i].domain.extent);
+    if (reduces != (i + reduced >= iters) || extent == nullptr) return {};
+    extents.push_back(*extent);
+  }
+  return extents;
+}
+
+// position = stride * output + dilation * tap
+std::optional<MatrixWindow> WindowOf(const ir::Expr& position, const ir::IterVar& output,
+                                     const ir::IterVar& tap) {
+  const std::vector<ir::Var> vars = {output.var, tap.var};
+  const auto steps = ir::CoefficientsOf(position, vars);
+  const ir::SumTerms terms = ir::TermsOf(position);
+  if (!steps || terms.constant != 0) return std::nullopt;
+  MatrixWindow window{.taps = *ir::AsInt(tap.domain.extent)};
+  // An extent of one leaves no term of its variable.
+  window.stride = std::max<int64_t>(1, (*steps)[0]);
+  window.dilation = std::max<int64_t>(1, (*steps)[1]);
+  return window;
+}
+
+// Whether a block puts at most so many zeros around the image that the product reads, and no window
+// lies in them alone.
+bool PadsWithZeros(const ir::StmtNode& block, const MatrixProblem& problem, int64_t most) {
+  const ir::Stmt& store = block.body;
+  if (block.iters.size() != 5 || store->kind != ir::StmtKind::kStore) return false;
+  const ir::Expr& value = store->value;
+  if (value->kind != ir::ExprKind::kSelect || !ir::IsInt(value->args[2], 0)) return false;
+  const ir::Expr& image = value->args[1];
+  if (image->kind != ir::ExprKind::kLoad || image->args.size() != 5) return false;
+  for (const size_t d : {2, 3}) {
+    const MatrixWindow& window = d == 2 ? problem.down : problem.across;
+    const int64_t begin = -ir::TermsOf(image->args[d]).constant;
+    const int64_t *padded = ir::AsInt(store->buffer->shape[d]),
+                  *size = ir::AsInt(image->buffer->shape[d]);
+    if (padded == nullptr || size == nullptr) return false;
+    const int64_t reach = (window.taps - 1) * window.dilation;
+    for (const int64_t zeros : {begin, *padded - begin - *size}) {
+      if (zeros > std::min(most, reach)) return false;
+    }
+  }
+  return true;
+}
+
+// The blocks behind `first`: operations on sums, and the one that makes bytes of them.
+bool AddStages(const std::vector<BlockSite>& blocks, size_t first, MatrixProblem* problem) {
+  for (size_t b = first; b < blocks.size(); ++b) {
+    const ir::StmtNode& stage = *blocks[b].block;
+    if (stage.init != nullptr) return false;
+    if (b + 1 < blocks.size()) problem->stages.push_back(stage.name);
+    for (const ir::BufferRegion& read : stage.reads) {
+      if (read.buffer->role == ir::Role::kIntermediate) continue;
+      ++(read.buffer->dtype == ir::kI8 ? problem->images : problem->operands);
+    }
+  }
+  return true;
+}
+
+// What the product reads first, its own result left out.
+const ir::BufferRegion* DataOf(const ir::StmtNode& product) {
+  for (const ir::BufferRegion& read : product.reads) {
+    if (read.buffer != product.writes[0].buffer) return &read;
+  }
+  return nullptr;
+}
+
+// A convolution: iterators are image, column blocks, rows, width, lanes; then blocks of the sum,
+// taps down and across, places in a block.
+std::optional<MatrixProblem> ConvolutionOf(const std::vector<BlockSite>& blocks,
+                                           const target::MatrixUnit& unit) {
+  const ir::StmtNode& before = *blocks[0].block;
+  const size_t at = before.init == nullptr ? 1 : 0;
+  if (blocks.size() < at + 2) return std::nullopt;
+  const ir::StmtNode &product = *blocks[at].block, &last = *blocks.back().block;
+  const std::vector<int64_t> extents = ExtentsOf(product, 4);
+  if (extents.size() != 9 || product.init == nullptr || last.iters.size() != 5) return std::nullopt;
+  if (extents[4] != unit.block || extents[8] != unit.block) return std::nullopt;
+  MatrixProblem problem{.product = product.name, .last = last.name, .padding = {}, .stages = {}};
+  problem.image = true;
+  problem.outer = extents[0];
+  problem.columns = extents[1];
+  problem.rows = extents[2];
+  problem.width = extents[3];
+  problem.steps = extents[5];
+  const ir::BufferRegion* data = DataOf(product);
+  if (data == nullptr || data->region.size() != 5) return std::nullopt;
+  const auto down = WindowOf(data->region[2].min, product.iters[2], product.iters[6]);
+  const auto across = WindowOf(data->region[3].min, product.iters[3], product.iters[7]);
+  if (!down || !across) return std::nullopt;
+  problem.down = *down;
+  problem.across = *across;
+  problem.whole_rows = at == 0 && ir::IsInt(data->buffer->shape[3], across->Inputs(problem.width));
+  if (at == 1) {
+    if (!PadsWithZeros(before, problem, unit.padding)) return std::nullopt;
+    problem.padding = before.name;
+  }
+  if (!AddStages(blocks, at + 1, &problem) || problem.images > 0) return std::nullopt;
+  return problem;
+}
+
+// Operations on images in blocks of channels, each on the same elements.
+std::optional<MatrixProblem> OperationsOf(const std::vector<BlockSite>& blocks,
+                                          const target::MatrixUnit& unit) {
+  const std::vector<int64_t> extents = ExtentsOf(*blocks.back().block, 0);
+  if (extents.size() != 5 || extents[4] != unit.block) return std::nullopt;
+  for (const BlockSite& site : blocks) {
+    if (ExtentsOf(*site.block, 0) != extents) return std::nullopt;
+  }
+  MatrixProblem problem{
+      .product = {}, .last = blocks.back().block->name, .padding = {}, .stages = {}};
+  problem.image = true;
+  problem.outer = extents[0];
+  problem.columns = extents[1];
+  problem.rows = extents[2];
+  problem.width = extents[3];
+  problem.whole_rows = true;
+  if (!AddStages(blocks, 0, &problem) || problem.images == 0) return std::nullopt;
+  return problem;
+}
+
+// The iterators of a product are rows, then columns, blocks of the sum, and places in a block.
+std::optional<MatrixProblem> ProductOf(const std::vector<BlockSite>& blocks,
+                                       const target::MatrixUnit& unit) {
+  const ir::StmtNode &product = *blocks.front().block, &last = *blocks.back().block;
+  const std::vector<int64_t> extents = ExtentsOf(product, 2);
+  const size_t iters = extents.size();
+  if (product.init == nullptr || product.reads.size() < 2 || iters < 4) return std::nullopt;
+  if (last.iters.size() + 2 != iters) return std::nullopt;
+  if (extents[iters - 1] != unit.block || extents[iters - 3] % unit.block != 0) return std::nullopt;
+  MatrixProblem problem{.product = product.name, .last = last.name, .padding = {}, .stages = {}};
+  for (size_t i = 0; i + 4 < iters; ++i) problem.outer *= extents[i];
+  problem.rows = extents[iters - 4];
+  problem.columns = extents[iters - 3] / unit.block;
+  problem.steps = extents[iters - 2];
+  problem.whole_rows = true;
+  if (!AddStages(blocks, 1, &problem) || problem.images > 0) return std::nullopt;
+  return problem;
+}
+
+// Points of loops beyond the two longest.
+int64_t MicroOps(std::vector<int64_t> extents) {
+  std::sort(extents.begin(), extents.end());
+  int64_t points = 1;
+  for (size_t i = 0; i + 2 < extents.size(); ++i) points *= extents[i];
+  return points;
+}
+
+// Instructions that move `planes` of rows: several planes of cut rows are one each.
+int64_t Pieces(int64_t planes, int64_t rows, bool whole_rows) {
+  return rows == 1 || whole_rows ? 1 : planes;
+}
+
+// What a thread does for one tile.
+struct Work {
+  int64_t tiles, turns;           // of the whole problem; of the sum
+  int64_t inputs, weights, sums;  // vectors and matrices of a turn
+  int64_t products;               // in a turn
+  int64_t loads, stores;          // instructions: of inputs in a turn, of results
+};
+Work WorkOf(const MatrixProblem& p, const MatrixTile& t) {
+  const bool whole = t.width == p.width;
+  const int64_t sums = t.rows * t.width * t.columns;
+  Work work{};
+  work.tiles = p.outer * (p.rows / t.rows) * (p.width / t.width) * (p.columns / t.columns);
+  work.turns = p.steps / t.steps;
+  work.sums = sums;
+  work.stores = p.image ? Pieces(t.columns, t.rows, whole) : 1;
+  if (p.product.empty()) {
+    // Bytes become sums by products with one matrix.
+    work.inputs = work.products = p.images * sums;
+    work.weights = 1;
+    work.loads = p.images * work.stores;
+    return work;
+  }
+  const int64_t in_rows = p.down.Inputs(t.rows), taps = p.down.taps * p.across.taps;
+  work.inputs = in_rows * p.across.Inputs(t.width) * t.steps;
+  work.weights = t.columns * t.steps * taps;
+  work.products = sums * t.steps * taps;
+  const bool joins = p.whole_rows && whole;
+  work.loads = p.image ? Pieces(t.steps, p.padding.empty() ? in_rows : 2, joins) : 1;
+  return work;
+}
+
+}  // namespace
+
+std::optional<MatrixProblem> MatrixProblemOf(const ir::Function& function,
+                                             const target::MatrixUnit& unit) {
+  const std::vector<BlockSite> blocks = BlocksIn(function.body);
+  if (blocks.size() < 2) return std::nullopt;
+  for (const auto& form : {ConvolutionOf, ProductOf, OperationsOf}) {
+    std::optional<MatrixProblem> problem = form(blocks, unit);
+    if (problem) return problem;
+  }
+  return std::nullopt;
+}
+
+bool ThreadsAlongColumns(const MatrixProblem& p, const MatrixTile& t) {
+  return p.columns % (t.columns * t.threads) == 0;
+}
+
+bool Fits(const target::MatrixUnit& unit, const MatrixProblem& p, const MatrixTile& t) {
+  if (t.rows < 1 || t.columns < 1 || t.steps < 1 || t.threads < 1 || t.width < 1) return false;
+  if (p.rows % t.rows != 0 || p.width % t.width != 0 || p.steps % t.steps != 0) return false;
+  if (p.columns % t.columns != 0) return false;
+  if (!ThreadsAlongColumns(p, t) && p.rows % (t.rows * t.threads) != 0) return false;
+  const Work work = WorkOf(p, t);
+  const auto stages = static_cast<int64_t>(p.stages.size());
+  // The product, its reset and each operation have micro-ops of their own; one more for bytes that
+  // become sums, and for an operation in another place than its operand.
+  const int64_t micro_ops =
+      MicroOps({t.columns, t.rows, t.width, t.steps, p.down.taps, p.across.taps}) +
+      (stages + p.images + 2) * MicroOps({t.columns, t.rows, t.width});
+  const int64_t instructions = work.tiles * (work.turns * (work.loads + 2) + p.operands + stages +
+                                             p.images + work.stores + 2);
+  const int64_t sums = std::max<int64_t>(1, p.images) * work.sums;
+  return t.threads * (sums + t.columns * p.operands) <= unit.sums &&
+         t.threads * work.inputs <= unit.inputs && t.threads * work.weights <= unit.weights &&
+         t.threads * micro_ops <= unit.micro_ops && instructions <= unit.instructions;
+}
+
+double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& p, const MatrixTile& t) {
+  const auto d = [](int64_t n) { return static_cast<double>(n); };
+  const double block = d(unit.block), bytes = d(unit.bytes_per_cycle);
+  const Work work = WorkOf(p, t);
+  const double product = d(work.products);
+  const double load = d(unit.load_cycles * work.loads) + d(work.inputs) * block / bytes +
+                      d(work.weights) * block * block / bytes;
+  const double sums = d(work.sums);
+  const double epilogue = sums * (1 + d(unit.sums_cycles) * static_cast<double>(p.stages.size())) +
+                          d(t.columns * p.operands) * block * kSumBytes / bytes +
+                          d(unit.load_cycles * p.operands);
+  const double store = d(unit.load_cycles * work.stores) + sums * block / bytes;
+  const double turns = d(work.turns);
+  if (t.threads == 1) return d(work.tiles) * (turns * (load + product) + epilogue + store);
+  // While one thread computes, another one loads: for its next turn, or, during the operations on
+  // sums, for the first turn of its next tile.
+  const double tile = product + epilogue + (turns - 1) * std::max(load, product);
+  // Before the first operations on sums all threads load.
+  const double first = load + d(t.threads - 1) * std::max(0.0, load - product);
+  return d(work.tiles) * std::max(tile, turns * load) + first + store;
+}
+
+std::vector<int64_t> DivisorsOf(int64_t n) {
+  std::vector<int64_t> divisors;
+  for (int64_t d = 1; d <= n; ++d) {
+    if (n % d == 0) divisors.push_back(d);
+  }
+  return divisors;
+}
+
+std::optional<MatrixTile> BestTile(const target::MatrixUnit& unit, const MatrixProblem& p,
+                                   const MatrixTile& given) {
+  std::optional<MatrixTile> best;
+  double least = 0;
+  const auto consider = [&](const MatrixTile& tile) {
+    if (!Fits(unit, p, tile)) return;
+    const double cycles = TileCycles(unit, p, tile);
+    if (best.has_value() && cycles >= least) return;
+    best = tile;
+    least = cycles;
+  };
+  const std::vector<int64_t> some = {2, 1};
+  for (const int64_t threads : given.threads > 0 ? std::vector{given.threads} : some) {
+    for (const int64_t rows : MenuOf(given.rows, p.rows)) {
+      for (const int64_t width : MenuOf(given.width, p.width)) {
+        for (const int64_t columns : MenuOf(given.columns, p.columns)) {
+          for (const int64_t steps : MenuOf(given.steps, p.steps))
+            consider({rows, columns, steps, threads, width});
+        }
+      }
+    }
+  }
+  return best;
+}
+
+}  // namespace tilewright::space

@@ -1,0 +1,75 @@
+// Tiles of a product on a matrix unit (compiler/target/machine.h): which fit its memories, and how
+// long they take. Pure functions; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/ir.h"
+#include "compiler/target/machine.h"
+
+namespace tilewright::space {
+
+// Which inputs a row (or a line) of outputs reads: `taps` of them each, `dilation` apart, and the
+// next output's `stride` further.
+struct MatrixWindow {
+  int64_t taps = 1, stride = 1, dilation = 1;
+  int64_t Inputs(int64_t outputs) const {
+    return (outputs - 1) * stride + (taps - 1) * dilation + 1;
+  }
+};
+
+// A product of a matrix, or of an image in blocks of channels, and weights in blocks; the
+// operations on its sums, each a block of the function; and the last block, which makes bytes of
+// them. Or no product, but operations on images of bytes, which become sums first.
+struct MatrixProblem {
+  std::string product;  // empty: there is none
+  std::string last;
+  std::string padding;  // the block that puts zeros around the image; empty: there is none
+  std::vector<std::string> stages;
+  bool image = false;                   // loops are [outer, columns, rows, width, lanes]
+  int64_t outer = 1;                    // how often it is done, for other rows
+  int64_t rows = 1, width = 1;          // vectors of a step of the sum; of an image: its sides
+  int64_t columns = 1, steps = 1;       // in blocks
+  MatrixWindow down = {}, across = {};  // of a convolution
+  bool whole_rows = false;              // a row of outputs reads whole rows of the image
+  int64_t operands = 0;  // vectors of sums for each block of columns (bias, multipliers)
+  int64_t images = 0;    // of bytes, that operations read
+  // The block whose name the choices for this problem have.
+  const std::string& key() const { return product.empty() ? last : product; }
+};
+
+// Returns nullopt for a function of another form.
+std::optional<MatrixProblem> MatrixProblemOf(const ir::Function& function,
+                                             const target::MatrixUnit& unit);
+
+// What a virtual thread computes at a time, and of how many steps of the sum the operands are
+// loaded together.
+struct MatrixTile {
+  int64_t rows = 1, columns = 1, steps = 1;
+  int64_t threads = 1;
+  int64_t width = 1;
+};
+
+// Whether the threads of a tile lie along its columns; else they lie along its rows.
+bool ThreadsAlongColumns(const MatrixProblem& problem, const MatrixTile& tile);
+
+// Whether the tile divides the problem, all threads' parts fit the memories, and the program is not
+// longer than the unit can run.
+bool Fits(const target::MatrixUnit& unit, const MatrixProblem& problem, const MatrixTile& tile);
+
+// An estimate. With one thread, loads and products take turns; with two, each hides the other.
+double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& problem,
+                  const MatrixTile& tile);
+
+// The numbers that divide n, ascending.
+std::vector<int64_t> DivisorsOf(int64_t n);
+
+// Returns the tile of the best estimate of those whose members are the given ones, where these are
+// not 0. nullopt if none fits.
+std::optional<MatrixTile> BestTile(const target::MatrixUnit& unit, const MatrixProblem& problem,
+                                   const MatrixTile& given);
+
+}  // namespace tilewright::space

@@ -1,0 +1,596 @@
+// thread_tiles: one reduction block P, alone or followed by one element-wise block O over the same
+// points, on devices of groups and threads. A group computes a tile of the result, each thread a
+// part of it in registers:
+//   for tiles (blockIdx.x):
+//     for steps of the reduction:                    if anything comes through shared memory
+//       all threads fetch what the tile reads of an operand, in vectors
+//       for threads (threadIdx.x), terms of a step: register tile += ...
+//     for threads (threadIdx.x): O over the register tile
+// An operand that does not come through shared memory is read where it is. Stages in front of P
+// (padding) are a launch of their own, fetched like an operand, or inlined. A thread's vectors are
+// neighbours, or a group's width apart, one for each virtual thread, so that neighbouring threads
+// touch neighbouring memory. Sums of products of four bytes may be dot products.
+//
+// What comes through shared memory may have two versions, so that a step is fetched while the one
+// before it is used: half the barriers, twice the memory. Its rows may be padded, or turned (a
+// swizzle, which needs no memory), so that threads which read a column do not wait for one bank.
+//
+// GPUs want many threads, narrow vectors and shared memory. Drivers for processors run the threads
+// of a group one after the other and want few threads, wide vectors and seldom a barrier. The space
+// holds both; measurements decide. Tiles divide their extents: a space of conditions is slower than
+// any remainder is worth, and bound_default has the extents without divisors.
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "compiler/analysis/analyzer.h"
+#include "compiler/ir/visit.h"
+#include "compiler/space/rules/bound_nest.h"
+#include "compiler/space/rules/rules.h"
+#include "compiler/space/step_maker.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::space {
+namespace {
+
+constexpr int64_t kDotLanes = 4;  // the fewest of a tensor intrinsic for dot products
+constexpr size_t kMaxBlocks = 6;
+constexpr int64_t kBankBytes = 4;
+constexpr int64_t kSwizzled = -1;  // in place of a padding
+constexpr int64_t kMaxAlign = 64;  // elements, of storage_align
+
+// What P reads through shared memory if a knob says so: an operand, or a stage in front of P.
+struct Source {
+  std::string buffer;
+  std::string stage;  // that makes it; empty: an operand
+  size_t knob;
+  int64_t element_bytes;
+  std::vector<ir::Range> region;  // that one instance of P reads
+};
+
+// The rows of a shared tile: those of the innermost dimensions of more than one element.
+struct Rows {
+  int dim = -1;        // whose stride is a row's; -1: the tile is one row
+  int64_t stride = 1;  // elements
+};
+Rows RowsOf(const std::vector<int64_t>& box) {
+  Rows rows;
+  for (size_t d = box.size(); d-- > 0 && rows.dim < 0;) {
+    if (box[d] == 1) continue;
+    if (rows.stride > 1) rows.dim = static_cast<int>(d);
+    if (rows.stride == 1) rows.stride = box[d];
+  }
+  return rows;
+}
+
+class ThreadTiles final : public Sketch {
+ public:
+  ThreadTiles(BlockInfo producer, ir::Stmt block, std::string consumer,
+              const std::vector<BlockInfo>& before, const std::vector<BlockInfo>& behind,
+              const target::Target& target)
+      : p_(std::move(producer)),
+        block_(std::move(block)),
+        consumer_(std::move(consumer)),
+        machine_(target.machine),
+        limits_(machine_.launch) {
+    for (size_t i = 0; i < p_.iters.size(); ++i) {
+      if (p_.iters[i].reduce) {
+        reduce_.push_back(p_.iters[i].extent);
+      } else {
+        spatial_.push_back(i);
+        extents_.push_back(p_.iters[i].extent);
+      }
+    }
+    lane_axes_ = LaneAxes(p_, spatial_, extents_);
+    if (lane_axes_.empty()) return;  // one result: no threads
+    AddDotAxis();
+    AddTileKnobs();
+    AddSources(before);
+    const KnobAdder add = Adder();
+    for (const BlockInfo& stage : before) before_.emplace_back(stage, target, add);
+    for (const BlockInfo& stage : behind) behind_.emplace_back(stage, target, add);
+  }
+  bool usable() const { return !lane_axes_.empty(); }
+  std::string name() const override { return "thread_tiles"; }
+
+  bool Feasible(const Point& point) const override {
+    const Tile t = Read(point);
+    int64_t threads = 1, rows = 1, terms = 1;
+    for (size_t a = 0; a < extents_.size(); ++a) {
+      const bool lanes = a == t.lane_axis;
+      const int64_t tile = t.threads[a] * (lanes ? t.vectors * t.lanes : t.rows[a]);
+      if (extents_[a] % tile != 0) return false;
+      if (lanes && t.rows[a] != 1) return false;  // `vectors` says it
+      threads *= t.threads[a];
+      if (!lanes) rows *= t.rows[a];
+    }
+    if (threads > limits_.group_threads) return false;
+    if (rows * t.vectors * t.lanes > limits_.registers) return false;
+    if (t.dots && !FitsDots(t)) return false;
+    // Of a dot product the last reduction loop is inside the instruction.
+    const size_t loops = reduce_.size() - (t.dots ? 1 : 0);
+    if (loops == 0 && (t.unroll || t.staged)) return false;
+    if (t.unroll) terms = t.steps[loops - 1];
+    if (t.unroll && (terms == 1 || terms > machine_.short_reduction)) return false;
+    if (rows * t.vectors * terms > machine_.searched_body_ops) return false;
+    // Knobs without effect stay at their first value, so that points and programs correspond.
+    if (t.virtual_threads && (t.vectors == 1 || t.threads[t.lane_axis] == 1)) return false;
+    if (!t.staged && std::any_of(steps_.begin(), steps_.end(),
+                                 [&](size_t knob) { return point.choices[knob] != 0; })) {
+      return false;
+    }
+    for (size_t i = 0; i < before_.size(); ++i) {
+      if (PlaceOf(point, before_[i]) != kOwnLaunch && !before_[i].Untouched(point)) return false;
+    }
+    if (t.double_buffer && !(t.staged && reduce_[loops - 1] > t.steps[loops - 1])) return false;
+    if (t.padding != 0 && !t.rows_apart) return false;
+    const int64_t shared = t.staged_bytes * (t.double_buffer ? 2 : 1), wide = t.vectors * t.lanes;
+    return shared <= limits_.shared_bytes &&
+           IsFullEnough(limits_, WholeThreads(extents_, limits_.group_threads), threads, shared,
+                        target::TileRegisters(rows * wide, rows + wide));
+  }
+
+  absl::Status Apply(const Point& point, schedule::Schedule* s) const override {
+    const Tile t = Read(point);
+    StepMaker make(s);
+    for (const BoundNest& stage : before_) {
+      if (PlaceOf(point, stage) == kOwnLaunch) stage.Apply(*this, point, *s, &make);
+      if (PlaceOf(point, stage) == kInlined) make.Inline(s->BlockHandle(stage.block().name));
+    }
+    for (const BoundNest& stage : behind_) stage.Apply(*this, point, *s, &make);
+    TW_TRY(make.status());
+    const int p = s->BlockHandle(p_.name);
+    std::vector<std::pair<int, const Source*>> fetched;
+    for (const Source& source : sources_) {
+      if (Value(point, source.knob) != kShared) continue;
+      if (!source.stage.empty()) {
+        fetched.emplace_back(s->BlockHandle(source.stage), &source);
+        make.SetScope(fetched.back().first, "shared");
+        continue;
+      }
+      const std::vector<int> copy = make.CacheRead(p, ReadIndex(*s, p, source.buffer), "shared");
+      TW_TRY(make.status());
+      fetched.emplace_back(copy[0], &source);
+    }
+    int o = -1;
+    if (consumer_.empty()) {
+      const std::vector<int> copy = make.CacheWrite(p);
+      TW_TRY(make.status());
+      o = copy[0];
+    } else {
+      o = s->BlockHandle(consumer_);
+    }
+    const int group = TileConsumer(t, s->LoopsOf(o), &make);
+    TW_TRY(make.status());
+    const std::vector<int> loops = make.ComputeAt(p, group);
+    TW_TRY(make.status());
+    if (!consumer_.empty()) make.SetScope(p, "local");
+    const int step = TileProducer(t, loops, &make);
+    TW_TRY(make.status());
+    for (const auto& [block, source] : fetched) {
+      Fetch(t, block, *source, step, *s, &make);
+      if (t.double_buffer) make.DoubleBuffer(block);
+      const Rows rows = RowsOf(TileBox(t, *source));
+      if (Pads(t, *source, rows)) make.StorageAlign(block, rows.dim, AlignOf(*source), t.padding);
+      if (Swizzles(t, *source, rows)) make.Swizzle(block, rows.dim, SwizzleVector(t, *source));
+    }
+    return make.status();
+  }
+
+ private:
+  // Where a stage in front of P is computed; of an operand, kOwnLaunch: read where it is.
+  enum Place : int64_t { kOwnLaunch, kShared, kInlined };
+  struct Tile {
+    size_t lane_axis = 0;
+    int64_t lanes = 1, vectors = 1;
+    std::vector<int64_t> threads, rows;  // by axis
+    std::vector<int64_t> steps;          // terms of a step, by reduction iterator
+    bool unroll = false, virtual_threads = false, staged = false, dots = false;
+    bool swap_groups = false, last_axis_inside = false;
+    bool double_buffer = false;
+    int64_t padding = 0;      // of the rows of what is staged, in elements; or kSwizzled
+    bool rows_apart = false;  // the padding or swizzle applies to something
+    int64_t staged_bytes = 0;
+
+    int64_t group() const {
+      return std::accumulate(threads.begin(), threads.end(), int64_t{1}, std::multiplies<>());
+    }
+  };
+
+  // Lanes of dot products run along their axis only.
+  void AddDotAxis() {
+    if (!p_.dot.has_value()) return;
+    const auto at = std::find(spatial_.begin(), spatial_.end(), DotLaneIter());
+    dot_axis_ = static_cast<size_t>(at - spatial_.begin());
+    if (std::find(lane_axes_.begin(), lane_axes_.end(), dot_axis_) == lane_axes_.end())
+      lane_axes_.push_back(dot_axis_);
+  }
+  size_t DotLaneIter() const { return static_cast<size_t>(p_.dot->lane_axis); }
+
+  bool FitsDots(const Tile& t) const {
+    return t.lane_axis == dot_axis_ && t.lanes >= kDotLanes && t.steps.back() == reduce_.back();
+  }
+
+  void AddTileKnobs() {
+    std::vector<int64_t> axes(lane_axes_.size());
+    std::iota(axes.begin(), axes.end(), int64_t{0});
+    lane_axis_ = AddKnob("lane_axis", axes);
+    lanes_ = AddKnob("lanes", {1, 2, 4, 8, 16});
+    vectors_ = AddKnob("vectors", {1, 2, 3, 4, 6, 8});
+    for (size_t a = 0; a < extents_.size(); ++a) {
+      const std::string& name = p_.iters[spatial_[a]].name;
+      threads_.push_back(
+          AddKnob("threads_" + name, Divisors(extents_[a], 1, limits_.usual_threads)));
+      rows_.push_back(
+          AddKnob("rows_" + name, Divisors(extents_[a], 1, machine_.searched_tile.rows)));
+    }
+    for (const size_t i : ReduceIters()) {
+      steps_.push_back(AddKnob("step_" + p_.iters[i].name,
+                               Divisors(p_.iters[i].extent, 1, machine_.searched_tile.steps)));
+    }
+    unroll_ = AddKnob("unroll", {0, 1});
+    virtual_threads_ = AddKnob("virtual_threads", {0, 1});
+    dots_ =
+        AddKnob("dots", p_.dot.has_value() ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{0});
+    swap_groups_ = AddKnob("swap_groups", {0, 1});
+    const bool last = lane_axes_.size() > 1 || lane_axes_[0] + 1 != extents_.size();
+    last_axis_inside_ =
+        AddKnob("last_axis_inside", last ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{0});
+    double_buffer_ = AddKnob("double_buffer", {0, 1});
+    padding_ = AddKnob("row_padding", {0, 1, 4, kSwizzled});
+  }
+
+  // One knob for each buffer that P reads and that somebody may fetch.
+  void AddSources(const std::vector<BlockInfo>& before) {
+    for (const ir::BufferRegion& read : block_->reads) {
+      if (read.buffer == p_.writes) continue;
+      const bool seen = std::any_of(sources_.begin(), sources_.end(), [&](const Source& source) {
+        return source.buffer == read.buffer->name;
+      });
+      if (seen) continue;
+      const auto stage = std::find_if(before.begin(), before.end(), [&](const BlockInfo& block) {
+        return block.writes == read.buffer;
+      });
+      const bool made = stage != before.end();
+      const bool given = read.buffer->role != ir::Role::kIntermediate;
+      if (!made && !given) continue;
+      const size_t knob = AddKnob((made ? "place_" : "fetch_") + read.buffer->name,
+                                  made ? std::vector<int64_t>{kOwnLaunch, kShared, kInlined}
+                                       : std::vector<int64_t>{kOwnLaunch, kShared});
+      sources_.push_back({read.buffer->name, made ? stage->name : "", knob,
+                          read.buffer->dtype.bytes(), read.region});
+    }
+  }
+
+  std::vector<size_t> ReduceIters() const {
+    std::vector<size_t> out;
+    for (size_t i = 0; i < p_.iters.size(); ++i) {
+      if (p_.iters[i].reduce) out.push_back(i);
+    }
+    return out;
+  }
+
+  int64_t PlaceOf(const Point& point, const BoundNest& stage) const {
+    for (const Source& source : sources_) {
+      if (source.stage == stage.block().name) return Value(point, source.knob);
+    }
+    return kOwnLaunch;
+  }
+
+  Tile Read(const Point& point) const {
+    Tile t;
+    t.lane_axis = lane_axes_[static_cast<size_t>(Value(point, lane_axis_))];
+    t.lanes = Value(point, lanes_);
+    t.vectors = Value(point, vectors_);
+    for (const size_t knob : threads_) t.threads.push_back(Value(point, knob));
+    for (const size_t knob : rows_) t.rows.push_back(Value(point, knob));
+    t.unroll = Value(point, unroll_) != 0;
+    t.virtual_threads = Value(point, virtual_threads_) != 0;
+    t.dots = Value(point, dots_) != 0;
+    t.swap_groups = Value(point, swap_groups_) != 0;
+    t.last_axis_inside = Value(point, last_axis_inside_) != 0;
+    t.staged = std::any_of(sources_.begin(), sources_.end(), [&](const Source& source) {
+      return Value(point, source.knob) == kShared;
+    });
+    for (size_t j = 0; j < reduce_.size(); ++j)
+      t.steps.push_back(t.staged ? Value(point, steps_[j]) : reduce_[j]);
+    t.double_buffer = Value(point, double_buffer_) != 0;
+    t.padding = Value(point, padding_);
+    for (const Source& source : sources_) {
+      if (Value(point, source.knob) != kShared) continue;
+      const std::vector<int64_t> box = TileBox(t, source);
+      const Rows rows = RowsOf(box);
+      const bool pads = Pads(t, source, rows);
+      int64_t bytes = source.element_bytes;
+      for (const int64_t extent : box) bytes *= extent;
+      if (pads) bytes = bytes / rows.stride * PaddedStride(rows.stride, AlignOf(source), t.padding);
+      t.rows_apart = t.rows_apart || pads || Swizzles(t, source, rows);
+      t.staged_bytes += bytes;
+    }
+    return t;
+  }
+
+  // Most elements that one access of a thread fetches.
+  int64_t FetchLanes(const Source& source) const {
+    return std::max<int64_t>(1, limits_.load_bytes / source.element_bytes);
+  }
+  // Rows of so many elements begin at the same bank.
+  int64_t AlignOf(const Source& source) const {
+    return limits_.shared_banks * kBankBytes / source.element_bytes;
+  }
+  static int64_t PaddedStride(int64_t stride, int64_t align, int64_t padding) {
+    return stride + ((padding - stride) % align + align) % align;
+  }
+  bool Pads(const Tile& t, const Source& source, const Rows& rows) const {
+    const int64_t align = AlignOf(source);
+    return t.padding > 0 && rows.dim >= 0 && align > t.padding && align <= kMaxAlign &&
+           rows.stride % align != t.padding;
+  }
+
+  // Vectors of what is fetched, and of what a thread reads, stay whole.
+  int64_t SwizzleVector(const Tile& t, const Source& source) const {
+    return std::max(t.lanes, FetchLanes(source));
+  }
+  bool Swizzles(const Tile& t, const Source& source, const Rows& rows) const {
+    const int64_t vector = SwizzleVector(t, source), vectors = rows.stride / vector;
+    return t.padding == kSwizzled && !t.dots && rows.dim >= 0 && vectors > 1 &&
+           vectors * vector == rows.stride && (vectors & (vectors - 1)) == 0;
+  }
+
+  // What a group reads of a source in one step: the extents of the box around it at its worst
+  // place.
+  std::vector<int64_t> TileBox(const Tile& t, const Source& source) const {
+    std::vector<int64_t> box(source.region.size(), 1);
+    for (const int64_t at : {0, 1}) {
+      analysis::Analyzer analyzer;
+      for (size_t i = 0, a = 0, j = 0; i < p_.iters.size(); ++i) {
+        int64_t n = 0;
+        if (p_.iters[i].reduce) {
+          n = t.steps[j++];
+        } else {
+          n = t.threads[a] * (a == t.lane_axis ? t.vectors * t.lanes : t.rows[a]);
+          ++a;
+        }
+        const int64_t first = std::min(at * n, p_.iters[i].extent - n);
+        analyzer.Set(block_->iters[i].var, {first, first + n - 1});
+      }
+      for (size_t d = 0; d < box.size(); ++d) {
+        const ir::Range& range = source.region[d];
+        const analysis::Interval min = analyzer.Values(range.min);
+        const int64_t extent = analyzer.Values(range.extent).max;
+        box[d] = std::max(box[d], min.max - min.min + extent);
+      }
+    }
+    return box;
+  }
+
+  // The axes in the order of a group's threads, outermost first.
+  std::vector<size_t> ThreadOrder(const Tile& t) const {
+    const size_t inside = t.last_axis_inside ? extents_.size() - 1 : t.lane_axis;
+    std::vector<size_t> order;
+    for (size_t a = 0; a < extents_.size(); ++a) {
+      if (a != inside) order.push_back(a);
+    }
+    order.push_back(inside);
+    return order;
+  }
+
+  // An axis of a result's nest in its parts.
+  struct Parts {
+    int group = -1, thread = -1, row = -1, vector = -1, lane = -1;
+  };
+  // `groups`: of the consumer, which has all tiles; the producer has one.
+  std::vector<Parts> SplitAxes(const Tile& t, const std::vector<int>& loops, bool groups,
+                               StepMaker* make) const {
+    std::vector<Parts> axes;
+    for (size_t a = 0; a < extents_.size(); ++a) {
+      const bool lanes = a == t.lane_axis;
+      std::vector<int64_t> factors;
+      if (groups) factors.push_back(schedule::kInfer);
+      if (lanes && t.virtual_threads) factors.push_back(t.vectors);
+      factors.push_back(t.threads[a]);
+      if (!lanes) factors.push_back(t.rows[a]);
+      if (lanes && !t.virtual_threads) factors.push_back(t.vectors);
+      if (lanes) factors.push_back(t.lanes);
+      const std::vector<int> made = make->Split(loops[a], factors, false);
+      if (made.size() != factors.size()) return {};
+      Parts parts;
+      size_t next = 0;
+      if (groups) parts.group = made[next++];
+      if (lanes && t.virtual_threads) parts.vector = made[next++];
+      parts.thread = made[next++];
+      if (!lanes) parts.row = made[next++];
+      if (lanes && !t.virtual_threads) parts.vector = made[next++];
+      if (lanes) parts.lane = made[next++];
+      axes.push_back(parts);
+    }
+    return axes;
+  }
+
+  std::vector<int> ThreadLoops(const Tile& t, const std::vector<Parts>& axes) const {
+    std::vector<int> loops;
+    for (const size_t a : ThreadOrder(t)) loops.push_back(axes[a].thread);
+    return loops;
+  }
+
+  // The loop over virtual threads, around the threads; none where a thread's vectors are
+  // neighbours.
+  static std::vector<int> VirtualLoops(const Tile& t, const std::vector<Parts>& axes) {
+    if (!t.virtual_threads) return {};
+    return {axes[t.lane_axis].vector};
+  }
+
+  // Register tile, outermost first: rows, vectors, lanes.
+  static std::vector<int> RegisterLoops(const Tile& t, const std::vector<Parts>& axes) {
+    std::vector<int> loops;
+    for (const Parts& parts : axes) {
+      if (parts.row >= 0) loops.push_back(parts.row);
+    }
+    if (!t.virtual_threads) loops.push_back(axes[t.lane_axis].vector);
+    loops.push_back(axes[t.lane_axis].lane);
+    return loops;
+  }
+
+  // All but the lanes.
+  static void MapRegisters(const std::vector<int>& virtual_loops, const std::vector<int>& loops,
+                           StepMaker* make) {
+    for (const int loop : virtual_loops) make->VirtualThread(loop);
+    for (size_t i = 0; i + 1 < loops.size(); ++i) make->Unroll(loops[i]);
+  }
+
+  // Returns the loop over tiles.
+  int TileConsumer(const Tile& t, const std::vector<int>& loops, StepMaker* make) const {
+    const std::vector<Parts> axes = SplitAxes(t, loops, /*groups=*/true, make);
+    if (axes.empty()) return -1;
+    std::vector<int> groups;
+    for (const Parts& parts : axes) groups.push_back(parts.group);
+    if (t.swap_groups) {  // the lanes' axis outermost
+      const auto lanes = groups.begin() + static_cast<std::ptrdiff_t>(t.lane_axis);
+      std::rotate(groups.begin(), lanes, lanes + 1);
+    }
+    const std::vector<int> virtual_loops = VirtualLoops(t, axes);
+    const std::vector<int> threads = ThreadLoops(t, axes), inner = RegisterLoops(t, axes);
+    std::vector<int> order = groups;
+    for (const std::vector<int>& part : {virtual_loops, threads, inner})
+      order.insert(order.end(), part.begin(), part.end());
+    make->Reorder(order);
+    const int group = make->Fuse(groups);
+    make->Bind(group, "blockIdx.x");
+    make->Bind(make->Fuse(threads), "threadIdx.x");
+    MapRegisters(virtual_loops, inner, make);
+    if (t.lanes > 1) make->Vectorize(inner.back());
+    return group;
+  }
+
+  // Returns the innermost loop over steps; -1 without one.
+  int TileProducer(const Tile& t, const std::vector<int>& loops, StepMaker* make) const {
+    std::vector<int> spatial, steps, terms;
+    for (const size_t i : spatial_) spatial.push_back(loops[i]);
+    const std::vector<Parts> axes = SplitAxes(t, spatial, /*groups=*/false, make);
+    if (axes.empty()) return -1;
+    size_t j = 0;
+    for (const size_t i : ReduceIters()) {
+      terms.push_back(loops[i]);
+      const int64_t terms_of_step = t.steps[j++];
+      if (!t.staged || (t.dots && j == reduce_.size())) continue;
+      const std::vector<int> parts =
+          make->Split(loops[i], {schedule::kInfer, terms_of_step}, false);
+      if (parts.size() != 2) return -1;
+      steps.push_back(parts[0]);
+      terms.back() = parts[1];
+    }
+    std::vector<int> in_dot;  // inside the instruction
+    if (t.dots) {
+      in_dot = {terms.back()};
+      terms.pop_back();
+    }
+    const std::vector<int> virtual_loops = VirtualLoops(t, axes);
+    const std::vector<int> threads = ThreadLoops(t, axes), inner = RegisterLoops(t, axes);
+    std::vector<int> order = steps;
+    for (const std::vector<int>& part : {virtual_loops, threads, terms, inner, in_dot})
+      order.insert(order.end(), part.begin(), part.end());
+    make->Reorder(order);
+    make->Bind(make->Fuse(threads), "threadIdx.x");
+    MapRegisters(virtual_loops, inner, make);
+    if (t.unroll) make->Unroll(terms.back());
+    if (t.dots) {
+      make->Tensorize(inner.back(), support::StrCat(p_.dot->intrinsic, t.lanes));
+    } else if (t.lanes > 1) {
+      make->Vectorize(inner.back());
+    }
+    return steps.empty() ? -1 : steps.back();
+  }
+
+  // All threads of the group, each some vectors.
+  void Fetch(const Tile& t, int block, const Source& source, int step, const schedule::Schedule& s,
+             StepMaker* make) const {
+    const std::vector<int> loops = make->ComputeAt(block, step);
+    if (loops.empty()) return;
+    std::vector<int64_t> extents;
+    for (const int loop : loops) extents.push_back(*ir::AsInt(s.StmtOf(loop)->range.extent));
+    int64_t lanes = 1;
+    while (2 * lanes <= FetchLanes(source) && extents.back() % (2 * lanes) == 0) lanes *= 2;
+    extents.back() /= lanes;
+    const int64_t threads = WholeThreads(extents, t.group());
+    const std::vector<int> parts =
+        make->Split(make->Fuse(loops), {schedule::kInfer, threads, lanes}, false);
+    if (parts.size() != 3) return;
+    make->Bind(parts[1], "threadIdx.x");
+    if (lanes > 1) make->Vectorize(parts[2]);
+  }
+
+  // As cache_read counts.
+  static int64_t ReadIndex(const schedule::Schedule& s, int block, const std::string& buffer) {
+    std::vector<std::string> seen;
+    const ir::Stmt stmt = s.StmtOf(block);
+    for (const ir::BufferRegion& read : stmt->reads) {
+      if (read.buffer == stmt->writes[0].buffer) continue;
+      if (read.buffer->name == buffer) break;
+      if (std::find(seen.begin(), seen.end(), read.buffer->name) == seen.end())
+        seen.push_back(read.buffer->name);
+    }
+    return static_cast<int64_t>(seen.size());
+  }
+
+  BlockInfo p_;
+  ir::Stmt block_;        // P
+  std::string consumer_;  // empty: cache_write makes the consumer
+  const target::Machine machine_;
+  const target::LaunchLimits& limits_;
+  std::vector<BoundNest> before_, behind_;
+  std::vector<Source> sources_;
+  std::vector<size_t> spatial_;   // P's iterators that are spatial
+  std::vector<int64_t> extents_;  // of those
+  std::vector<int64_t> reduce_;
+  std::vector<size_t> lane_axes_;
+  size_t lane_axis_ = 0, lanes_ = 0, vectors_ = 0, unroll_ = 0, virtual_threads_ = 0,
+         swap_groups_ = 0, last_axis_inside_ = 0, double_buffer_ = 0, padding_ = 0, dots_ = 0,
+         dot_axis_ = 0;
+  std::vector<size_t> threads_, rows_, steps_;
+};
+
+ir::Stmt FindBlock(const ir::Function& function, const std::string& name) {
+  ir::Stmt found;
+  ir::VisitStmts(function.body, [&](const ir::Stmt& s) {
+    if (s->kind == ir::StmtKind::kBlock && s->name == name) found = s;
+    return found == nullptr;
+  });
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<Sketch>> MakeThreadTiles(const ir::Function& function,
+                                                     const target::Target& target) {
+  const std::vector<BlockInfo> blocks = DescribeBlocks(function);
+  std::vector<std::unique_ptr<Sketch>> out;
+  const auto reduces = [](const BlockInfo& block) { return block.has_init; };
+  const auto p = std::find_if(blocks.begin(), blocks.end(), reduces);
+  const auto reductions = std::count_if(blocks.begin(), blocks.end(), reduces);
+  if (p == blocks.end() || reductions != 1 || !IsTileable(*p) || blocks.size() > kMaxBlocks) {
+    return out;
+  }
+  const std::vector<BlockInfo> before(blocks.begin(), p);
+  std::vector<BlockInfo> behind(p + 1, blocks.end());
+  std::string consumer;
+  if (!behind.empty() && FollowsPointwise(*p, behind[0])) {
+    consumer = behind[0].name;
+    behind.erase(behind.begin());
+  }
+  const auto binds = [](const BlockInfo& block) { return BoundNest::Fits(block); };
+  if (!std::all_of(before.begin(), before.end(), binds) ||
+      !std::all_of(behind.begin(), behind.end(), binds)) {
+    return out;
+  }
+  auto sketch = std::make_unique<ThreadTiles>(*p, FindBlock(function, p->name), consumer, before,
+                                              behind, target);
+  if (!sketch->usable()) return out;
+  // Whether P has other readers than its consumer, for example: the first point tells.
+  Point first;
+  first.choices.assign(sketch->knobs().size(), 0);
+  schedule::Schedule trial(function);
+  if (sketch->Apply(first, &trial).ok()) out.push_back(std::move(sketch));
+  return out;
+}
+
+}  // namespace tilewright::space

@@ -1,0 +1,165 @@
+// tree_reduction: reductions to so few results that a thread for each leaves a GPU idle (softmax,
+// norms, pooling over whole images), on devices of groups and threads. A group reduces one result:
+//   for results (blockIdx.x):
+//     for T threads (threadIdx.x):   sums over every T-th term, in registers, then shared memory
+//     for T/F threads:               sums of F of these; again while more than F are left
+//     one thread:                    the rest, to the result
+// On a device with sub-groups the tree may end there instead: behind one barrier each of them adds
+// up all partial sums, and every thread has the result.
+// Neighbouring threads read neighbouring terms. Blocks without a reduction are launches of their
+// own. Reassociates, as every reduction across threads does.
+#include <algorithm>
+
+#include "compiler/space/rules/bound_nest.h"
+#include "compiler/space/rules/rules.h"
+#include "compiler/space/step_maker.h"
+
+namespace tilewright::space {
+namespace {
+
+constexpr int64_t kMinThreads = 8;
+constexpr int64_t kSubGroup = 0;  // in place of a fan-in
+
+struct RowReduction {
+  std::string block;
+  size_t spatial = 0, reduce = 0;  // iterators, spatial ones first
+  size_t threads, fan_in;          // knobs
+};
+
+bool IsReductionToFew(const BlockInfo& block, const target::Target& target) {
+  if (!IsTileable(block)) return false;
+  int64_t results = 1;
+  bool reduces = false;
+  for (const IterInfo& iter : block.iters) {
+    if (reduces && !iter.reduce) return false;
+    reduces = reduces || iter.reduce;
+    if (!iter.reduce) results *= iter.extent;
+  }
+  return !block.iters[0].reduce && results <= target.machine.launch.busy_threads;
+}
+
+class TreeReduction final : public Sketch {
+ public:
+  TreeReduction(const std::vector<BlockInfo>& blocks, const target::Target& target) {
+    const int64_t most = target.machine.launch.group_threads;
+    const KnobAdder add = Adder();
+    std::vector<int64_t> fan_in = {2, 4, 8, 16};
+    if (target.machine.launch.sub_groups) fan_in.push_back(kSubGroup);
+    for (const BlockInfo& block : blocks) {
+      if (!block.has_init) {
+        others_.emplace_back(block, target, add);
+        continue;
+      }
+      std::vector<int64_t> threads = Divisors(block.iters.back().extent, kMinThreads, most);
+      if (threads.empty()) return;  // usable() is false
+      RowReduction r{block.name, 0, 0, AddKnob("threads_" + block.name, std::move(threads)),
+                     AddKnob("fan_in_" + block.name, fan_in)};
+      for (const IterInfo& iter : block.iters) ++(iter.reduce ? r.reduce : r.spatial);
+      reductions_.push_back(std::move(r));
+    }
+    usable_ = !reductions_.empty();
+  }
+  bool usable() const { return usable_; }
+  std::string name() const override { return "tree_reduction"; }
+
+  bool Feasible(const Point&) const override { return true; }
+
+  absl::Status Apply(const Point& point, schedule::Schedule* s) const override {
+    StepMaker make(s);
+    for (const BoundNest& nest : others_) nest.Apply(*this, point, *s, &make);
+    for (const RowReduction& r : reductions_) {
+      Reduce(r, Value(point, r.threads), Value(point, r.fan_in), s, &make);
+      TW_TRY(make.status());
+    }
+    return make.status();
+  }
+
+ private:
+  // Makes the innermost reduction loop of a nest of r's block `parts` partial results; returns the
+  // block that computes them.
+  static int Factor(const RowReduction& r, int loop, int64_t parts, const schedule::Schedule& s,
+                    StepMaker* make) {
+    const std::vector<int> split = make->Split(loop, {schedule::kInfer, parts}, false);
+    if (split.size() != 2) return -1;
+    const std::vector<int> made = make->Rfactor(s.BlockHandle(r.block), split[1], "last");
+    return made.empty() ? -1 : made[0];
+  }
+
+  static void Reduce(const RowReduction& r, int64_t threads, int64_t fan_in, schedule::Schedule* s,
+                     StepMaker* make) {
+    const int terms = Factor(r, s->LoopsOf(s->BlockHandle(r.block)).back(), threads, *s, make);
+    if (terms < 0) return;
+    std::vector<int> levels;  // of the tree, the one over the terms left out
+    for (int64_t left = threads; fan_in != kSubGroup && left > fan_in && left % fan_in == 0;) {
+      left /= fan_in;
+      levels.push_back(Factor(r, s->LoopsOf(s->BlockHandle(r.block)).back(), left, *s, make));
+      if (levels.back() < 0) return;
+    }
+    // The sums over the terms stay in registers until they are complete.
+    const std::vector<int> copy = make->CacheWrite(terms);
+    if (copy.empty()) return;
+    const int group = fan_in == kSubGroup ? AddUpInSubGroups(r, s->BlockHandle(r.block), make)
+                                          : Groups(r, s->LoopsOf(s->BlockHandle(r.block)), make);
+    if (group < 0) return;
+    for (size_t i = levels.size(); i-- > 0;) PlaceInThreads(r, levels[i], group, make);
+    const int thread = PlaceInThreads(r, copy[0], group, make);
+    make->ComputeAt(terms, thread);
+  }
+
+  // A group for each result; returns the loop.
+  static int Groups(const RowReduction& r, const std::vector<int>& loops, StepMaker* make) {
+    if (loops.size() < r.spatial) return -1;
+    const int group =
+        make->Fuse({loops.begin(), loops.begin() + static_cast<std::ptrdiff_t>(r.spatial)});
+    make->Bind(group, "blockIdx.x");
+    return group;
+  }
+
+  // Every thread adds up the partial results, in registers; one of them stores the result. Returns
+  // the loop over groups.
+  static int AddUpInSubGroups(const RowReduction& r, int block, StepMaker* make) {
+    std::vector<int> copy = make->CacheWrite(block);
+    if (copy.empty()) return -1;
+    copy.erase(copy.begin());
+    const int group = Groups(r, copy, make);
+    const std::vector<int> sum = make->ComputeAt(block, group);
+    if (sum.empty()) return -1;
+    make->Mark(sum.back(), "sub_group");
+    return group;
+  }
+
+  // Computes a block of partial results in shared memory, a thread for each; returns the loop.
+  static int PlaceInThreads(const RowReduction& r, int block, int group, StepMaker* make) {
+    const std::vector<int> loops = make->ComputeAt(block, group);
+    if (loops.size() <= r.spatial) return -1;
+    make->Bind(loops[r.spatial], "threadIdx.x");
+    make->SetScope(block, "shared");
+    return loops[r.spatial];
+  }
+
+  std::vector<RowReduction> reductions_;
+  std::vector<BoundNest> others_;
+  bool usable_ = false;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Sketch>> MakeTreeReduction(const ir::Function& function,
+                                                       const target::Target& target) {
+  const std::vector<BlockInfo> blocks = DescribeBlocks(function);
+  std::vector<std::unique_ptr<Sketch>> out;
+  const bool fits = std::all_of(blocks.begin(), blocks.end(), [&](const BlockInfo& block) {
+    return block.has_init ? IsReductionToFew(block, target) : BoundNest::Fits(block);
+  });
+  if (!fits) return out;
+  auto sketch = std::make_unique<TreeReduction>(blocks, target);
+  if (!sketch->usable()) return out;
+  // Not every reduction can be put together from parts (rfactor: combiner): the first point tells.
+  Point first;
+  first.choices.assign(sketch->knobs().size(), 0);
+  schedule::Schedule trial(function);
+  if (sketch->Apply(first, &trial).ok()) out.push_back(std::move(sketch));
+  return out;
+}
+
+}  // namespace tilewright::space

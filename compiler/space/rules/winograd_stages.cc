@@ -1,0 +1,180 @@
+// winograd: the stages of op::ComputeWinogradBlocked, [pad,] filter_rows, filter, tile_rows, tile,
+// products, out_rows, the result and at most one element-wise block behind it.
+//
+// In blocks of rows of tiles, so that transformed tiles and products stay in the second cache:
+//   for n, blocks of rows (parallel):
+//     for each tile and channel block:  tile_rows, tile          (in registers, unrolled)
+//     for each of the m+2 squared products: a matrix product in register tiles
+//     for each channel block and tile:  out_rows, result, epilogue  (in registers, unrolled)
+// or stage by stage, each parallel in its own way, where the transformed weights are what is large.
+// The filter stages depend on weights only and run once (transform/split_prepare).
+#include <algorithm>
+#include <optional>
+
+#include "compiler/space/block_info.h"
+#include "compiler/space/rules/rules.h"
+#include "compiler/space/step_maker.h"
+
+namespace tilewright::space {
+namespace {
+
+struct WinogradStages {
+  std::string pad, filter_rows, filter, tile_rows, tile, products, out_rows, result, epilogue;
+  int64_t form = 0;               // outputs of a tile along each side
+  int64_t rows = 0, columns = 0;  // of tiles
+  int64_t out_blocks = 0;
+};
+
+class WinogradSketch final : public Sketch {
+ public:
+  WinogradSketch(WinogradStages stages, const target::Target& target)
+      : s_(std::move(stages)), target_(target) {
+    const target::SearchedTile& most = target_.machine.searched_tile;
+    by_stage_ = AddKnob("by_stage", {0, 1});
+    rows_ = AddKnob("tile_rows", Divisors(s_.rows, 1, s_.rows));
+    tile_h_ = AddKnob("register_th", TileMenu(s_.rows, most.planes));
+    tile_w_ = AddKnob("register_tw", TileMenu(s_.columns, most.windows));
+    vectors_ = AddKnob("vectors", TileMenu(s_.out_blocks, 6));
+    pad_ =
+        AddKnob("place_pad", s_.pad.empty() ? std::vector<int64_t>{0} : std::vector<int64_t>{0, 1});
+  }
+  std::string name() const override { return "winograd"; }
+
+  bool Feasible(const Point& point) const override {
+    const int64_t sums = Value(point, tile_h_) * Value(point, tile_w_);
+    const int64_t vectors = Value(point, vectors_);
+    const bool by_stage = Value(point, by_stage_) != 0;
+    // Knobs without effect stay at their first value.
+    if (by_stage && (point.choices[rows_] != 0 || point.choices[pad_] != 0)) return false;
+    if (!by_stage && Value(point, tile_h_) > Value(point, rows_)) return false;
+    return sums * vectors + vectors + 1 <= target_.machine.vector_registers;
+  }
+
+  absl::Status Apply(const Point& point, schedule::Schedule* s) const override {
+    StepMaker make(s);
+    const bool by_stage = Value(point, by_stage_) != 0;
+    for (const std::string& name : {s_.filter_rows, s_.filter}) {
+      make.Vectorize(s->LoopsOf(s->BlockHandle(name)).back());
+    }
+    const int block = TransformOutput(point, by_stage, s, &make);
+    TW_TRY(make.status());
+    Multiply(point, by_stage ? -1 : block, s, &make);
+    TW_TRY(make.status());
+    TransformInput(by_stage ? -1 : block, s, &make);
+    TW_TRY(make.status());
+    if (!s_.pad.empty()) {
+      const int pad = s->BlockHandle(s_.pad);
+      std::vector<int> loops = s->LoopsOf(pad);
+      if (Value(point, pad_) != 0) {
+        loops = make.ComputeAt(pad, block);
+      } else if (target_.threads > 1) {
+        make.Parallel(make.Fuse({loops[0], loops[1]}));
+      }
+      if (!loops.empty()) make.Vectorize(loops.back());
+    }
+    return make.status();
+  }
+
+ private:
+  // Results and epilogue over tiles; returns the loop over blocks of rows of tiles.
+  int TransformOutput(const Point& point, bool by_stage, schedule::Schedule* s,
+                      StepMaker* make) const {
+    if (!s_.epilogue.empty()) make->Inline(s->BlockHandle(s_.result));
+    const std::string& last = s_.epilogue.empty() ? s_.result : s_.epilogue;
+    const std::vector<int> loops = s->LoopsOf(s->BlockHandle(last));  // n oc oh ow ob
+    const int64_t rows = by_stage ? s_.rows : Value(point, rows_);
+    const std::vector<int> h = make->Split(loops[2], {schedule::kInfer, rows, s_.form}, false);
+    const std::vector<int> w = make->Split(loops[3], {schedule::kInfer, s_.form}, false);
+    if (!make->status().ok()) return -1;
+    make->Reorder({loops[0], h[0], loops[1], h[1], w[0], h[2], w[1], loops[4]});
+    const int half = s->BlockHandle(s_.out_rows);
+    const std::vector<int> own = make->ComputeAt(half, w[0]);  // n oc th tw i b ob
+    if (own.empty()) return -1;
+    make->SetScope(half, "local");
+    for (const int loop : {own[4], own[5], h[2], w[1]}) make->Unroll(loop);
+    make->Vectorize(own[6]);
+    make->Vectorize(loops[4]);
+    int block = h[0];
+    if (target_.threads > 1) {
+      // Outer loops are independent, but the blocks of rows are what a thread keeps.
+      block = by_stage ? make->Fuse({loops[0], h[0], loops[1]}) : make->Fuse({loops[0], h[0]});
+      make->Parallel(block);
+    }
+    return block;
+  }
+
+  // The products in register tiles, at `block` or (-1) as a nest of its own.
+  void Multiply(const Point& point, int block, schedule::Schedule* s, StepMaker* make) const {
+    const int products = s->BlockHandle(s_.products);
+    const std::vector<int> written = make->CacheWrite(products);
+    if (written.empty()) return;
+    // a b n th tw oc ob
+    std::vector<int> l(written.begin() + 1, written.end());
+    if (block >= 0) l = make->ComputeAt(written[0], block);
+    if (l.size() != 7) return;
+    const std::vector<int> h = make->Split(l[3], {schedule::kInfer, Value(point, tile_h_)}, true);
+    const std::vector<int> w = make->Split(l[4], {schedule::kInfer, Value(point, tile_w_)}, true);
+    const std::vector<int> v = make->Split(l[5], {schedule::kInfer, Value(point, vectors_)}, true);
+    if (!make->status().ok()) return;
+    make->Reorder({l[0], l[1], v[0], l[2], h[0], w[0], h[1], w[1], v[1], l[6]});
+    const std::vector<int> p = make->ComputeAt(products, w[0]);  // a b n th tw oc ob ic ib
+    if (p.size() != 9) return;
+    make->Reorder({p[0], p[1], p[2], p[7], p[8], p[3], p[4], p[5], p[6]});
+    for (const int loop : {p[3], p[4], p[5], h[1], w[1], v[1]}) make->Unroll(loop);
+    make->Vectorize(p[6]);
+    make->Vectorize(l[6]);
+    if (block < 0 && target_.threads > 1) make->Parallel(make->Fuse({l[0], l[1]}));
+  }
+
+  void TransformInput(int block, schedule::Schedule* s, StepMaker* make) const {
+    const int tile = s->BlockHandle(s_.tile), half = s->BlockHandle(s_.tile_rows);
+    std::vector<int> l = s->LoopsOf(tile);  // a b n th tw ic ib
+    if (block >= 0) l = make->ComputeAt(tile, block);
+    if (l.size() != 7) return;
+    make->Reorder({l[2], l[3], l[4], l[5], l[0], l[1], l[6]});
+    const std::vector<int> own = make->ComputeAt(half, l[5]);  // n th tw ic a s ib
+    if (own.size() != 7) return;
+    make->SetScope(half, "local");
+    for (const int loop : {own[4], own[5], l[0], l[1]}) make->Unroll(loop);
+    make->Vectorize(own[6]);
+    make->Vectorize(l[6]);
+    if (block < 0 && target_.threads > 1) make->Parallel(make->Fuse({l[2], l[3], l[4]}));
+  }
+
+  WinogradStages s_;
+  target::Target target_;
+  size_t by_stage_ = 0, rows_ = 0, tile_h_ = 0, tile_w_ = 0, vectors_ = 0, pad_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Sketch>> MakeWinograd(const ir::Function& function,
+                                                  const target::Target& target) {
+  const std::vector<BlockInfo> blocks = DescribeBlocks(function);
+  std::vector<std::unique_ptr<Sketch>> out;
+  std::optional<StageBlocks> known = StageBlocks::Around(blocks, "_products");
+  if (!known.has_value() || known->reduction().iters.size() != 9) return out;
+  const BlockInfo* products = &known->reduction();
+  WinogradStages stages;
+  const bool whole =
+      known->Take("_filter_rows", &stages.filter_rows) && known->Take("_filter", &stages.filter) &&
+      known->Take("_tile_rows", &stages.tile_rows) && known->Take("_tile", &stages.tile) &&
+      known->Take("_products", &stages.products);
+  if (!whole) return out;
+  const BlockInfo *half = known->Take("_out_rows"), *result = known->Take("");
+  if (half == nullptr || result == nullptr) return out;
+  stages.out_rows = half->name;
+  stages.result = result->name;
+  known->Take("_pad", &stages.pad);
+  const std::optional<std::string> epilogue = known->Epilogue(result->iters.size());
+  if (!epilogue.has_value()) return out;
+  stages.epilogue = *epilogue;
+  stages.form = half->iters[4].extent;
+  stages.rows = products->iters[3].extent;
+  stages.columns = products->iters[4].extent;
+  stages.out_blocks = products->iters[5].extent;
+  out.push_back(std::make_unique<WinogradSketch>(std::move(stages), target));
+  return out;
+}
+
+}  // namespace tilewright::space
