@@ -173,7 +173,7 @@ class Solver {
   }
 
   // The known digits of one value, from the lowest up, give it modulo a number. That is the value
-  // if what is unknown of it has fewer values.
+  // if what is unknown of it has fewer values, or if the highest digit is all that is left.
   void JoinDigits() {
     for (size_t i = 0; i < digits_.size(); ++i) {
       Expr base = digits_[i].base;
@@ -182,6 +182,7 @@ class Solver {
       if (RangeOf(value).min < 0) continue;
       const int64_t width = UnknownWidth(value);
       int64_t covered = 1;
+      bool whole = false;
       for (bool grown = true; grown && covered <= width;) {
         grown = false;
         for (const Digit& d : digits_) {
@@ -191,10 +192,11 @@ class Solver {
           int64_t end = d.mod == 0 ? kIndexLimit : MulWidths(div, d.mod);
           if (end <= covered) continue;
           covered = end;
+          whole = whole || d.mod == 0;
           grown = true;
         }
       }
-      if (covered <= width) continue;
+      if (!whole && covered <= width) continue;
       if (base->kind == ExprKind::kVar) {
         Learn(base);
       } else {

@@ -13,6 +13,7 @@
 #include "compiler/op/packed_dense.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/space/default_schedule.h"
+#include "compiler/space/explain.h"
 #include "compiler/targets/backend.h"
 #include "compiler/targets/kind_table.h"
 #include "compiler/transform/clone.h"
@@ -94,6 +95,14 @@ absl::StatusOr<LoweredTask> LowerTask(const ir::Function& scheduled, const targe
     task.prepared.tensors.push_back(std::move(type));
   }
   return task;
+}
+
+// Into the folder of a kernel: what may be decided about it on `target`, and the default's reasons.
+absl::Status DumpReasons(const std::vector<schedule::Variant>& variants,
+                         const target::Target& target, const std::string& folder) {
+  TW_TRY(support::MakeDirs(folder));
+  TW_ASSIGN(const std::string why, space::Explain(variants, target));
+  return support::WriteFileAtomic(support::PathJoin(folder, "explain.txt"), why);
 }
 
 // The scheduled function of a task: the provider's schedule where it replays to the hash it was
@@ -258,8 +267,8 @@ class ModelLowering {
     for (schedule::Variant& variant : variants) variant.function.name = name;
     const std::string dump =
         options_.dump_dir.empty() ? "" : support::PathJoin(options_.dump_dir, name);
-    if (!dump.empty()) TW_TRY(support::MakeDirs(dump));
     const target::Target& target = sides_[0].target;
+    if (!dump.empty()) TW_TRY(DumpReasons(variants, target, dump));
     TW_ASSIGN(ir::Function scheduled, ScheduleTask(variants, task, target, schedules_, kernel));
     in_place_.push_back(InPlaceOperands(scheduled, kernel->steps));
     absl::StatusOr<LoweredTask> lowered = LowerTask(scheduled, target, dump, "");
@@ -271,6 +280,7 @@ class ModelLowering {
       TW_ASSIGN(target::Target host, HostOf());
       sides_.push_back({.target = std::move(host)});
     }
+    if (!dump.empty()) TW_TRY(DumpReasons(variants, sides_[1].target, dump));
     TW_ASSIGN(scheduled, ScheduleTask(variants, task, sides_[1].target, schedules_, kernel));
     return Keep(1, LowerTask(scheduled, sides_[1].target, dump, ""));
   }

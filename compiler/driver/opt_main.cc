@@ -14,6 +14,7 @@
 #include "compiler/ir/structural.h"
 #include "compiler/ir/verify.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/space/explain.h"
 #include "compiler/transform/passes.h"
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/support/file.h"
@@ -33,7 +34,7 @@ struct Options {
   std::string reference = "interp", miscompile;
   std::vector<int64_t> sizes;
   bool print_hash = false, print_handles = false, verify_each = false, run = false, quiet = false;
-  bool emit_code = false;
+  bool emit_code = false, explain = false;
   uint64_t seed = 0;
   int repeat = 1;
   double rtol = 1e-4, atol = 1e-5;
@@ -150,6 +151,10 @@ absl::Status Execute(const Options& o) {
   TW_ASSIGN(const std::vector<schedule::Variant> variants, Input(o));
   const ir::Function& input = variants[0].function;
   ir::Function f = input;
+  if (o.explain) {
+    TW_ASSIGN(const std::string text, space::Explain(variants, ctx.target));
+    return Write(o, text);
+  }
   bool text_wanted = !o.print_hash && !o.print_handles && !o.run && !o.emit_code;
   if (f.stage == ir::Stage::kScheduled) {
     TW_ASSIGN(schedule::Steps steps, schedule::ParseSteps(o.apply));
@@ -188,6 +193,9 @@ void AddOptions(CLI::App* app, Options* o) {
   app->add_option("--stop-after", o->stop_after, "last pass of --pipeline (its first occurrence)");
   app->add_flag("--print-hash", o->print_hash, "print the program hash of the scheduled function");
   app->add_flag("--print-handles", o->print_handles, "print the schedule's handles");
+  app->add_flag("--explain", o->explain,
+                "print what the default schedule decides and why, and the space of the search")
+      ->excludes(passes);
   app->add_flag("--verify-each", o->verify_each, "verify after every step and pass");
   app->add_option("--dump-ir", o->dump_dir, "folder for the IR after each pass, .ll and .s");
   app->add_option("--target", o->target, "target string")->capture_default_str();
@@ -211,6 +219,7 @@ void AddOptions(CLI::App* app, Options* o) {
       "  tilewright-opt conv.tir --apply='split %0 [?,8]; parallel %4' --print-hash\n"
       "  tilewright-opt conv.tir --pipeline=cpu --stop-after=partition_loops --verify-each\n"
       "  tilewright-opt conv.tir --run --target=native,threads=2 --repeat=100 --dump-ir=dump\n"
+      "  tilewright-opt --task conv.task --explain --target native,threads=2\n"
       "  tilewright-opt --task conv.task --apply=\"$STEPS\" --print-hash");
 }
 

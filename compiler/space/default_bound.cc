@@ -64,6 +64,7 @@ std::vector<int> DefaultScheduler::SplitTile(const BlockChoice& choice, std::vec
 
 // Returns the innermost loop that was bound; -1 if none was.
 int DefaultScheduler::BindResults(const std::string& name, const BlockChoice& choice) {
+  const Within rule(this, "threads", name);
   tiled_.push_back(name);
   const ir::Stmt block = BlockOf(name);
   const std::vector<int> loops = schedule_.LoopsOf(schedule_.BlockHandle(name));
@@ -97,10 +98,16 @@ int DefaultScheduler::BindResults(const std::string& name, const BlockChoice& ch
   }
   if (!Try({.kind = StepKind::kBind, .handles = {results}, .word = "threadIdx.x"})) return -1;
   for (int loop : tile) Try({.kind = StepKind::kUnroll, .handles = {loop}});
+  if (explains()) {
+    Decide(support::StrCat("a thread for each ", std::max<int64_t>(1, choice.vectors), " x ",
+                           std::max<int64_t>(1, choice.rows), " results, ", threads, " in a group"),
+           choice.threads > 0 ? "chosen" : "the machine's usual number");
+  }
   return results;
 }
 
 void DefaultScheduler::BindReduction(const std::string& name) {
+  const Within rule(this, "tile", name);
   tiled_.push_back(name);
   const ir::Stmt reduction = BlockOf(name);
   const std::string target = TargetOf(*reduction);

@@ -192,10 +192,21 @@ bool DefaultScheduler::PlaceMatrixProduct(const MatrixProblem& problem, const Ma
 void DefaultScheduler::RunMatrix() {
   const target::MatrixUnit& unit = target_.machine.matrix;
   const std::optional<MatrixProblem> problem = MatrixProblemOf(schedule_.function(), unit);
-  if (!problem.has_value()) return;
+  if (!problem.has_value()) {
+    if (explains()) trace_->Decide("", "matrix_tile", "no steps", "nothing of the unit's form");
+    return;
+  }
   const BlockChoice& choice = ChoiceOf(problem->key());
   const std::optional<MatrixTile> tile = BestTile(
       unit, *problem, {choice.rows, choice.vectors, choice.unroll, choice.threads, choice.planes});
+  const Within rule(this, "matrix_tile", problem->key());
+  if (explains()) {
+    Decide(tile.has_value() ? StrCat(tile->rows, " rows x ", tile->columns, " columns, ",
+                                     tile->steps, " steps, ", tile->threads, " threads")
+                            : "no tile",
+           tile.has_value() ? StrCat(TileCycles(unit, *problem, *tile), " cycles by the estimate")
+                            : "none fits the memories");
+  }
   MatrixCopies copies;
   if (!tile.has_value() || !CacheMatrixOperands(*problem, &copies)) return;
   const int at = TileMatrixResult(*problem, *tile);

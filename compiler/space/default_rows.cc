@@ -32,12 +32,20 @@ bool ReducesRows(const ir::Function& function, const target::Machine& machine) {
 void DefaultScheduler::PlaceInRows() {
   if (!ReducesRows(schedule_.function(), target_.machine)) return;
   const std::vector<std::string> names = schedule_.BlockNames();
+  const Within rule(this, "rows", names.back());
   const int choice = ChoiceOf(names.back()).in_rows;
   const bool along = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
     const ir::Stmt block = BlockOf(name);
     return block->init == nullptr || RunsAlongReduction(target_.machine, *block, Lanes(*block));
   });
-  if (choice < 0 ? !along : choice == 0) return;
+  const bool in_rows = choice < 0 ? along : choice > 0;
+  if (explains()) {
+    Decide(in_rows ? "all blocks within its rows" : "blocks one after the other",
+           choice >= 0 ? "chosen"
+           : along     ? "every reduction is contiguous along a row"
+                       : "a reduction has better lanes than along a row");
+  }
+  if (!in_rows) return;
   const std::vector<int> loops = schedule_.LoopsOf(schedule_.BlockHandle(names.back()));
   if (loops.size() < 2) return;
   // From the last to the first, so that each one's readers stand where it is computed.

@@ -11,6 +11,7 @@
 #include "compiler/ir/ir.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/schedule/step.h"
+#include "compiler/space/trace.h"
 #include "compiler/target/target.h"
 
 namespace tilewright::space {
@@ -50,9 +51,9 @@ bool ReducesRows(const ir::Function& function, const target::Machine& machine);
 // out.
 schedule::Steps DefaultSchedule(const ir::Function& function, const target::Target& target,
                                 const Choices& choices = {});
-// The same, applied to `schedule`. REQUIRES: a schedule without steps.
+// The same, applied to `schedule`; says why in the trace. REQUIRES: a schedule without steps.
 void ApplyDefaultSchedule(const target::Target& target, const Choices& choices,
-                          schedule::Schedule* schedule);
+                          schedule::Schedule* schedule, Trace* trace = nullptr);
 
 // stream_writes for the blocks of a schedule that write more than half of the target's last cache
 // (eight cores' slices), where it is legal and not done: such a result would not stay there.

@@ -12,6 +12,7 @@
 #include "compiler/space/dot_product.h"
 #include "compiler/space/lane_axes.h"
 #include "compiler/space/matrix_tiles.h"
+#include "compiler/space/trace.h"
 
 namespace tilewright::space {
 
@@ -26,11 +27,15 @@ using schedule::Steps;
 
 // Steps that a block takes for each of its results; 1 where it reduces nothing.
 int64_t ReductionSteps(const ir::StmtNode& block);
+// Steps that it takes for all of them.
+int64_t WorkOf(const ir::StmtNode& block);
 
 class DefaultScheduler {
  public:
-  DefaultScheduler(Schedule* schedule, const target::Target& target, const Choices& choices)
-      : schedule_(*schedule), target_(target), choices_(choices) {}
+  // With a trace, says in it what is decided and what is refused.
+  DefaultScheduler(Schedule* schedule, const target::Target& target, const Choices& choices,
+                   Trace* trace = nullptr)
+      : schedule_(*schedule), target_(target), choices_(choices), trace_(trace) {}
 
   void Run();
   // The same for a device of groups and threads.
@@ -42,7 +47,26 @@ class DefaultScheduler {
   std::vector<int> SplitTile(const BlockChoice& choice, std::vector<int>* loops);
   int BindResults(const std::string& name, const BlockChoice& choice);
   void BindReduction(const std::string& name);
-  bool Try(Step step) { return schedule_.Apply(step).ok(); }
+  // Applies a step that may be refused; false, and a line of the trace, if it is.
+  bool Try(Step step);
+  // While it lives, decisions and refusals are those of `rule` about `block`.
+  class Within {
+   public:
+    Within(DefaultScheduler* scheduler, std::string_view rule, std::string block);
+    ~Within();
+    Within(const Within&) = delete;
+    Within& operator=(const Within&) = delete;
+
+   private:
+    DefaultScheduler& scheduler_;
+    std::string_view rule_;
+    std::string block_;
+  };
+  bool explains() const { return trace_ != nullptr; }
+  // REQUIRES: explains(). The texts cost time, and searches make defaults by the thousand.
+  void Decide(std::string decision, std::string reason = "") const {
+    trace_->Decide(block_, rule_, std::move(decision), std::move(reason));
+  }
   ir::Stmt BlockOf(std::string_view name) const {
     return schedule_.StmtOf(schedule_.BlockHandle(name));
   }
@@ -104,6 +128,9 @@ class DefaultScheduler {
   std::string TargetOf(const ir::StmtNode& reduction);
   Plan PlanTile(const ir::StmtNode& reduction) const;
   void PlanSquares(const ir::StmtNode& reduction, int row_axis, Plan* plan) const;
+  std::string LaneCosts(const ir::StmtNode& block, int lanes, bool count_store) const;
+  void ExplainTile(const ir::StmtNode& reduction, int row_axis, int plane_axis,
+                   const Plan& plan) const;
   bool CutSquares(const Plan& plan, int* group, TileLoops* tile);
   bool TileTarget(const Plan& plan, const std::vector<int>& loops, TileLoops* tile);
   void TileReduction(const Plan& plan, const ir::StmtNode& reduction, TileLoops* tile);
@@ -120,7 +147,7 @@ class DefaultScheduler {
   };
   void PlacePartial(const Partial& partial, const std::vector<int>& outer);
   void ScheduleElementwise(const std::string& name);
-  void ParallelOuter(const std::vector<int>& loops, int64_t work, int64_t count);
+  void ParallelOuter(std::vector<int> loops, int64_t work, int64_t count);
   void UnrollReduction(const Plan& plan, const ir::StmtNode& reduction, std::vector<int>* loops);
   void PlaceStages();
   void PlaceInRows();
@@ -138,6 +165,9 @@ class DefaultScheduler {
   Schedule& schedule_;
   const target::Target& target_;
   const Choices& choices_;
+  Trace* trace_;
+  std::string_view rule_;
+  std::string block_;
   std::vector<std::string> done_, tiled_;
   std::vector<std::string> in_rows_;  // blocks placed within the last one's rows
 };

@@ -1,10 +1,12 @@
 // The register tile of a reduction: along which axes, how large, and the loops that make it.
 #include "compiler/ir/visit.h"
 #include "compiler/space/default_scheduler.h"
+#include "deploy/support/strings.h"
 
 namespace tilewright::space {
 
 using ir::StmtNode;
+using support::StrCat;
 
 int64_t ReductionSteps(const StmtNode& block) {
   int64_t steps = 1;
@@ -140,10 +142,29 @@ DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) con
   if (choice.planes > 0) plan.tile.planes = std::min(choice.planes, extent(plane_axis));
   if (!by_blocks) PlanSquares(reduction, row_axis, &plan);
   if (plan.tile.planes > 1) plan.plane_at = position(plane_axis);
+  if (explains()) ExplainTile(reduction, row_axis, plane_axis, plan);
   for (size_t axis : plan.spatial) {
     plan.moves_lanes.push_back(MovesLanes(reduction, vector_axis, static_cast<int>(axis)));
   }
   return plan;
+}
+
+void DefaultScheduler::ExplainTile(const StmtNode& reduction, int row_axis, int plane_axis,
+                                   const Plan& plan) const {
+  const auto name = [&](int axis) {
+    return axis < 0 ? "no axis" : reduction.iters[static_cast<size_t>(axis)].var->name;
+  };
+  const int lanes =
+      plan.vector_at < 0 ? -1 : static_cast<int>(plan.spatial[static_cast<size_t>(plan.vector_at)]);
+  Decide(StrCat("lanes along ", name(lanes), ", ", plan.width, " wide"),
+         plan.dot.has_value() ? "dot products of bytes"
+                              : LaneCosts(reduction, Lanes(reduction), /*count_store=*/false));
+  const int64_t sums = plan.tile.vectors * plan.tile.rows * plan.tile.planes;
+  Decide(StrCat(plan.tile.vectors, " vectors x ", plan.tile.rows, " of ", name(row_axis), " x ",
+                plan.tile.planes, " of ", name(plane_axis)),
+         StrCat(sums, " sums in ", target_.machine.vector_registers, " registers, ",
+                ReductionSteps(reduction), " steps each",
+                plan.squares.has_value() ? ", by " + plan.squares->intrinsic : ""));
 }
 
 // The target's loops (the reduction's spatial iterators in order) become outer loops, then the
@@ -208,6 +229,7 @@ int64_t ProductsOf(const StmtNode& reduction) {
 // Writes short reductions out, so that what their steps share is loaded once.
 void DefaultScheduler::UnrollReduction(const Plan& plan, const StmtNode& reduction,
                                        std::vector<int>* loops) {
+  const Within rule(this, "unroll", block_);
   int64_t steps = 1, innermost = 1;
   for (size_t i = 0; i + (plan.dot.has_value() ? 1 : 0) < reduction.iters.size(); ++i) {
     const ir::IterVar& iter = reduction.iters[i];
@@ -224,6 +246,10 @@ void DefaultScheduler::UnrollReduction(const Plan& plan, const StmtNode& reducti
   const int64_t of_one_row = target_.machine.tile.steps_of_one_row;
   const bool fits = of_one_row * sums * ProductsOf(reduction) <= target_.machine.body_ops;
   if (wanted == 0 && plan.row_at < 0 && plan.vector_at >= 0 && fits) wanted = of_one_row;
+  if (wanted != 0 && explains()) {
+    Decide(wanted < 0 ? "all steps written out" : StrCat(wanted, " steps written out"),
+           StrCat(steps, " steps of ", sums, " sums"));
+  }
   if (wanted < 0 && steps <= target_.machine.body_ops) {
     for (int loop : *loops) Try({.kind = StepKind::kUnroll, .handles = {loop}});
   } else if (wanted > 1 && innermost <= wanted) {

@@ -11,7 +11,9 @@
 
 #include "compiler/driver/compile.h"
 #include "compiler/graph/graph_passes.h"
+#include "compiler/space/default_schedule.h"
 #include "compiler/space/space.h"
+#include "compiler/space/trace.h"
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/runtime/tensor_io.h"
@@ -116,6 +118,28 @@ TEST_P(Networks, CompiledOutputsMatchNumpy) {
   }
 }
 
+// The default schedules of a network's tasks on `text` try no step that is refused: each rule knows
+// what it may do.
+void ExpectNothingRefused(const graph::Graph& imported, const std::string& text) {
+  SCOPED_TRACE(text);
+  const auto target = target::ParseTarget(text);
+  ASSERT_TRUE(target.ok()) << target.status();
+  const auto fused = graph::RunGraphPasses(imported, driver::PassContext(*target));
+  ASSERT_TRUE(fused.ok()) << fused.status();
+  const auto tasks = driver::ExtractTasks(*fused);
+  ASSERT_TRUE(tasks.ok()) << tasks.status();
+  for (const driver::Task& task : *tasks) {
+    auto variants = driver::TaskVariants(task.text);
+    ASSERT_TRUE(variants.ok()) << variants.status();
+    schedule::Schedule schedule(*variants);
+    space::Trace trace;
+    space::ApplyDefaultSchedule(*target, {}, &schedule, &trace);
+    const bool refused = std::any_of(trace.entries().begin(), trace.entries().end(),
+                                     [](const space::Trace::Entry& e) { return e.refused; });
+    EXPECT_FALSE(refused) << task.text << space::ToText(trace);
+  }
+}
+
 // Of every task the default schedule is a point of the space, with neighbours; whatever else is
 // drawn from the space is legal.
 TEST_P(Networks, SpacesHoldTheDefaultSchedules) {
@@ -161,6 +185,10 @@ TEST_P(Networks, SpacesHoldTheDefaultSchedules) {
     }
   }
   std::printf("%s: %zu tasks, %d sketches\n", name.c_str(), tasks->size(), sketches);
+  for (const char* other : {"cpu,arch=x86_64,cpu=znver4,threads=2", "cpu,arch=x86_64,cpu=skylake",
+                            "cpu,arch=aarch64,cpu=cortex-a76", "opencl", "cuda,arch=sm_90a"}) {
+    ExpectNothingRefused(*imported, other);
+  }
 }
 
 using V = std::vector<std::string>;

@@ -276,5 +276,24 @@ TEST(AnalyzerTest, InjectiveLoopsAreDetermined) {
   EXPECT_GT(determined, 1000);
 }
 
+// The quotient and the remainder of a fused loop tell its iterations, however many there may be.
+TEST(AnalyzerTest, DigitsOfAnOpenLoopAreDetermined) {
+  const Var size = ir::MakeVar("N", ir::kI64), fused = ir::MakeVar("f", ir::kI64);
+  Analyzer analyzer;
+  analyzer.Set(size, {1, Analyzer::kMaxSize});
+  analyzer.SetRange(fused, {Int(0), size * Int(19)});
+  const AffineSum row = analyzer.Affine(ir::FloorDiv(fused, Int(19)));
+  const AffineSum column = analyzer.Affine(ir::FloorMod(fused, Int(19)));
+  const std::vector<Var> vars = {fused};
+  const auto determined = [&](const std::vector<AffineSum>& sums) -> bool {
+    return InjectiveIn(sums, vars, {}, analyzer)[0];
+  };
+  EXPECT_TRUE(determined({row, column}));
+  EXPECT_FALSE(determined({row}));
+  EXPECT_FALSE(determined({column})) << "the same in each row";
+  const AffineSum other = analyzer.Affine(ir::FloorMod(fused, Int(18)));
+  EXPECT_FALSE(determined({row, other})) << "two of a row's 19 columns have the remainder 0";
+}
+
 }  // namespace
 }  // namespace tilewright::analysis

@@ -2,6 +2,7 @@
 // with lanes, threads and register tiles where a kernel has room for them.
 #include "compiler/space/default_schedule.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -11,6 +12,8 @@
 #include "compiler/schedule/legality.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/space/lane_axes.h"
+#include "compiler/space/trace.h"
+#include "deploy/support/status.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/golden.h"
 #include "tests/support/random_ir.h"
@@ -78,6 +81,20 @@ TEST(DefaultScheduleTest, LargeKernelsGetThreadsLanesAndRegisterTiles) {
   EXPECT_TRUE(Contains(scheduled, "scope=local"));
   EXPECT_TRUE(tests::MatchesGolden("schedule/default_dense.txt", ir::Print(scheduled)));
   EXPECT_FALSE(Contains(Check(f, kTargets[0]), "parallel"));  // one thread
+}
+
+// A batch that may be one image does not keep threads busy: the loops inside of it do, with it.
+TEST(DefaultScheduleTest, OpenLoopsAreFusedWithThoseInside) {
+  const auto f = ir::ParseFunction(
+      "fn relu(N: size, X: f32[N,24,40,40] input, Y: f32[N,24,40,40] output) stage=scheduled {"
+      " for n in 0..N { for c in 0..24 { for h in 0..40 { for w in 0..40 {"
+      " block Y(vn: spatial 0..N = n, vc: spatial 0..24 = c, vh: spatial 0..40 = h,"
+      " vw: spatial 0..40 = w) { reads X[vn:1, vc:1, vh:1, vw:1]; writes Y[vn:1, vc:1, vh:1, vw:1];"
+      " Y[vn, vc, vh, vw] = max(X[vn, vc, vh, vw], 0.0f32); } } } } } }");
+  ASSERT_TRUE(f.ok()) << f.status();
+  for (int64_t batch : {1, 3}) {
+    EXPECT_TRUE(Contains(Check(*f, kTargets[2], {batch}), "in 0..N * 24 parallel"));
+  }
 }
 
 // Weights packed in fours of 16 columns: their indices divide, and seven vectors are no tile of
@@ -247,6 +264,32 @@ TEST(DefaultScheduleTest, RowsAreFinishedOneByOne) {
   const ir::Function narrow = tests::SoftmaxProgram(64, 5);
   EXPECT_EQ(ToText(DefaultSchedule(narrow, kTargets[2])),
             ToText(DefaultSchedule(narrow, kTargets[2], choices)));
+}
+
+// The trace has each decision with its block, rule and reason, and what was refused.
+TEST(DefaultScheduleTest, TheTraceSaysWhy) {
+  const auto trace_of = [](const ir::Function& f, const Choices& choices) {
+    Schedule schedule(f);
+    Trace trace;
+    ApplyDefaultSchedule(kTargets[2], choices, &schedule, &trace);
+    EXPECT_EQ(ToText(schedule.steps()), ToText(DefaultSchedule(f, kTargets[2], choices)));
+    return trace;
+  };
+  const ir::Function rows = tests::SoftmaxProgram(400, 197);
+  const std::string text = ToText(trace_of(rows, {}));
+  EXPECT_THAT(text, ::testing::HasSubstr(
+                        "rows: all blocks within its rows; every reduction is contiguous"));
+  EXPECT_THAT(text, ::testing::HasSubstr("parallel: the outer 1 loops in parallel; "));
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("refused")));
+  Choices choices;
+  choices["out"].in_rows = 0;
+  EXPECT_THAT(ToText(trace_of(rows, choices)),
+              ::testing::HasSubstr("out\n  rows: blocks one after the other; chosen\n"));
+  // A step that is refused is a line with the step and the slug.
+  Trace refused;
+  refused.Refuse("y", "place", {.kind = schedule::StepKind::kComputeAt, .handles = {3, 4}},
+                 support::FailedPrecondition("schedule.compute_at.order", "expected it earlier"));
+  EXPECT_EQ(ToText(refused), "y\n  place: refused compute_at %3 %4 (schedule.compute_at.order)\n");
 }
 
 TEST(DefaultScheduleTest, RandomPrograms) {

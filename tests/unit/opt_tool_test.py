@@ -61,6 +61,17 @@ class OptTool(unittest.TestCase):
     def test_handles(self):
         self.assertIn("# %3 block C", self.ok(self.file, "--print-handles"))
 
+    def test_explains_what_is_decided_and_what_could_be(self):
+        text = self.ok(self.file, "--explain", "--target", "cpu,arch=x86_64,cpu=znver4,threads=2")
+        self.assertIn("C: vi=13 vj=20 vk=9 (reduced); reads A, B", text)
+        self.assertIn("tile: lanes along vj, 16 wide; loads of a vector: vi 33 vj 2", text)
+        self.assertIn("steps\n  cache_write", text)
+        self.assertRegex(text, "around_default of variant direct: .* points, the first is the default")
+        steps = text.split("steps\n  ")[1].split("\n")[0]
+        self.assertIn("vectorized", self.ok(self.file, "--apply", steps), "the printed steps can be applied")
+        bound = self.ok(self.file, "--explain", "--target", "cuda,arch=sm_80")
+        self.assertIn("threads: a thread for each 1 x 1 results", bound)
+
     def test_passes_compose_to_the_pipeline(self):
         whole = self.ok(self.file, "--apply", STEPS, "--pipeline=cpu", "--verify-each",
                         "--target=cpu,arch=x86_64,cpu=x86-64-v3")

@@ -149,7 +149,8 @@ void AddCompile(CLI::App* app, Action* action) {
       ->transform(CLI::AsSizeValue(false))
       ->type_name("SIZE");
   command->add_option("--dump-ir", options->dump_dir,
-                      "folder that gets the IR of each kernel after each pass");
+                      "folder that gets each kernel's IR after each pass, and why it has its "
+                      "default schedule");
   command
       ->add_option("--disable-pass", options->disabled_passes,
                    "leave out this graph pass, see --print-passes; repeatable")

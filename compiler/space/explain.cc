@@ -1,0 +1,59 @@
+#include "compiler/space/explain.h"
+
+#include "compiler/space/block_info.h"
+#include "compiler/space/default_schedule.h"
+#include "compiler/space/space.h"
+#include "compiler/space/trace.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::space {
+namespace {
+
+using support::StrCat;
+
+std::string TextOf(const BlockInfo& block) {
+  std::string text = "  " + block.name + ":";
+  for (const IterInfo& iter : block.iters) {
+    text += StrCat(" ", iter.name, "=", iter.extent == 0 ? "open" : std::to_string(iter.extent),
+                   iter.reduce ? " (reduced)" : "");
+  }
+  for (const ir::Buffer& read : block.reads) {
+    text += StrCat(read == block.reads.front() ? "; reads " : ", ", read->name);
+  }
+  if (block.dot.has_value()) text += "; dot products of bytes";
+  return text + "\n";
+}
+
+std::string TextOf(const Sketch& sketch, const std::string& variant) {
+  double points = 1;
+  std::string knobs;
+  for (const Knob& knob : sketch.knobs()) {
+    points *= static_cast<double>(knob.menu.size());
+    knobs += StrCat(knobs.empty() ? "" : ", ", knob.name, " ", knob.menu.front());
+    if (knob.menu.size() > 1) knobs += StrCat("..", knob.menu.back());
+  }
+  return StrCat("  ", sketch.name(), " of variant ", variant, ": ", points, " points",
+                sketch.starts_at_default() ? ", the first is the default" : "", "\n    ", knobs,
+                "\n");
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> Explain(const std::vector<schedule::Variant>& variants,
+                                    const target::Target& target) {
+  TW_ASSIGN(const std::unique_ptr<Space> space, Space::Create(variants, target));
+  std::string text = "blocks\n";
+  for (const BlockInfo& block : DescribeBlocks(space->function())) text += TextOf(block);
+  schedule::Schedule schedule(variants);
+  Trace trace;
+  ApplyDefaultSchedule(target, {}, &schedule, &trace);
+  text += StrCat("default schedule, block by block: decision; reason\n", ToText(trace), "steps\n  ",
+                 schedule::ToText(schedule.steps()), "\nspace\n");
+  for (size_t i = 0; i < space->sketches().size(); ++i) {
+    text += TextOf(*space->sketches()[i], space->VariantOf(i));
+  }
+  return text;
+}
+
+}  // namespace tilewright::space
