@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """A model of open sizes is tuned at two points through tracker, tuner and agent: its kernels there are measured, equal sizes are
-recalled, the module computes what the NumPy evaluator does at every size, and pipelines find it by the sizes that they need.
+recalled, the module computes what the NumPy evaluator does at every size, and pipelines find it by the sizes that they need. A decoder with state likewise.
 
     open_tuning.py [--build DIR]        DIR (default: TILEWRIGHT_BUILD_DIR or build/release) has bin/
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -14,11 +15,16 @@ import onnx
 import onnx.numpy_helper
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "support"), str(ROOT / "models")]
+sys.path[:0] = [str(ROOT / "support"), str(ROOT / "models"), str(ROOT.parent / "deploy/bindings/python")]
 import cli_case  # noqa: E402
 from cli_case import FAILED, NOT_FOUND, OK  # noqa: E402
+from decoder_models import Config, Decoder  # noqa: E402
+from fleet import BIN  # noqa: E402
 from numpy_eval import evaluate  # noqa: E402
 from open_models import MODELS  # noqa: E402
+
+os.environ.setdefault("TILEWRIGHT_RUNTIME_LIBRARY", str(BIN.parent / "lib" / "libtilewright_runtime.so"))
+import tilewright_runtime as tw  # noqa: E402
 
 TRIALS = 8
 SIZES = ["--shape", "batch=1..32", "--specialise", "batch=1,8"]
@@ -26,8 +32,8 @@ WORDS = "batch=1..32, specialised at batch=1; batch=8"
 
 
 class OpenTuning(cli_case.Fleet):
-    def tune(self, *more, code=OK):
-        done = self.call("tune", "mlp.onnx", "--target", "native,threads=1", "--trials", str(TRIALS), "-o", "m.tw", "--format", "json",
+    def tune(self, *more, model="mlp.onnx", code=OK):
+        done = self.call("tune", model, "--target", "native,threads=1", "--trials", str(TRIALS), "-o", "m.tw", "--format", "json",
                          *self.server, *more)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return json.loads(done.stdout) if code == OK else done.stderr
@@ -104,6 +110,26 @@ class OpenTuning(cli_case.Fleet):
                          {**{name: True for name in tasks}, "dense_add_relu batchx64 → batchx128": False,
                           "dense_add batchx128 → batchx10": False})
         self.check_errors()
+
+    def test_a_decoder_with_state_is_tuned_where_its_sizes_are_fixed(self):
+        """One token a run: only the attention depends on how many there were before."""
+        decoder = Decoder(Config(form="grouped"))
+        onnx.save(decoder.model(), self.path("decoder.onnx"))
+        sizes = [word for flag in decoder.shape_flags("0..24", "1") for word in ("--shape", flag)]
+        tuned = self.tune(*sizes, "--state", "known", "--name", "decoder", model="decoder.onnx")
+        self.assertEqual((tuned["state"], tuned["progress"]["measured"]), ("SUCCEEDED", TRIALS))
+        for task in tuned["tasks"]:
+            self.assertNotIn("length", task["description"])
+        self.assertTrue(self.shown("jobs", "get", "decoder")["sizes"]["known_states"])
+        name = tuned["published_module"].split("/")[3]
+        self.shown("modules", "resolve", name, "--state", "known")
+        self.shown("modules", "resolve", name, "--state", "past_key_values.0.key=present.0.key", code=NOT_FOUND)
+        session = tw.Session(tw.Module(self.path("m.tw")), 1)
+        tokens = numpy.random.default_rng(3).integers(0, decoder.config.vocab, (1, 12)).astype(numpy.int64)
+        wanted = decoder.logits(tokens)
+        for at in range(12):
+            found = session.run(decoder.feeds(tokens[:, at:at + 1], at))["logits"][:, 0]
+            self.assertLess(numpy.abs(found - wanted[:, at]).max(), 2e-5 * numpy.abs(wanted).max(), at)
 
 
 if __name__ == "__main__":
