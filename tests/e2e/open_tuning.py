@@ -7,9 +7,12 @@ recalled, the module computes what the NumPy evaluator does at every size, and p
 
 import json
 import os
+import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import numpy
 import onnx
 import onnx.numpy_helper
@@ -130,6 +133,55 @@ class OpenTuning(cli_case.Fleet):
         for at in range(12):
             found = session.run(decoder.feeds(tokens[:, at:at + 1], at))["logits"][:, 0]
             self.assertLess(numpy.abs(found - wanted[:, at]).max(), 2e-5 * numpy.abs(wanted).max(), at)
+
+
+class OlderServer(cli_case.Case):
+    """A server from before open sizes reads none, and says the job back without them."""
+
+    NEW_FIELDS = ("open_sizes", "specialise", "states", "known_states")
+
+    def setUp(self):
+        super().setUp()
+        protos = str(ROOT.parent / "proto")
+        files = sorted(str(path.relative_to(protos)) for path in Path(protos).glob("tilewright/v1/*.proto"))
+        subprocess.run(["protoc", "-I", protos, "--python_out=" + self.folder, *files], check=True)
+        sys.path.insert(0, self.folder)
+        from tilewright.v1 import artifact_pb2, job_pb2
+        self.asked = []
+
+        def create(request, context):
+            self.asked.append(request)
+            job = job_pb2.Job.FromString(request.job.SerializeToString())
+            for field in self.NEW_FIELDS:
+                job.ClearField(field)
+            job.name = "projects/default/jobs/old"
+            return job
+
+        def handler(service, method, call, request):
+            one = grpc.unary_unary_rpc_method_handler(call, request.FromString, lambda message: message.SerializeToString())
+            return grpc.method_handlers_generic_handler("tilewright.v1." + service, {method: one})
+
+        self.grpc = grpc.server(ThreadPoolExecutor(2))
+        self.grpc.add_generic_rpc_handlers((
+            handler("JobService", "CreateJob", create, job_pb2.CreateJobRequest),
+            handler("ArtifactService", "FindMissing", lambda *_: artifact_pb2.FindMissingResponse(), artifact_pb2.FindMissingRequest)))
+        self.server = ["--server", "127.0.0.1:%d" % self.grpc.add_insecure_port("127.0.0.1:0")]
+        self.grpc.start()
+        self.addCleanup(lambda: self.grpc.stop(0).wait())
+        onnx.save(MODELS["mlp"][0](), self.path("mlp.onnx"))
+
+    def submit(self, *sizes):
+        return self.call("jobs", "submit", "mlp.onnx", "--target", "cpu,arch=x86_64,cpu=x86-64,threads=1", *self.server, *sizes)
+
+    def test_it_gets_no_job_that_it_would_misread(self):
+        done = self.submit(*SIZES)
+        self.assertEqual(done.returncode, FAILED, done.stdout + done.stderr)
+        self.assertIn("cli.server.sizes", done.stderr)
+        self.assertIn("do: ", done.stderr)
+        self.assertEqual([request.validate_only for request in self.asked], [True])
+        done = self.submit("--shape", "batch=8")
+        self.assertEqual(done.returncode, OK, done.stdout + done.stderr)
+        self.assertEqual([request.validate_only for request in self.asked], [True, False])
 
 
 if __name__ == "__main__":

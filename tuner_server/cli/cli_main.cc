@@ -365,7 +365,9 @@ void AddJobs(CLI::App* app, Action* action) {
                              "  tilewright jobs watch dqn-1\n");
   CLI::App* submit =
       AddCommand(group, "submit", "submit a job and return",
-                 "  tilewright jobs submit model.onnx --target native --trials 300\n");
+                 "  tilewright jobs submit model.onnx --target native --trials 300\n"
+                 "  tilewright jobs submit model.onnx --target native --shape batch=1..32 "
+                 "--specialise batch=1,8,32\n");
   AddJobFlags(submit, &o->job);
   AddServer(submit, &o->server);
   AddFormat(submit, kOutputFlag, &o->format);
