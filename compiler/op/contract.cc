@@ -4,6 +4,7 @@
 // column side by side, as dot products of four bytes read them. NKnk is of square blocks, whose
 // size is that of the weights' last dimensions.
 #include "compiler/op/op_rows.h"
+#include "compiler/op/plain_product.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -123,17 +124,11 @@ absl::StatusOr<std::vector<RefTensor>> PlainDense(std::span<const RefTensor> inp
     }
     return (n / kWeightBlock * k_size + k) * kWeightBlock + n % kWeightBlock;
   };
-  RefTensor out{outputs[0], {}};
-  out.values.reserve(outputs[0].elements());
-  for (int64_t m = 0; m < rows; ++m) {
-    for (int64_t n = 0; n < n_size; ++n) {
-      double sum = 0;
-      for (int64_t k = 0; k < k_size; ++k) {
-        sum += inputs[0].values[m * k_size + k] * inputs[1].values[weight(n, k)];
-      }
-      out.values.push_back(sum);
-    }
-  }
+  RefTensor out{outputs[0], std::vector<double>(outputs[0].elements(), 0)};
+  const double* weights = inputs[1].values.data();
+  AddProduct(
+      inputs[0].values.data(), [&](int64_t k, int64_t n) { return weights[weight(n, k)]; }, rows,
+      n_size, k_size, out.values.data());
   return std::vector<RefTensor>{std::move(out)};
 }
 
@@ -210,17 +205,14 @@ absl::StatusOr<std::vector<RefTensor>> PlainMatmul(std::span<const RefTensor> in
   const int64_t k_size = inputs[0].type.size(-1);
   const std::vector<int64_t> batch_shape(shape.begin(), shape.end() - 2);
   std::vector<int64_t> batch(batch_shape.size(), 0);
-  RefTensor out{outputs[0], {}};
+  RefTensor out{outputs[0], std::vector<double>(outputs[0].elements(), 0)};
+  double* c = out.values.data();
   do {
     const double* a = inputs[0].values.data() + MatrixOffset(inputs[0].type.sizes(), batch);
     const double* b = inputs[1].values.data() + MatrixOffset(inputs[1].type.sizes(), batch);
-    for (int64_t m = 0; m < m_size; ++m) {
-      for (int64_t n = 0; n < n_size; ++n) {
-        double sum = 0;
-        for (int64_t k = 0; k < k_size; ++k) sum += a[m * k_size + k] * b[k * n_size + n];
-        out.values.push_back(sum);
-      }
-    }
+    AddProduct(
+        a, [&](int64_t k, int64_t n) { return b[k * n_size + n]; }, m_size, n_size, k_size, c);
+    c += m_size * n_size;
   } while (NextIndex(batch_shape, &batch));
   return std::vector<RefTensor>{std::move(out)};
 }

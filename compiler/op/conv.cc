@@ -7,6 +7,7 @@
 
 #include "compiler/op/conv_shape.h"
 #include "compiler/op/op_rows.h"
+#include "compiler/op/plain_product.h"
 #include "compiler/op/winograd.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -167,23 +168,36 @@ int64_t WeightOffset(const ConvShape& c, int64_t oc, int64_t ic, int64_t kh, int
   return 0;
 }
 
-double PlainSum(const ConvShape& c, const ImageSizes& s, const RefTensor& x, const RefTensor& w,
-                int64_t n, int64_t oc, int64_t oh, int64_t ow) {
-  double sum = 0;
-  const int64_t first_channel = oc / c.group_out() * c.group_in;
+// One term of each sum: its channel within the group, and its offset from the window's first place.
+struct Tap {
+  int64_t channel, row, col;
+};
+
+std::vector<Tap> TapsOf(const ConvShape& c) {
+  std::vector<Tap> taps;
   for (int64_t ic = 0; ic < c.group_in; ++ic) {
     for (int64_t kh = 0; kh < c.h.kernel; ++kh) {
-      const int64_t row = oh * c.h.stride + kh * c.h.dilation - c.h.pad_begin;
       for (int64_t kw = 0; kw < c.w.kernel; ++kw) {
-        const int64_t col = ow * c.w.stride + kw * c.w.dilation - c.w.pad_begin;
-        const bool inside = row >= 0 && row < s.height && col >= 0 && col < s.width;
-        const int64_t at = ((n * c.in_channels + first_channel + ic) * s.height + row) * s.width;
-        const double value = inside ? x.values[at + col] : static_cast<double>(c.pad_value);
-        sum += value * w.values[WeightOffset(c, oc, ic, kh, kw)];
+        taps.push_back({ic, kh * c.h.dilation - c.h.pad_begin, kw * c.w.dilation - c.w.pad_begin});
       }
     }
   }
-  return sum;
+  return taps;
+}
+
+// The weights of a group's outputs, a row for each, in the order of the taps.
+std::vector<double> GroupWeights(const ConvShape& c, const RefTensor& w, int64_t group) {
+  std::vector<double> rows;
+  for (int64_t oc = group * c.group_out(); oc < (group + 1) * c.group_out(); ++oc) {
+    for (int64_t ic = 0; ic < c.group_in; ++ic) {
+      for (int64_t kh = 0; kh < c.h.kernel; ++kh) {
+        for (int64_t kw = 0; kw < c.w.kernel; ++kw) {
+          rows.push_back(w.values[WeightOffset(c, oc, ic, kh, kw)]);
+        }
+      }
+    }
+  }
+  return rows;
 }
 
 absl::StatusOr<std::vector<RefTensor>> PlainConv(std::span<const RefTensor> inputs,
@@ -193,17 +207,28 @@ absl::StatusOr<std::vector<RefTensor>> PlainConv(std::span<const RefTensor> inpu
   for (const RefTensor& input : inputs) types.push_back(input.type);
   TW_ASSIGN(ConvShape c, ConvShapeOf(types, attrs));
   const ImageSizes s(types[0], outputs[0]);
-  RefTensor out{outputs[0], {}};
-  out.values.reserve(outputs[0].elements());
-  for (int64_t n = 0; n < s.batch; ++n) {
-    for (int64_t oc = 0; oc < c.out_channels; ++oc) {
-      const double bias = inputs.size() > 2 ? inputs[2].values[oc] : 0;
-      for (int64_t oh = 0; oh < s.out_height; ++oh) {
-        for (int64_t ow = 0; ow < s.out_width; ++ow) {
-          out.values.push_back(bias + PlainSum(c, s, inputs[0], inputs[1], n, oc, oh, ow));
-        }
-      }
+  const int64_t pixels = s.out_height * s.out_width;
+  const std::vector<Tap> taps = TapsOf(c);
+  RefTensor out{outputs[0], std::vector<double>(outputs[0].elements(), 0)};
+  for (int64_t group = 0; group < c.groups; ++group) {
+    const std::vector<double> weights = GroupWeights(c, inputs[1], group);
+    for (int64_t n = 0; n < s.batch; ++n) {
+      const int64_t first = n * c.in_channels + group * c.group_in;
+      const auto value = [&](int64_t tap, int64_t pixel) {
+        const auto& [channel, row_offset, col_offset] = taps[tap];
+        const int64_t row = pixel / s.out_width * c.h.stride + row_offset;
+        const int64_t col = pixel % s.out_width * c.w.stride + col_offset;
+        const bool inside = row >= 0 && row < s.height && col >= 0 && col < s.width;
+        const int64_t at = ((first + channel) * s.height + row) * s.width + col;
+        return inside ? inputs[0].values[at] : static_cast<double>(c.pad_value);
+      };
+      double* to = out.values.data() + (n * c.out_channels + group * c.group_out()) * pixels;
+      AddProduct(weights.data(), value, c.group_out(), pixels, std::ssize(taps), to);
     }
+  }
+  if (inputs.size() == 2) return std::vector<RefTensor>{std::move(out)};
+  for (int64_t i = 0; i < std::ssize(out.values); ++i) {
+    out.values[i] += inputs[2].values[i / pixels % c.out_channels];
   }
   return std::vector<RefTensor>{std::move(out)};
 }

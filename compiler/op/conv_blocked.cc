@@ -12,6 +12,7 @@
 
 #include "compiler/op/depthwise_dots.h"
 #include "compiler/op/op_rows.h"
+#include "compiler/op/plain_product.h"
 #include "compiler/op/winograd.h"
 #include "compiler/op/winograd_form.h"
 #include "deploy/support/status.h"
@@ -206,44 +207,105 @@ double Flops(std::span<const TensorType> inputs, std::span<const TensorType> out
   return 2.0 * static_cast<double>(outputs[0].elements()) * TapsPerOutput(inputs);
 }
 
-// Unpacks nothing: walks the weights in their order, whatever it is.
+// The reference on blocks of channels.
+class PlainConv {
+ public:
+  PlainConv(const Shape& c, std::span<const RefTensor> inputs, const TensorType& output)
+      : c_(c),
+        s_(inputs[0].type, output),
+        x_(inputs[0]),
+        w_(inputs[1]),
+        from_(RowMajorStrides(inputs[0].type.sizes())),
+        to_(RowMajorStrides(output.sizes())),
+        out_{output, std::vector<double>(output.elements(), 0)} {}
+
+  RefTensor Run() && {
+    if (c_.depthwise) {
+      EachChannelAlone();
+    } else {
+      Dense();
+    }
+    return std::move(out_);
+  }
+
+ private:
+  // The input that tap (kh, kw) of an output's window reads.
+  double Input(int64_t n, int64_t block, int64_t within, int64_t kh, int64_t kw,
+               int64_t pixel) const {
+    const int64_t row = pixel / s_.out_width * c_.h.stride + kh * c_.h.dilation - c_.h.pad_begin;
+    const int64_t col = pixel % s_.out_width * c_.w.stride + kw * c_.w.dilation - c_.w.pad_begin;
+    const bool inside = row >= 0 && row < s_.height && col >= 0 && col < s_.width;
+    const int64_t at = n * from_[0] + block * from_[1] + row * from_[2] + col * from_[3] + within;
+    return inside ? x_.values[at] : static_cast<double>(c_.pad_value);
+  }
+  int64_t pixels() const { return s_.out_height * s_.out_width; }
+
+  // Weights [i, kh, kw, lane].
+  void EachChannelAlone() {
+    const std::vector<int64_t> taps = w_.type.sizes();
+    std::vector<int64_t> k(taps.size(), 0);
+    size_t at = 0;
+    do {
+      const double weight = w_.values[at++];
+      for (int64_t n = 0; n < s_.batch; ++n) {
+        double* to = out_.values.data() + n * to_[0] + k[0] * to_[1] + k[3];
+        for (int64_t p = 0; p < pixels(); ++p) {
+          to[p * to_[3]] += weight * Input(n, k[0], k[3], k[1], k[2], p);
+        }
+      }
+    } while (NextIndex(taps, &k));
+  }
+
+  // A row for each output channel, of input blocks, kh, kw and channels within the block.
+  std::vector<double> WeightRows(int64_t depth) const {
+    // o, i, kh, kw, then [in, out], [out, in] or [in / 4, out, in % 4]
+    const std::vector<int64_t> taps = w_.type.sizes();
+    std::vector<double> rows(w_.values.size());
+    std::vector<int64_t> k(taps.size(), 0);
+    size_t at = 0;
+    do {
+      const int64_t within = c_.dots ? k[4] * kDot + k[6] : k[c_.squares ? 5 : 4];
+      const int64_t lane = k[c_.squares ? 4 : 5];
+      const int64_t x = ((k[1] * c_.h.kernel + k[2]) * c_.w.kernel + k[3]) * c_.in_block + within;
+      rows[(k[0] * c_.out_block + lane) * depth + x] = w_.values[at++];
+    } while (NextIndex(taps, &k));
+    return rows;
+  }
+
+  void Dense() {
+    const int64_t depth = c_.in_blocks * c_.h.kernel * c_.w.kernel * c_.in_block;
+    const int64_t channels = out_.type.size(1) * c_.out_block;
+    const std::vector<double> weights = WeightRows(depth);
+    for (int64_t n = 0; n < s_.batch; ++n) {
+      const auto input = [&](int64_t x, int64_t pixel) {
+        const int64_t tap = x / c_.in_block;
+        return Input(n, tap / (c_.h.kernel * c_.w.kernel), x % c_.in_block,
+                     tap / c_.w.kernel % c_.h.kernel, tap % c_.w.kernel, pixel);
+      };
+      std::vector<double> sums(channels * pixels(), 0);
+      AddProduct(weights.data(), input, channels, pixels(), depth, sums.data());
+      for (int64_t i = 0; i < std::ssize(sums); ++i) {
+        const int64_t channel = i / pixels(), pixel = i % pixels();
+        out_.values[n * to_[0] + channel / c_.out_block * to_[1] + pixel * to_[3] +
+                    channel % c_.out_block] = sums[i];
+      }
+    }
+  }
+
+  const Shape& c_;
+  const ImageSizes s_;
+  const RefTensor &x_, &w_;
+  const std::vector<int64_t> from_, to_;
+  RefTensor out_;
+};
+
 absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
                                              std::span<const TensorType> outputs,
                                              const Attrs& attrs) {
   std::vector<TensorType> types;
   for (const RefTensor& input : inputs) types.push_back(input.type);
-  TW_ASSIGN(Shape c, ShapeOf(types, attrs));
-  const ImageSizes s(types[0], outputs[0]);
-  RefTensor out{outputs[0], std::vector<double>(outputs[0].elements(), 0)};
-  const std::vector<int64_t> from = RowMajorStrides(types[0].sizes()),
-                             to = RowMajorStrides(outputs[0].sizes());
-  // o, [i,] kh, kw, [in,] out [, in % 4], or out, in
-  const std::vector<int64_t> taps = types[1].sizes();
-  std::vector<int64_t> k(taps.size(), 0);
-  size_t at = 0;
-  do {
-    const double weight = inputs[1].values[at++];
-    const size_t spatial = c.depthwise ? 1 : 2;
-    const int64_t in_block = c.depthwise ? k[0] : k[1];
-    const int64_t within = c.depthwise ? k.back()
-                           : c.dots    ? k[4] * kDot + k[6]
-                                       : k[c.squares ? 5 : 4];
-    const int64_t lane = c.dots ? k[5] : c.squares ? k[4] : k.back();
-    for (int64_t n = 0; n < s.batch; ++n) {
-      for (int64_t oh = 0; oh < s.out_height; ++oh) {
-        const int64_t row = oh * c.h.stride + k[spatial] * c.h.dilation - c.h.pad_begin;
-        for (int64_t ow = 0; ow < s.out_width; ++ow) {
-          const int64_t col = ow * c.w.stride + k[spatial + 1] * c.w.dilation - c.w.pad_begin;
-          const bool inside = row >= 0 && row < s.height && col >= 0 && col < s.width;
-          const int64_t at =
-              n * from[0] + in_block * from[1] + row * from[2] + col * from[3] + within;
-          out.values[n * to[0] + k[0] * to[1] + oh * to[2] + ow * to[3] + lane] +=
-              weight * (inside ? inputs[0].values[at] : static_cast<double>(c.pad_value));
-        }
-      }
-    }
-  } while (NextIndex(taps, &k));
-  return std::vector<RefTensor>{std::move(out)};
+  TW_ASSIGN(const Shape c, ShapeOf(types, attrs));
+  return std::vector<RefTensor>{PlainConv(c, inputs, outputs[0]).Run()};
 }
 
 }  // namespace

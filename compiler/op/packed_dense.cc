@@ -10,6 +10,7 @@
 #include "compiler/op/packed_dense.h"
 
 #include "compiler/op/op_rows.h"
+#include "compiler/op/plain_product.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -160,22 +161,17 @@ absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
   const int64_t k_size = inputs[0].type.size(-1), n_size = outputs[0].size(-1);
   const int64_t rows = outputs[0].elements() / n_size;
   const int64_t words = inputs[1].type.size(1), groups = inputs[2].type.size(1);
-  RefTensor out{outputs[0], {}};
-  for (int64_t m = 0; m < rows; ++m) {
-    for (int64_t n = 0; n < n_size; ++n) {
-      const int64_t block = n / kWeightBlock, lane = n % kWeightBlock;
-      double sum = 0;
-      for (int64_t k = 0; k < k_size; ++k) {
-        const int64_t place = (block * words + k / p.fields) * kWeightBlock + lane;
-        const auto word = static_cast<uint32_t>(static_cast<int64_t>(inputs[1].values[place]));
-        const uint32_t q = word >> (k % p.fields * p.bits) & ((uint32_t{1} << p.bits) - 1);
-        const int64_t of_group = (block * groups + k / p.group) * kWeightBlock + lane;
-        const double zero = inputs.size() > 3 ? inputs[3].values[of_group] : p.zero;
-        sum += inputs[2].values[of_group] * inputs[0].values[m * k_size + k] * (q - zero);
-      }
-      out.values.push_back(sum);
-    }
-  }
+  RefTensor out{outputs[0], std::vector<double>(outputs[0].elements(), 0)};
+  const auto weight = [&](int64_t k, int64_t n) {
+    const int64_t block = n / kWeightBlock, lane = n % kWeightBlock;
+    const int64_t place = (block * words + k / p.fields) * kWeightBlock + lane;
+    const auto word = static_cast<uint32_t>(static_cast<int64_t>(inputs[1].values[place]));
+    const uint32_t q = word >> (k % p.fields * p.bits) & ((uint32_t{1} << p.bits) - 1);
+    const int64_t of_group = (block * groups + k / p.group) * kWeightBlock + lane;
+    const double zero = inputs.size() > 3 ? inputs[3].values[of_group] : p.zero;
+    return inputs[2].values[of_group] * (q - zero);
+  };
+  AddProduct(inputs[0].values.data(), weight, rows, n_size, k_size, out.values.data());
   return std::vector<RefTensor>{std::move(out)};
 }
 

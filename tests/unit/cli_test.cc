@@ -194,6 +194,22 @@ TEST(CliShapes, PointsOfOpenSizes) {
   EXPECT_FALSE(ParseSizePoints({many + ",b" + many.substr(1)}).ok()) << "4900 points";
 }
 
+TEST(CliShapes, FlagsBecomeTheSizesOfAModel) {
+  const auto sizes = ParseSizes({{"x=1x3", "batch=1..32"}, {"batch=1,8"}, {"known", "a=b"}});
+  ASSERT_TRUE(sizes.ok()) << sizes.status();
+  EXPECT_EQ(sizes->Words(),
+            "x=1x3, batch=1..32, specialised at batch=1; batch=8, state a=b, state known");
+  EXPECT_EQ(SizesJson(*sizes)["open"]["batch"], nlohmann::json({1, 32}));
+  EXPECT_EQ(SizesJson({}), nlohmann::json::object());
+  EXPECT_TRUE(ParseSizes({})->empty());
+  const auto slug = [](const SizeFlags& flags) {
+    return std::string(support::Slug(ParseSizes(flags).status()));
+  };
+  EXPECT_EQ(slug({{"batch=8..2"}, {}, {}}), "cli.usage.shape");
+  EXPECT_EQ(slug({{}, {"batch"}, {}}), "cli.usage.specialise");
+  EXPECT_EQ(slug({{}, {}, {"past"}}), "cli.usage.state");
+}
+
 TEST(CliTarget, NativeBecomesThisMachine) {
   const auto native = ExpandTarget("native,threads=1");
   ASSERT_TRUE(native.ok()) << native.status();

@@ -12,6 +12,7 @@
 #include "tuner_server/jobs/job_recall.h"
 #include "tuner_server/jobs/work_items.h"
 #include "tuner_server/log/log_stats.h"
+#include "tuner_server/log/model_sizes.h"
 
 namespace tilewright::jobs {
 namespace {
@@ -687,6 +688,63 @@ TEST(JobCore, AModelThatIsRefusedFailsTheJobWithTheReason) {
   world.RunToEnd(kManySteps);
   EXPECT_EQ(world.job().state, log::JobState::kFailed);
   EXPECT_THAT(world.job().state_reason, HasSubstr("onnx.node.unknown_operator"));
+}
+
+void AtBatchOneAndEight(v1::Job* job) {
+  (*job->mutable_open_sizes())["batch"].set_min(1);
+  (*job->mutable_open_sizes())["batch"].set_max(32);
+  for (const int64_t batch : {1, 8}) (*job->add_specialise()->mutable_sizes())["batch"] = batch;
+  job->set_recall(true);
+}
+
+TEST(JobCore, OpenSizesReachTheSearchAndThePublishedVersion) {
+  JobWorld world(1, {});
+  world.compiler_build = "b1";
+  v1::OpenJob open;
+  world.search_refusal = [&open](const v1::BuilderRequest& request) -> std::string {
+    if (request.has_open_job()) open = request.open_job();
+    return "";
+  };
+  world.CreateJob(12, AtBatchOneAndEight);
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  ExpectSucceeded(&world, 12);
+  EXPECT_EQ(open.open_sizes().at("batch").max(), 32);
+  ASSERT_EQ(open.specialise_size(), 2);
+  EXPECT_EQ(open.specialise(1).sizes().at("batch"), 8);
+  const auto version = Value(world.log().ListModuleVersions({.limit = 1})).versions.at(0);
+  EXPECT_EQ(Value(log::ParseSizesText(version.sizes)).Words(),
+            "batch=1..32, specialised at batch=1; batch=8");
+
+  // The same schedules at other sizes are another module.
+  for (const bool same : {true, false}) {
+    world.NextJob(same ? "job2" : "job3");
+    world.steps_of_module.clear();
+    world.CreateJob(12, [&](v1::Job* job) {
+      AtBatchOneAndEight(job);
+      if (!same) (*job->mutable_open_sizes())["batch"].set_max(16);
+    });
+    world.StartCore();
+    world.RunToEnd(kManySteps);
+    EXPECT_EQ(world.job().state, log::JobState::kSucceeded) << world.job().state_reason;
+    EXPECT_EQ(world.steps_of_module.empty(), same);
+  }
+}
+
+TEST(JobCore, AModelWithoutKernelsOfFixedSizesFailsTheJobWithTheReason) {
+  for (const bool open : {false, true}) {
+    JobWorld world(1, {});
+    world.has_tasks = false;
+    world.CreateJob(12, [&](v1::Job* job) {
+      if (open) (*job->mutable_open_sizes())["batch"].set_max(32);
+    });
+    world.StartCore();
+    world.RunToEnd(kManySteps);
+    EXPECT_EQ(world.job().state, log::JobState::kFailed);
+    EXPECT_TRUE(world.job().state_reason.starts_with(open ? "job.specialise.missing: "
+                                                          : "job.model.no_tasks: "))
+        << world.job().state_reason;
+  }
 }
 
 TEST(JobCore, ARefusedWorkItemFailsTheJobWithTheReason) {

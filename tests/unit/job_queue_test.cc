@@ -232,6 +232,10 @@ TEST(WorkItems, SpecsRoundTripAsText) {
   job.set_target("cpu");
   job.mutable_budget()->set_max_trials(64);
   (*job.mutable_input_shapes())["x"].add_dims(3);
+  (*job.mutable_open_sizes())["batch"].set_max(32);
+  (*job.add_specialise()->mutable_sizes())["batch"] = 8;
+  (*job.mutable_states())["past"] = "present";
+  job.set_known_states(true);
   job.mutable_plan()->mutable_warmup()->set_nanos(5000);
   EXPECT_EQ(SpecFromJson(*SpecToJson(job))->SerializeAsString(), job.SerializeAsString());
   EXPECT_EQ(Slug(SpecFromJson("{").status()), "job.spec.bad");

@@ -352,7 +352,7 @@ v1::BuilderReply JobWorld::AnswerSearch(const v1::BuilderRequest& request) {
       opened->mutable_shipped_model()->set_model_id(state.model);
       opened->mutable_shipped_model()->set_model("bytes of " + state.model);
     }
-    for (int i = 0; i < kTasks; ++i) {
+    for (int i = 0; i < (has_tasks ? kTasks : 0); ++i) {
       v1::BuilderTask* task = opened->add_tasks();
       task->set_name(StrCat("task", i));
       task->set_hash(TaskHash(i, extent));

@@ -122,6 +122,7 @@ class JobWorld {
   int64_t space = 1000;                         // candidates of each task
   int64_t first_candidate = 0;                  // the search begins there
   std::string compiler_build;                   // of the search children
+  bool has_tasks = true;                        // the model
   std::string steps_of_module;                  // what the last compiled module was made of
   std::map<int, int> models_taken;  // how often, by the asks answered during the training
   bool grows_on_retrain = true;

@@ -202,6 +202,42 @@ TEST(VersionChoiceTest, TimesOfOtherModelsAndDevicesAreNotCompared) {
   EXPECT_EQ(Value(ChooseVersion(rows, {})).version.number, 2) << "any target: the newest one's";
 }
 
+TEST(VersionChoiceTest, TimesOfOtherSizesAreNotCompared) {
+  std::vector<log::ModuleVersionRow> rows = Versions({100, 800}, RowFor(Threads(2)));
+  const log::ModelSizes eight = {.shapes = {{"batch", {8}}}};
+  rows[0].sizes = eight.ToText();
+  EXPECT_EQ(Value(ChooseVersion(rows, {.target = Threads(2)})).version.number, 2);
+  rows[0].sizes = rows[1].sizes;
+  EXPECT_EQ(Value(ChooseVersion(rows, {.target = Threads(2)})).version.number, 1);
+}
+
+TEST(VersionChoiceTest, VersionsTunedForTheWantedSizesComeBeforeThoseThatTakeThem) {
+  const log::ModelSizes open = {.open = {{"batch", {1, 32}}}, .points = {{{"batch", 1}}}};
+  const log::ModelSizes special = {.open = {{"batch", {1, 16}}}, .points = {{{"batch", 8}}}};
+  const log::ModelSizes fixed = {.shapes = {{"batch", {4}}}};
+  // Newest first: 4, 3, 2, 1; the sizes of 1 are not known.
+  std::vector<log::ModuleVersionRow> rows = Versions({90, 80, 70, 60}, RowFor(Threads(2)));
+  rows[2].sizes = fixed.ToText();
+  rows[1].sizes = special.ToText();
+  rows[0].sizes = open.ToText();
+  const auto chosen = [&](const log::ModelSizes& wanted) {
+    return Value(ChooseVersion(rows, {.target = Threads(2), .sizes = wanted})).version.number;
+  };
+  const auto batch = [](int64_t n) { return log::ModelSizes{.shapes = {{"batch", {n}}}}; };
+  EXPECT_EQ(chosen({}), 4) << "the newest one's sizes";
+  EXPECT_EQ(chosen(batch(1)), 4);
+  EXPECT_EQ(chosen(batch(8)), 3) << "tuned there; 4 runs it in its kernels of all sizes";
+  EXPECT_EQ(chosen(batch(4)), 2);
+  EXPECT_EQ(chosen(batch(20)), 4);
+  EXPECT_EQ(chosen({.open = {{"batch", {1, 16}}}}), 4);
+  EXPECT_EQ(chosen({.open = {{"batch", {1, 16}}}, .points = {{{"batch", 8}}}}), 3);
+  const absl::Status none =
+      ChooseVersion(rows, {.target = Threads(2), .sizes = batch(64)}).status();
+  EXPECT_EQ(Slug(none), "module.not_found");
+  EXPECT_THAT(StatusText(none), HasSubstr("batch=64"));
+  EXPECT_THAT(StatusText(none), HasSubstr("batch=1..32, specialised at batch=1"));
+}
+
 TEST(VersionChoiceTest, ModulesForFewerThreadsComeBeforeThoseForMore) {
   std::vector<log::ModuleVersionRow> rows;
   for (const auto& [threads, us] :
@@ -225,7 +261,7 @@ TEST(VersionChoiceTest, APreferenceChoosesTheTargetButNeverAnOlderModel) {
   const std::string board = "cpu,arch=aarch64,cpu=cortex-a76,threads=4";
   std::vector<log::ModuleVersionRow> rows = Versions({107, 124, 300}, RowFor(Threads(2)));
   rows[0].target = board;
-  const TargetWish mine{.target = Threads(2), .preference = true};
+  const VersionWish mine{.target = Threads(2), .preference = true};
   Choice got = Value(ChooseVersion(rows, mine));
   EXPECT_EQ(got.version.number, 1);
   EXPECT_EQ(got.match, Match::kExact);

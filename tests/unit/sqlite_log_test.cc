@@ -134,6 +134,28 @@ TEST_F(SqliteLogTest, RecordsOfAnOlderFileKeepTheirOrderAndNewOnesFollow) {
   EXPECT_EQ(Value(CheckLogFile(path_, CheckDepth::kRows)).damaged(), 0);
 }
 
+TEST_F(SqliteLogTest, VersionsOfAnOlderFileAreOfNoKnownSizes) {
+  {
+    sql::Database db = Value(sql::Database::Open(path_));
+    ASSERT_TRUE(sql::Migrate(&db, TuningLogMigrations().first(10)).ok());
+    ASSERT_TRUE(db.Exec("INSERT INTO module_versions (module, number, sha256, size, "
+                        "manifest_sha256, manifest_size, target, job, model_sha256, model_size, "
+                        "task_hashes, median_us, ci_rel, speedup, devices, device_fingerprint, "
+                        "created_us) VALUES ('net', 3, 's', 1, 'm', 1, 'cpu', '', 'o', 1, '[]', "
+                        "5.0, 0.0, 1.0, 1, 'f', 7)")
+                    .ok());
+  }
+  const auto log = Value(OpenSqliteLog(path_));
+  const ModuleVersionRow old = Value(log->GetModuleVersion("net", 3));
+  EXPECT_EQ(old.sizes, "");
+  EXPECT_EQ(old.created_us, 7);
+  ModuleVersionRow next = old;
+  next.sizes = R"({"shapes":{"batch":[8]}})";
+  EXPECT_EQ(Value(log->AddModuleVersion(next)).number, 4);
+  EXPECT_EQ(Value(log->GetModuleVersion("net", 4)).sizes, next.sizes);
+  EXPECT_EQ(Value(CheckLogFile(path_, CheckDepth::kRows)).damaged(), 0);
+}
+
 TEST_F(SqliteLogTest, AFullDiskIsAnErrorAndTheLogGoesOnAfterwards) {
   const auto disk = tests::SmallDisk::Mount(1 << 20);
   if (disk == nullptr) GTEST_SKIP() << tests::kNoMountSkip;

@@ -77,6 +77,33 @@ TEST_F(TunerServiceTest, AJobFromCreationToTheModulesBytes) {
   EXPECT_TRUE(Value(support::ListDir(folder)).empty());
 }
 
+TEST_F(TunerServiceTest, OpenSizesComeBackWithTheJobAndItsModule) {
+  v1::CreateJobRequest request = Request(8);
+  (*request.mutable_job()->mutable_open_sizes())["batch"].set_min(1);
+  (*request.mutable_job()->mutable_open_sizes())["batch"].set_max(32);
+  (*request.mutable_job()->add_specialise()->mutable_sizes())["batch"] = 8;
+  const v1::Job created = Value(Create(request));
+  EXPECT_EQ(created.open_sizes().at("batch").max(), 32);
+  Watch(created.name());
+  const v1::Job job = Value(Get(created.name()));
+  ASSERT_EQ(v1::Job::State_Name(job.state()), "SUCCEEDED") << job.state_reason();
+  ASSERT_EQ(job.specialise_size(), 1);
+  EXPECT_EQ(job.specialise(0).sizes().at("batch"), 8);
+
+  v1::ResolveModuleRequest question;
+  question.set_parent("projects/default/modules/fake-net");
+  const auto resolve = [&](int64_t batch) {
+    (*question.mutable_sizes()->mutable_input_shapes())["batch"].Clear();
+    (*question.mutable_sizes()->mutable_input_shapes())["batch"].add_dims(batch);
+    return Call(modules_.get(), &v1::ModuleService::Stub::ResolveModule, question);
+  };
+  const v1::ModuleVersion version = Value(resolve(4)).version();
+  EXPECT_EQ(version.name(), job.published_module());
+  EXPECT_EQ(version.sizes().open_sizes().at("batch").max(), 32);
+  EXPECT_EQ(version.sizes().specialise(0).sizes().at("batch"), 8);
+  EXPECT_EQ(Slug(resolve(64).status()), "module.not_found");
+}
+
 TEST_F(TunerServiceTest, ListsPageAndAgree) {
   const std::string name = Value(Create(Request(12))).name();
   Value(Create(Request(2)));
@@ -154,6 +181,14 @@ TEST_F(TunerServiceTest, RequestsThatMakeNoSenseAreRefusedBySlug) {
       {"job.priority.bad", [](auto* r) { r->mutable_job()->set_priority(9); }},
       {"job.shape.bad",
        [](auto* r) { (*r->mutable_job()->mutable_input_shapes())["x"].add_dims(0); }},
+      {"job.shape.bad", [](auto* r) { (*r->mutable_job()->mutable_open_sizes())["n"].set_min(2); }},
+      {"driver.specialise.fixed",
+       [](auto* r) { (*r->mutable_job()->add_specialise()->mutable_sizes())["n"] = 2; }},
+      {"driver.specialise.name",
+       [](auto* r) {
+         (*r->mutable_job()->mutable_open_sizes())["n"].set_max(8);
+         (*r->mutable_job()->add_specialise()->mutable_sizes())["m"] = 2;
+       }},
       {"artifact.digest.invalid", [](auto* r) { r->mutable_job()->clear_model(); }},
       {"job.model.missing",
        [](auto* r) {

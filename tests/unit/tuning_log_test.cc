@@ -451,9 +451,11 @@ TEST_P(TuningLogTest, AJobMayPublishAVersionThatIsThere) {
   version.module = "net";
   version.sha256 = "s1";
   version.recipe = "r";
+  version.sizes = R"({"open":{"batch":[1,8]}})";
   version.created_us = 1;
   version = Value(log_->AddModuleVersion(version));
   EXPECT_EQ(Value(log_->GetModuleVersion("net", 1)).recipe, "r");
+  EXPECT_EQ(Value(log_->GetModuleVersion("net", 1)).sizes, version.sizes);
   EXPECT_EQ(Value(log_->UseModuleVersion("j2", "net", "r")), version);
   EXPECT_EQ(Value(log_->GetJob("j2")).published_module, "projects/default/modules/net/versions/1");
   EXPECT_EQ(Value(log_->GetJob("j1")).published_module, "");

@@ -150,22 +150,18 @@ std::string CheckText(const CheckOptions& options, const std::string& target,
 }
 
 absl::Status Check(const CheckOptions& options) {
-  std::vector<std::string> fixed = options.shapes;
-  TW_ASSIGN(const auto open, TakeSizeRanges(&fixed));
-  TW_ASSIGN(const auto shapes, ParseShapes(fixed));
+  TW_ASSIGN(const log::ModelSizes sizes, ParseSizes({options.shapes, {}, {}}));
   TW_ASSIGN(const std::string target, ExpandTarget(options.target));
   TW_ASSIGN(const std::string bytes, support::ReadFile(options.model_path, graph::kMaxModelBytes));
   graph::ImportOptions import;
-  import.shapes = shapes;
-  for (const auto& [name, range] : open) import.open[name] = {range.min, range.max};
+  import.shapes = sizes.shapes;
+  for (const auto& [name, range] : sizes.open) import.open[name] = {range.min, range.max};
   TW_ASSIGN(graph::ImportCheck check, graph::CheckOnnx(bytes, import));
   int64_t kernels = 0;
   if (check.problems.empty()) {
     TW_ASSIGN(
         check.problems,
-        TryCompile(
-            {.model_path = options.model_path, .target = target, .shapes = shapes, .open = open},
-            &kernels));
+        TryCompile({.model_path = options.model_path, .target = target, .sizes = sizes}, &kernels));
   }
   const std::vector<Found> all = WithAdvice(options.model_path, std::move(check.problems));
   if (options.format == OutputFormat::kJson) {

@@ -70,6 +70,32 @@ void AddSizes(CLI::App* command, std::vector<std::string>* shapes) {
       ->take_all();
 }
 
+void AddModelSizes(CLI::App* command, SizeFlags* flags) {
+  command
+      ->add_option(
+          "--shape", flags->shapes,
+          "input shape NAME=1x3x224x224, or a dimension by its name: NAME=8, or NAME=1..64\n"
+          "where it stays open and each run decides; repeatable")
+      ->allow_extra_args(false)
+      ->take_all();
+  command
+      ->add_option("--specialise", flags->specialise,
+                   "sizes of open dimensions for which the module has kernels of their own, as\n"
+                   "fast as those of a module of these sizes; others take the kernels of all\n"
+                   "sizes. NAME=1,8,32 is three points; NAME=1,8,OTHER=128 combines each with\n"
+                   "each; a dimension without a number stays open; repeatable")
+      ->allow_extra_args(false)
+      ->take_all();
+  command
+      ->add_option(
+          "--state", flags->states,
+          "an input that the module keeps from run to run, with the output that continues\n"
+          "it: PAST=PRESENT, or known for past_key_values.N.key and present.N.key;\n"
+          "its length is open from 0 on (--shape past_sequence_length=0..512)")
+      ->allow_extra_args(false)
+      ->take_all();
+}
+
 void AddInputSeed(CLI::App* command, uint64_t* seed) {
   command->add_option("--seed", *seed, "seed of the inputs that are not given")
       ->capture_default_str();
@@ -108,29 +134,7 @@ void AddCompile(CLI::App* app, Action* action) {
                       "tuning log (SQLite): the best measured schedule of each kernel is used");
   command->add_option("--device-class", options->device_class,
                       "whose records to use (default: the class that knows most kernels)");
-  command
-      ->add_option(
-          "--shape", options->shapes,
-          "input shape NAME=1x3x224x224, or a dimension by its name: NAME=8, or NAME=1..64\n"
-          "where it stays open and each run decides; repeatable")
-      ->allow_extra_args(false)
-      ->take_all();
-  command
-      ->add_option("--specialise", options->specialise,
-                   "sizes of open dimensions for which the module has kernels of their own, as\n"
-                   "fast as those of a module of these sizes; others take the kernels of all\n"
-                   "sizes. NAME=1,8,32 is three points; NAME=1,8,OTHER=128 combines each with\n"
-                   "each; a dimension without a number stays open; repeatable")
-      ->allow_extra_args(false)
-      ->take_all();
-  command
-      ->add_option(
-          "--state", options->states,
-          "an input that the module keeps from run to run, with the output that continues\n"
-          "it: PAST=PRESENT, or known for past_key_values.N.key and present.N.key;\n"
-          "its length is open from 0 on (--shape past_sequence_length=0..512)")
-      ->allow_extra_args(false)
-      ->take_all();
+  AddModelSizes(command, &options->sizes);
   command
       ->add_option("--effort", options->effort_s,
                    "seconds in which the cost model chooses schedules of kernels that were\n"
@@ -270,9 +274,7 @@ void AddJobFlags(CLI::App* command, JobRequest* job) {
       ->check(
           CLI::IsMember(std::vector<std::string>(log::kCostModels.begin(), log::kCostModels.end())))
       ->capture_default_str();
-  command->add_option("--shape", job->shapes, "input shape NAME=1x3x224x224; repeatable")
-      ->allow_extra_args(false)
-      ->take_all();
+  AddModelSizes(command, &job->sizes);
   command->add_option("--name", job->name, "id of the job (default: the server chooses)");
   command->add_option("--pool", job->pool, "device class (default: any that satisfies the target)");
   command->add_flag(
@@ -314,6 +316,13 @@ void AddTune(CLI::App* app, Action* action) {
       "tuner:7000\n"
       "  tilewright tune model.onnx --target native --server tuner:7000 --detach\n"
       "  tilewright tune model.onnx --target native --server tuner:7000 --records-only\n"
+      "  tilewright tune model.onnx --target native --shape batch=1..32 --specialise batch=1,8,32\n"
+      "  tilewright tune decoder.onnx --target native --shape seq=1 --shape past=0..512 --state "
+      "known\n"
+      "\nKernels of fixed sizes are tuned. Where sizes stay open, --specialise gives those at "
+      "which\n"
+      "the module has kernels of fixed sizes: all of them are tuned together, equal ones once. At\n"
+      "other sizes the module runs default schedules.\n"
       "\nWithout --server a tracker, a tuner and an agent run on this machine as long as the\n"
       "command, with a state folder of their own. With --server, Ctrl-C leaves the job running,\n"
       "and the command waits up to 5 minutes while the server restarts.\n");
@@ -357,7 +366,9 @@ void AddJobs(CLI::App* app, Action* action) {
                              "  tilewright jobs watch dqn-1\n");
   CLI::App* submit =
       AddCommand(group, "submit", "submit a job and return",
-                 "  tilewright jobs submit model.onnx --target native --trials 300\n");
+                 "  tilewright jobs submit model.onnx --target native --trials 300\n"
+                 "  tilewright jobs submit model.onnx --target native --shape batch=1..32 "
+                 "--specialise batch=1,8,32\n");
   AddJobFlags(submit, &o->job);
   AddServer(submit, &o->server);
   AddFormat(submit, kOutputFlag, &o->format);

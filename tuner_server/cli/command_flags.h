@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tuner_server/cli/server_place.h"
+#include "tuner_server/cli/shape_flags.h"
 #include "tuner_server/cli/table.h"
 
 namespace tilewright::cli {
@@ -30,6 +31,8 @@ void AddFormat(CLI::App* command, const std::string& flag, OutputFormat* format)
 // --input of a command that runs a module, and --seed of the inputs that are not given.
 void AddInputs(CLI::App* command, std::vector<std::string>* inputs);
 void AddSizes(CLI::App* command, std::vector<std::string>* shapes);
+// --shape, --specialise and --state of a command that imports a model.
+void AddModelSizes(CLI::App* command, SizeFlags* flags);
 void AddInputSeed(CLI::App* command, uint64_t* seed);
 
 // --server and --identity.

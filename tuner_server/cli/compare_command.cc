@@ -89,7 +89,7 @@ class Comparer {
     TW_ASSIGN(const std::string target, ExpandTarget(options_.target));
     TW_ASSIGN(ModelCompiler compiler, ModelCompiler::Open({.model_path = options_.model_path,
                                                            .target = target,
-                                                           .shapes = shapes_,
+                                                           .sizes = {.shapes = shapes_},
                                                            .disabled = options_.disabled_passes,
                                                            .enabled = {},
                                                            .predict = options_.effort_s > 0}));

@@ -104,21 +104,14 @@ absl::Status Compile(const CompileOptions& options) {
     PrintOut(passes);
     if (options.model_path.empty()) return absl::OkStatus();
   }
-  std::vector<std::string> fixed = options.shapes;
-  TW_ASSIGN(const auto open, TakeSizeRanges(&fixed));
-  TW_ASSIGN(const auto shapes, ParseShapes(fixed));
-  TW_ASSIGN(const std::vector<SizePoint> points, ParseSizePoints(options.specialise));
-  TW_ASSIGN(const StateFlags states, ParseStates(options.states));
+  TW_ASSIGN(const log::ModelSizes sizes, ParseSizes(options.sizes));
   TW_ASSIGN(const std::string target, ExpandTarget(options.target));
   const std::string output =
       options.output.empty() ? DefaultOutput(options.model_path) : options.output;
   TW_TRY(CheckWritable(output));
   TW_ASSIGN(ModelCompiler compiler, ModelCompiler::Open({.model_path = options.model_path,
                                                          .target = target,
-                                                         .shapes = shapes,
-                                                         .open = open,
-                                                         .specialise = points,
-                                                         .states = states,
+                                                         .sizes = sizes,
                                                          .disabled = options.disabled_passes,
                                                          .enabled = options.enabled_passes,
                                                          .predict = options.effort_s > 0}));

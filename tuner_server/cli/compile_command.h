@@ -8,6 +8,7 @@
 #include "deploy/support/status.h"
 #include "tilewright/v1/builder.pb.h"
 #include "tuner_server/cli/schedule_choice.h"
+#include "tuner_server/cli/shape_flags.h"
 #include "tuner_server/cli/table.h"
 #include "tuner_server/log/tuning_log.h"
 
@@ -16,12 +17,10 @@ namespace tilewright::cli {
 struct CompileOptions {
   std::string model_path;  // may be empty with print_passes alone
   std::string target;
-  std::string output;               // empty: the model's name with .tw, in the current folder
-  std::string log_path;             // tuning log (SQLite); empty: default schedules
-  std::string device_class;         // device class of the records; empty: the one with most tasks
-  std::vector<std::string> shapes;  // NAME=1x3x224x224
-  std::vector<std::string> specialise;  // NAME=1,8,32 (shape_flags.h)
-  std::vector<std::string> states;      // PAST=PRESENT, or known
+  std::string output;        // empty: the model's name with .tw, in the current folder
+  std::string log_path;      // tuning log (SQLite); empty: default schedules
+  std::string device_class;  // device class of the records; empty: the one with most tasks
+  SizeFlags sizes;
   double effort_s = 10;       // to predict schedules of kernels that the log does not know
   double require_tuned = -1;  // least percentage of time in tuned kernels; < 0: any
   uint64_t max_ram = 0;       // bytes that a session may hold for its data; 0: any number

@@ -19,6 +19,7 @@
 #include "tuner_server/cli/native_target.h"
 #include "tuner_server/cli/progress.h"
 #include "tuner_server/cli/shape_flags.h"
+#include "tuner_server/jobs/size_messages.h"
 
 namespace tilewright::cli {
 namespace {
@@ -35,14 +36,32 @@ bool IsFinalState(v1::Job::State state) {
 }
 
 // Unique per process run and content: a retry of the same call finds the same job.
-std::string RequestId(const JobRequest& request, const std::string& model_hex) {
+std::string RequestId(const JobRequest& request, const std::string& model_hex,
+                      const log::ModelSizes& sizes) {
   static const std::string run =
       support::StrCat(support::SystemClock().WallMicros(), "-", getpid());
   return support::Sha256Hex(support::StrCat(run, "|", request.name, "|", model_hex, "|",
                                             request.target, "|", request.trials, "|", request.seed,
                                             "|", request.cost_model, "|", request.recall, "|",
-                                            support::Join(request.search_parts, ",")))
+                                            support::Join(request.search_parts, ","), "|",
+                                            sizes.ToText()))
       .substr(0, 32);
+}
+
+// A server of an earlier version reads no open sizes and no states, and would tune another model
+// than was asked for.
+absl::Status CheckKnowsSizes(ServerClient& client, v1::CreateJobRequest create,
+                             const log::ModelSizes& sizes) {
+  log::ModelSizes fixed;
+  fixed.shapes = sizes.shapes;
+  if (sizes == fixed) return absl::OkStatus();
+  create.set_validate_only(true);
+  TW_ASSIGN(const v1::Job read,
+            client.Call(client.jobs(), &v1::JobService::Stub::CreateJob, create));
+  if (jobs::SizesOf(read) == sizes) return absl::OkStatus();
+  return support::FailedPrecondition(
+      "cli.server.sizes", "the server at " + client.address() +
+                              " is of a version that tunes models of fixed sizes without state");
 }
 
 ProgressState ToProgress(const v1::Progress& progress, const v1::Job::State state) {
@@ -127,10 +146,9 @@ absl::StatusOr<v1::Job> SubmitJob(ServerClient& client, const JobRequest& reques
     job->set_model_name(model_name + "-shapes-only");
     (*job->mutable_labels())["records_only"] = "true";
   }
-  TW_ASSIGN(const auto shapes, ParseShapes(request.shapes));
-  for (const auto& [name, dims] : shapes) {
-    (*job->mutable_input_shapes())[name].mutable_dims()->Assign(dims.begin(), dims.end());
-  }
+  TW_ASSIGN(const log::ModelSizes sizes, ParseSizes(request.sizes));
+  TW_TRY(log::CheckJobSizes(sizes));
+  jobs::PutSizes(sizes, job);
   TW_ASSIGN(*job->mutable_model(), client.Upload(model));
   job->set_display_name(model_name);
   job->set_target(target);
@@ -148,7 +166,8 @@ absl::StatusOr<v1::Job> SubmitJob(ServerClient& client, const JobRequest& reques
   }
   create.set_parent("projects/default");
   create.set_job_id(request.name);
-  create.set_request_id(RequestId(request, support::HexEncode(job->model().hash())));
+  create.set_request_id(RequestId(request, support::HexEncode(job->model().hash()), sizes));
+  TW_TRY(CheckKnowsSizes(client, create, sizes));
   return client.Call(client.jobs(), &v1::JobService::Stub::CreateJob, create);
 }
 

@@ -7,6 +7,7 @@
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/launch_text.h"
+#include "tuner_server/jobs/size_messages.h"
 
 namespace tilewright::cli {
 namespace {
@@ -109,6 +110,8 @@ void PrintJob(const v1::Job& job) {
   text += StrCat("\nend to end ", ValueText(job.progress().best_us() * 1e3, unit), ", default ",
                  ValueText(job.progress().baseline_us() * 1e3, unit), " (",
                  GainText(job.progress()), ")");
+  const log::ModelSizes sizes = jobs::SizesOf(job);
+  if (!sizes.empty()) text += "\nsizes     " + sizes.Words();
   if (!job.published_module().empty()) text += "\nmodule    " + job.published_module();
   if (!job.progress().phase().empty()) text += "\nphase     " + job.progress().phase();
   PrintOut(text + WaitingText(job));
@@ -131,6 +134,7 @@ nlohmann::json JobJson(const v1::Job& job) {
           {"target", job.target()},
           {"seed", job.seed()},
           {"cost_model", job.cost_model()},
+          {"sizes", SizesJson(jobs::SizesOf(job))},
           {"published_module", job.published_module()},
           {"create_time", TimestampText(job.create_time())},
           {"progress",

@@ -9,6 +9,7 @@
 
 #include "deploy/support/status.h"
 #include "tuner_server/cli/server_client.h"
+#include "tuner_server/cli/shape_flags.h"
 #include "tuner_server/cli/table.h"
 #include "tuner_server/log/cost_models.h"
 
@@ -23,7 +24,7 @@ struct JobRequest {
   std::string cost_model{log::kCostModels.front()};
   std::string name;  // job id; empty = the server chooses
   std::string pool;
-  std::vector<std::string> shapes;  // NAME=1x3x224x224
+  SizeFlags sizes;
   int priority = 3;
   std::vector<std::string> search_parts;  // PART=on or PART=off
   bool recall = false;                    // continue from what earlier jobs measured

@@ -6,6 +6,7 @@
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/launch_text.h"
 #include "tuner_server/cli/progress.h"
+#include "tuner_server/cli/shape_flags.h"
 #include "tuner_server/cli/table.h"
 
 namespace tilewright::cli {
@@ -78,10 +79,12 @@ std::vector<PickQuality> ComputePickQuality(const std::vector<log::TrialRow>& tr
 }
 
 std::string StatsText(const log::JobStats& stats) {
+  const log::ModelSizes sizes = SizesOfSpec(stats.job.spec_json);
   std::string text =
       StrCat("job       ", stats.job.id, " (", log::JobStateName(stats.job.state), ")\ntarget    ",
-             stats.job.target, "\ntrials    ", stats.counts.ended, " ended of ",
-             stats.counts.proposed, ": ", OutcomesText(stats.counts.by_outcome),
+             stats.job.target, sizes.empty() ? "" : "\nsizes     " + sizes.Words(), "\ntrials    ",
+             stats.counts.ended, " ended of ", stats.counts.proposed, ": ",
+             OutcomesText(stats.counts.by_outcome),
              stats.counts.finals > 0 ? StrCat("; ", stats.counts.finals, " winners again") : "",
              "\nrecords   ", stats.records, ", ", stats.invalid_records, " of them invalid\n");
   if (stats.batches > 0) {
@@ -163,6 +166,7 @@ nlohmann::json StatsJson(const log::JobStats& stats, const std::vector<PickQuali
   nlohmann::json out = {{"job", stats.job.id},
                         {"state", log::JobStateName(stats.job.state)},
                         {"target", stats.job.target},
+                        {"sizes", SizesJson(SizesOfSpec(stats.job.spec_json))},
                         {"elapsed_s", stats.job.elapsed_s},
                         {"trials_proposed", stats.counts.proposed},
                         {"trials_ended", stats.counts.ended},

@@ -3,6 +3,7 @@
 #include "deploy/support/file.h"
 #include "deploy/support/process.h"
 #include "deploy/support/strings.h"
+#include "tuner_server/jobs/size_messages.h"
 #include "tuner_server/log/cost_models.h"
 
 namespace tilewright::cli {
@@ -28,19 +29,7 @@ absl::StatusOr<ModelCompiler> ModelCompiler::Open(const ModelSource& source) {
   open->set_target(source.target);
   // No state_dir: nothing is measured.
   open->set_cost_model(std::string(source.predict ? log::kXgboostModel : log::kPriorModel));
-  for (const auto& [name, dims] : source.shapes) {
-    (*open->mutable_input_shapes())[name].mutable_dims()->Assign(dims.begin(), dims.end());
-  }
-  for (const auto& [name, range] : source.open) {
-    v1::SizeRange& sizes = (*open->mutable_open_sizes())[name];
-    sizes.set_min(range.min);
-    sizes.set_max(range.max);
-  }
-  for (const SizePoint& point : source.specialise) {
-    open->add_specialise()->mutable_sizes()->insert(point.begin(), point.end());
-  }
-  open->mutable_states()->insert(source.states.pairs.begin(), source.states.pairs.end());
-  open->set_known_states(source.states.known);
+  jobs::PutSizes(source.sizes, open);
   open->mutable_enabled_passes()->Assign(source.enabled.begin(), source.enabled.end());
   open->mutable_disabled_passes()->Assign(source.disabled.begin(), source.disabled.end());
   TW_ASSIGN(v1::BuilderReply reply, opened.client_->Ask(std::move(request), kOpenTimeoutMs));

@@ -2,7 +2,6 @@
 // child and its scratch folder; one owner, one thread.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,7 +9,7 @@
 #include "deploy/support/scratch_folder.h"
 #include "deploy/support/status.h"
 #include "tilewright/v1/builder.pb.h"
-#include "tuner_server/cli/shape_flags.h"
+#include "tuner_server/log/model_sizes.h"
 #include "tuner_server/search/builder_client.h"
 
 namespace tilewright::cli {
@@ -22,13 +21,10 @@ inline constexpr uint64_t kMaxModuleBytes = uint64_t{8} << 30;
 struct ModelSource {
   std::string model_path;
   std::string target;  // canonical
-  std::map<std::string, std::vector<int64_t>> shapes;
-  std::map<std::string, SizeRange> open = {};  // dimensions that stay open, by name
-  std::vector<SizePoint> specialise = {};      // sizes of them with functions of their own
-  StateFlags states = {};                      // what the module keeps from run to run
-  std::vector<std::string> disabled = {};      // graph passes to leave out
-  std::vector<std::string> enabled = {};       // optional graph passes to run
-  bool predict = false;                        // schedules are predicted: loads the cost model
+  log::ModelSizes sizes = {};
+  std::vector<std::string> disabled = {};  // graph passes to leave out
+  std::vector<std::string> enabled = {};   // optional graph passes to run
+  bool predict = false;                    // schedules are predicted: loads the cost model
 };
 
 class ModelCompiler {

@@ -12,6 +12,7 @@
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/module_ends.h"
 #include "tuner_server/cli/native_target.h"
+#include "tuner_server/jobs/size_messages.h"
 
 namespace tilewright::cli {
 namespace {
@@ -64,6 +65,11 @@ std::string SignersText(const v1::ModuleVersion& version) {
     keys.insert(signature.key_id());
   }
   return keys.empty() ? "-" : support::Join(keys, ",");
+}
+
+// What its job said of sizes; "-" if it said nothing.
+std::string SizesText(const v1::ModuleVersion& version) {
+  return version.has_sizes() ? jobs::SizesOf(version.sizes()).Words() : "-";
 }
 
 // What the question says about time.
@@ -175,6 +181,7 @@ nlohmann::json VersionJson(const v1::ModuleVersion& version) {
   return {{"name", version.name()},
           {"number", version.number()},
           {"target", TargetText(version)},
+          {"sizes", SizesJson(jobs::SizesOf(version.sizes()))},
           {"files", files},
           {"aliases", std::vector<std::string>(version.aliases().begin(), version.aliases().end())},
           {"signatures", SignaturesJson(version.signatures())},
@@ -259,6 +266,8 @@ absl::StatusOr<v1::ResolveModuleResponse> ResolveModule(ServerClient& client,
     request.set_preferred_target(ExpandTarget("native").value_or(""));
   }
   TW_TRY(AddLimits(question, &request));
+  TW_ASSIGN(const log::ModelSizes sizes, ParseSizes(question.sizes));
+  if (!sizes.empty()) jobs::PutSizes(sizes, request.mutable_sizes());
   request.set_exact(question.exact);
   if (question.exact) request.set_constraint("exact");
   request.set_device_class(question.device_class);
@@ -280,6 +289,7 @@ int ModulesList(const ServerPlace& server, const std::string& module, OutputForm
                  {"aliases"},
                  {"signed by"},
                  {"target"},
+                 {"sizes"},
                  {"time", true},
                  {"gain", true},
                  {"size", true},
@@ -297,6 +307,7 @@ int ModulesList(const ServerPlace& server, const std::string& module, OutputForm
         const double speedup = v.performance().speedup_vs_baseline();
         table.AddRow(
             {LastPart(path), StrCat(v.number()), AliasesText(v), SignersText(v), TargetText(v),
+             SizesText(v),
              ValueText(v.performance().median_us() * 1e3, support::UnitOfClass(v.device_class())),
              speedup > 0 ? support::FormatFixed(speedup, 2) + "x" : "-",
              v.state() == v1::ModuleVersion::PRUNED ? "pruned"
@@ -332,8 +343,8 @@ int ModulesGet(const ServerPlace& server, const std::string& name, OutputFormat 
       return absl::OkStatus();
     }
     std::string text =
-        StrCat("module    ", version.name(), "\ntarget    ", TargetText(version), "\nfrom job  ",
-               version.source_job(), "\ntime      ",
+        StrCat("module    ", version.name(), "\ntarget    ", TargetText(version), "\nmade for  ",
+               SizesText(version), "\nfrom job  ", version.source_job(), "\ntime      ",
                ValueText(version.performance().median_us() * 1e3,
                          support::UnitOfClass(version.device_class())),
                " (sum of kernels), gain ",

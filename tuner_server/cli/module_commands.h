@@ -7,6 +7,7 @@
 
 #include "deploy/support/status.h"
 #include "tuner_server/cli/server_client.h"
+#include "tuner_server/cli/shape_flags.h"
 #include "tuner_server/cli/table.h"
 
 namespace tilewright::cli {
@@ -26,6 +27,7 @@ struct ModuleQuestion {
   std::string model;            // an ONNX file or its SHA-256; empty: any
   std::string target;           // may be "native"; empty: any
   std::string device_class;     // empty: any
+  SizeFlags sizes;              // that it must take; none: any
   bool exact = false;           // no other number of threads
   std::string max_latency;      // "100us", "1.5ms", "2s"; empty: any
   std::string not_slower_than;  // a version, as ParseModule reads it, or a number; empty: any

@@ -20,6 +20,23 @@ void AddQuestion(CLI::App* command, ModuleQuestion* question) {
   command->add_option("--target", question->target,
                       "for this target, see 'tilewright targets'; without it, versions for this "
                       "machine are preferred");
+  command
+      ->add_option(
+          "--shape", question->sizes.shapes,
+          "only versions that take this size: NAME=8 or NAME=1x3x224x224 as at the tuning, "
+          "or\na size within a range of it; NAME=1..64: a range within it; repeatable")
+      ->allow_extra_args(false)
+      ->take_all();
+  command
+      ->add_option("--specialise", question->sizes.specialise,
+                   "only versions with functions for these sizes: NAME=1,8,32; repeatable")
+      ->allow_extra_args(false)
+      ->take_all();
+  command
+      ->add_option("--state", question->sizes.states,
+                   "only versions that keep this state: PAST=PRESENT, or known; repeatable")
+      ->allow_extra_args(false)
+      ->take_all();
   command->add_option("--device-class", question->device_class, "tuned on this class of devices");
   command->add_flag("--exact", question->exact, "no module for another number of threads");
   command->add_option("--max-latency", question->max_latency,
@@ -68,10 +85,12 @@ void AddLooking(CLI::App* group, Action* action) {
                  "  tilewright modules resolve --model dqn.onnx --target native\n"
                  "  tilewright modules resolve dqn@stable -o json\n"
                  "  tilewright modules resolve dqn --max-latency 100us\n"
+                 "  tilewright modules resolve dqn --shape batch=8\n"
                  "\nA number or an alias names one version. Otherwise: versions for the target\n"
-                 "first, then those for fewer threads, then those for more; of these, versions of\n"
-                 "the newest one's model and device class; of these, the one with the shortest\n"
-                 "measured time. Of versions with equal times (3 % apart, or what their intervals\n"
+                 "first, then those for fewer threads, then those for more; of these, those with\n"
+                 "kernels tuned for the sizes of --shape; of these, versions of the newest one's\n"
+                 "model, sizes and device class; of these, the one with the shortest measured\n"
+                 "time. Of versions with equal times (3 % apart, or what their intervals\n"
                  "say, up to 10 %) the newest.\n");
   AddQuestion(resolve, question.get());
   AddServer(resolve, &o->server);

@@ -18,8 +18,9 @@ absl::StatusOr<ObservedRun> ObservedRun::Compile(
             support::ScratchFolder::Create("tilewright-compile"));
   const std::string path = scratch.File("model.onnx");
   TW_TRY(support::WriteFileAtomic(path, model.onnx));
-  TW_ASSIGN(ModelCompiler compiler,
-            ModelCompiler::Open({.model_path = path, .target = target, .shapes = shapes}));
+  TW_ASSIGN(
+      ModelCompiler compiler,
+      ModelCompiler::Open({.model_path = path, .target = target, .sizes = {.shapes = shapes}}));
   std::string bytes;
   TW_TRY(compiler.Compile({}, &bytes).status());
   TW_ASSIGN(module::ModuleFile file, module::ModuleFile::FromBytes(bytes));

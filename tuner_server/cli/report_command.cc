@@ -12,6 +12,7 @@
 #include "tuner_server/cli/launch_text.h"
 #include "tuner_server/cli/log_jobs.h"
 #include "tuner_server/cli/server_client.h"
+#include "tuner_server/cli/shape_flags.h"
 #include "tuner_server/cli/svg_chart.h"
 #include "tuner_server/cli/table.h"
 #include "tuner_server/jobs/job_times.h"
@@ -292,9 +293,10 @@ std::string FailuresHtml(const JobData& data) {
 std::string JobHtml(const JobData& data, const ReportOptions& options) {
   const log::JobRow& job = data.stats.job;
   const jobs::TimedTasks timed = jobs::SumTimed(data.times.tasks);
+  const log::ModelSizes sizes = SizesOfSpec(job.spec_json);
   std::string html = StrCat(
       "<p>", EscapeHtml(job.model_name.empty() ? "model" : job.model_name), " for ",
-      EscapeHtml(job.target), ", asked by ",
+      EscapeHtml(job.target), sizes.empty() ? "" : ", " + EscapeHtml(sizes.Words()), ", asked by ",
       EscapeHtml(job.created_by.empty() ? "-" : job.created_by), ": ",
       EscapeHtml(support::ToLower(log::JobStateName(job.state))), " after ",
       data.stats.counts.ended, " trials; ", FormatFixed(data.stats.counts.device_s, 1),

@@ -1,9 +1,12 @@
 #include "tuner_server/cli/shape_flags.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "deploy/support/strings.h"
+#include "tuner_server/jobs/size_messages.h"
+#include "tuner_server/jobs/work_items.h"
 
 namespace tilewright::cli {
 
@@ -130,6 +133,27 @@ absl::StatusOr<StateFlags> ParseStates(const std::vector<std::string>& texts) {
     }
   }
   return flags;
+}
+
+absl::StatusOr<log::ModelSizes> ParseSizes(const SizeFlags& flags) {
+  log::ModelSizes sizes;
+  std::vector<std::string> fixed = flags.shapes;
+  TW_ASSIGN(sizes.open, TakeSizeRanges(&fixed));
+  TW_ASSIGN(sizes.shapes, ParseShapes(fixed));
+  TW_ASSIGN(sizes.points, ParseSizePoints(flags.specialise));
+  TW_ASSIGN(StateFlags states, ParseStates(flags.states));
+  sizes.states = std::move(states.pairs);
+  sizes.known_states = states.known;
+  return sizes;
+}
+
+nlohmann::json SizesJson(const log::ModelSizes& sizes) {
+  return sizes.empty() ? nlohmann::json::object() : nlohmann::json::parse(sizes.ToText());
+}
+
+log::ModelSizes SizesOfSpec(const std::string& spec_json) {
+  const auto spec = jobs::SpecFromJson(spec_json);
+  return spec.ok() ? jobs::SizesOf(*spec) : log::ModelSizes{};
 }
 
 }  // namespace tilewright::cli

@@ -75,6 +75,8 @@ class Tuner {
   absl::Status Run() {
     TW_ASSIGN(target_, ExpandTarget(options_.job.target));
     TW_TRY(support::FileSize(options_.job.model_path).status());
+    TW_ASSIGN(sizes_, ParseSizes(options_.job.sizes));
+    TW_TRY(log::CheckJobSizes(sizes_));
     if (!options_.detach) TW_TRY(CheckWritable(output_));
     const bool local_wanted = !options_.log_path.empty() || !options_.state_dir.empty();
     const bool has_env = support::GetEnv("TILEWRIGHT_SERVER").has_value();
@@ -170,10 +172,9 @@ class Tuner {
     // With recall the best record may be an earlier job's.
     const std::string from = options_.job.recall ? "" : job.name();
     TW_ASSIGN(const std::unique_ptr<log::TuningLog> log, OpenLog(place, from, false));
-    TW_ASSIGN(const auto shapes, ParseShapes(options_.job.shapes));
     TW_ASSIGN(ModelCompiler compiler, ModelCompiler::Open({.model_path = options_.job.model_path,
                                                            .target = job.target(),
-                                                           .shapes = shapes,
+                                                           .sizes = sizes_,
                                                            .disabled = {},
                                                            .enabled = {}}));
     v1::CompileModule request;
@@ -232,6 +233,7 @@ class Tuner {
   const TuneOptions& options_;
   std::string output_;
   std::string target_;
+  log::ModelSizes sizes_;
 };
 
 }  // namespace

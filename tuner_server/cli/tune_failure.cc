@@ -20,7 +20,8 @@ constexpr size_t kMaxKinds = 3;
 constexpr size_t kMaxExample = 200;  // bytes
 
 bool IsOfTheModel(const std::string& slug) {
-  return slug.starts_with("graph.") || slug.starts_with("op.");
+  return slug.starts_with("graph.") || slug.starts_with("op.") ||
+         slug.starts_with("job.specialise") || slug.starts_with("driver.specialise");
 }
 
 // Texts of a service, joined where it has nothing to add: "run.crashed: signal 11".

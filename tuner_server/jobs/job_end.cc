@@ -8,6 +8,7 @@
 #include "deploy/support/strings.h"
 #include "tuner_server/jobs/job_core.h"
 #include "tuner_server/jobs/most_frequent.h"
+#include "tuner_server/jobs/size_messages.h"
 #include "tuner_server/jobs/work_items.h"
 
 namespace tilewright::jobs {
@@ -112,12 +113,7 @@ std::string JobCore::RecipeOf(const v1::CompileModule& compile) const {
   if (compiler_build_.empty()) return {};
   std::string text = StrCat(compiler_build_, "\n", job_.toolchain, "\n", job_.target, "\n",
                             job_.model_sha256, "\n");
-  const std::map shapes(spec_.input_shapes().begin(), spec_.input_shapes().end());
-  for (const auto& [input, shape] : shapes) {
-    text += input;
-    for (const int64_t dim : shape.dims()) text += StrCat(" ", dim);
-    text += "\n";
-  }
+  text += SizesOf(spec_).ToText() + "\n";
   for (const TaskState& task : tasks_) {
     const auto steps = compile.steps_by_task().find(task.row.hash);
     const bool chosen = steps != compile.steps_by_task().end();
@@ -161,6 +157,7 @@ modules::PublishRequest JobCore::MakePublishRequest(const v1::ModuleCompiled& co
   if (hex.ok()) request.expected_sha256 = *hex;
   request.module = PublishedName();
   request.recipe = recipe_;
+  request.sizes = SizesOf(spec_).ToText();
   request.job = job_.id;
   request.target = job_.target;
   request.model_sha256 = job_.model_sha256;

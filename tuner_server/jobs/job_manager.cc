@@ -11,6 +11,7 @@
 #include "tuner_server/jobs/job_queue.h"
 #include "tuner_server/jobs/job_recall.h"
 #include "tuner_server/jobs/job_times.h"
+#include "tuner_server/jobs/size_messages.h"
 #include "tuner_server/jobs/work_items.h"
 
 namespace tilewright::jobs {
@@ -33,13 +34,8 @@ ServerEnvironment WithClaims(ServerEnvironment environment, TaskClaims* claims) 
 // to measure for itself.
 std::string TaskSetOf(const log::JobRow& job, const v1::Job& spec) {
   if (!spec.recall()) return "";
-  std::string key = support::StrCat(job.model_sha256, "|", job.target, "|", spec.pool());
-  std::map<std::string, std::string> shapes;  // a map of protobuf has no order
-  for (const auto& [name, shape] : spec.input_shapes()) {
-    shapes[name] = support::Join(shape.dims(), "x");
-  }
-  for (const auto& [name, dims] : shapes) key += support::StrCat("|", name, "=", dims);
-  return key;
+  const std::string key = support::StrCat(job.model_sha256, "|", job.target, "|", spec.pool());
+  return support::StrCat(key, "|", SizesOf(spec).ToText());
 }
 
 // How a job is doing that does not run now.

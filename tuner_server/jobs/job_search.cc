@@ -8,6 +8,7 @@
 #include "deploy/support/strings.h"
 #include "tuner_server/jobs/job_core.h"
 #include "tuner_server/jobs/row_enums.h"
+#include "tuner_server/jobs/size_messages.h"
 #include "tuner_server/jobs/work_items.h"
 #include "tuner_server/log/cost_models.h"
 #include "tuner_server/log/toolchain_text.h"
@@ -33,6 +34,12 @@ constexpr char kDefault[] = "default";
 constexpr int64_t kNoLimit = int64_t{1} << 40;  // trials of a job whose budget is time
 constexpr char kSearchCondition[] = "SEARCH_RESTARTING";
 constexpr char kSearchWaitsCondition[] = "SEARCH_WAITS";
+
+std::string NoTasks(const v1::Job& spec) {
+  if (spec.open_sizes().empty()) return "job.model.no_tasks: the model has nothing to tune";
+  return StrCat("job.specialise.missing: nothing to tune but kernels of open sizes (",
+                SizesOf(spec).Words(), "): the job measures kernels of fixed sizes");
+}
 
 }  // namespace
 
@@ -84,9 +91,7 @@ void JobCore::AskOpen() {
   open->set_state_dir(options_.state_dir);
   open->set_exploration_share(options_.exploration_share);
   *open->mutable_search_parts() = spec_.search_parts();
-  for (const auto& [name, shape] : spec_.input_shapes()) {
-    *(*open->mutable_input_shapes())[name].mutable_dims() = shape.dims();
-  }
+  PutSizes(SizesOf(spec_), open);
   search_request_ = "OpenJob";
   Ask(SearchStep::kOpen, request, kOpenTimeoutMs);
 }
@@ -417,7 +422,7 @@ absl::Status JobCore::OnOpened(const v1::JobOpened& opened) {
     row.launch_names = task.launch_names();
     rows.push_back(std::move(row));
   }
-  if (rows.empty()) return Fail("job.model.no_tasks: the model has nothing to tune");
+  if (rows.empty()) return Fail(NoTasks(spec_));
   const std::string toolchain = log::WithCompiler(opened.toolchain(), compiler_.name());
   const absl::Status put = env_.log->PutTasks(job_.id, toolchain, opened.model_name(), rows);
   if (absl::IsFailedPrecondition(put)) return Fail(support::StatusText(put));

@@ -296,6 +296,7 @@ struct ModuleVersionRow {
   // A digest of all that a compilation depends on: the same one gives the same code. Empty:
   // unknown.
   std::string recipe;
+  std::string sizes;  // that it was made for (ModelSizes::ToText)
 
   bool operator==(const ModuleVersionRow&) const = default;
 };

@@ -355,7 +355,12 @@ ALTER TABLE module_signatures ADD COLUMN revoked_by TEXT NOT NULL DEFAULT '';
 ALTER TABLE module_signatures ADD COLUMN revoke_reason TEXT NOT NULL DEFAULT '';
 )sql";
 
-constexpr std::array<sql::Migration, 10> kMigrations = {{{1, kVersion1},
+// 11: the sizes that a module version was made for.
+constexpr std::string_view kVersion11 = R"sql(
+ALTER TABLE module_versions ADD COLUMN sizes TEXT NOT NULL DEFAULT '';
+)sql";
+
+constexpr std::array<sql::Migration, 11> kMigrations = {{{1, kVersion1},
                                                          {2, kVersion2},
                                                          {3, kVersion3},
                                                          {4, kVersion4},
@@ -364,7 +369,8 @@ constexpr std::array<sql::Migration, 10> kMigrations = {{{1, kVersion1},
                                                          {7, kVersion7},
                                                          {8, kVersion8},
                                                          {9, kVersion9},
-                                                         {10, kVersion10}}};
+                                                         {10, kVersion10},
+                                                         {11, kVersion11}}};
 
 }  // namespace
 

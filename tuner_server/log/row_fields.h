@@ -212,6 +212,7 @@ void ForEachField(Row& row, F&& f) {
   f("created_us", row.created_us);
   f("pruned_us", row.pruned_us);
   f("recipe", row.recipe);
+  f("sizes", row.sizes);
 }
 
 template <RowOf<ModuleAliasRow> Row, typename F>

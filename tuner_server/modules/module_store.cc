@@ -88,6 +88,7 @@ absl::StatusOr<log::ModuleVersionRow> ModuleStore::Publish(const PublishRequest&
   row.toolchain = request.toolchain;
   row.created_by = request.created_by;
   row.recipe = request.recipe;
+  row.sizes = request.sizes;
   row.created_us = request.now_us;
   std::set<std::string> tasks;
   for (const module::Function& function : file.manifest().functions) {

@@ -37,6 +37,7 @@ struct PublishRequest {
   std::string toolchain;
   std::string created_by;
   std::string recipe;  // of log::ModuleVersionRow
+  std::string sizes;   // likewise
   int64_t now_us = 0;
 };
 
@@ -44,7 +45,7 @@ struct ResolveRequest {
   std::string module = {};        // empty: any
   std::string model_sha256 = {};  // empty: any
   std::string task_hash = {};     // empty: any
-  TargetWish wish = {};           // which target
+  VersionWish wish = {};          // which target and sizes
   std::string device_class = {};  // that it was tuned on; empty: any
   std::string alias = {};         // only what this names; needs `module`
   int64_t number = 0;             // this version only; 0: the best that fits

@@ -21,11 +21,12 @@ constexpr double kMaxNoise = 0.10;  // a time known worse than this still counts
 struct Rank {
   Match match = Match::kExact;
   int64_t more_threads = 0;  // than wanted
+  log::SizeFit fit = log::SizeFit::kTuned;
 
   auto operator<=>(const Rank&) const = default;
 };
 
-std::optional<Rank> RankOf(const std::string& tuned, const TargetWish& wish) {
+std::optional<Rank> RankOfTarget(const std::string& tuned, const VersionWish& wish) {
   if (wish.target.empty() || tuned == wish.target) return Rank{};
   if (wish.exact) return std::nullopt;
   const auto a = log::ParseTargetText(tuned);
@@ -37,17 +38,28 @@ std::optional<Rank> RankOf(const std::string& tuned, const TargetWish& wish) {
   return std::nullopt;
 }
 
+// Nullopt: it does not answer.
+absl::StatusOr<std::optional<Rank>> RankOf(const ModuleVersionRow& version,
+                                           const VersionWish& wish) {
+  std::optional<Rank> rank = RankOfTarget(version.target, wish);
+  if (!rank || wish.sizes.empty()) return rank;
+  TW_ASSIGN(const log::ModelSizes has, log::ParseSizesText(version.sizes));
+  rank->fit = log::FitOf(has, wish.sizes);
+  if (rank->fit == log::SizeFit::kNone) return std::nullopt;
+  return rank;
+}
+
 bool SameModel(const ModuleVersionRow& a, const ModuleVersionRow& b) {
   return a.model_sha256 == b.model_sha256 && (!a.model_sha256.empty() || a.module == b.module);
 }
 
 bool Comparable(const ModuleVersionRow& a, const ModuleVersionRow& b, bool same_target) {
-  return SameModel(a, b) && a.device_class == b.device_class &&
+  return SameModel(a, b) && a.device_class == b.device_class && a.sizes == b.sizes &&
          (!same_target || a.target == b.target);
 }
 
 std::string Explain(const Choice& choice, const ModuleVersionRow& newest, size_t compared,
-                    const TargetWish& wish) {
+                    const VersionWish& wish) {
   const ModuleVersionRow& version = choice.version;
   std::string why;
   if (compared == 1) {
@@ -70,9 +82,23 @@ std::string Explain(const Choice& choice, const ModuleVersionRow& newest, size_t
   return why;
 }
 
-absl::Status NoneFits(const std::vector<ModuleVersionRow>& versions, const TargetWish& wish) {
-  std::set<std::string> targets;
-  for (const ModuleVersionRow& version : versions) targets.insert(version.target);
+// "batch=1..32, specialised at batch=8", or what is not known.
+std::string SizesWords(const ModuleVersionRow& version) {
+  const auto sizes = log::ParseSizesText(version.sizes);
+  return sizes.ok() && !sizes->empty() ? sizes->Words() : "the sizes of its model";
+}
+
+absl::Status NoneFits(const std::vector<ModuleVersionRow>& versions, const VersionWish& wish) {
+  std::set<std::string> targets, sizes;
+  for (const ModuleVersionRow& version : versions) {
+    targets.insert(version.target);
+    if (RankOfTarget(version.target, wish)) sizes.insert(SizesWords(version));
+  }
+  if (!sizes.empty()) {
+    return support::NotFound("module.not_found",
+                             StrCat("none takes the sizes ", wish.sizes.Words(),
+                                    "; there are versions for ", support::Join(sizes, "; ")));
+  }
   return support::NotFound("module.not_found",
                            StrCat("none is tuned for ", wish.target, "; there are versions for ",
                                   support::Join(targets, "; ")));
@@ -86,13 +112,16 @@ bool NotSlower(const ModuleVersionRow& version, const ModuleVersionRow& best) {
 }
 
 absl::StatusOr<Choice> ChooseVersion(const std::vector<ModuleVersionRow>& newest_first,
-                                     const TargetWish& wish) {
+                                     const VersionWish& wish) {
   std::optional<Rank> best_rank;
   const ModuleVersionRow* newest = nullptr;
+  std::vector<std::optional<Rank>> ranks;
   for (const ModuleVersionRow& version : newest_first) {
     // A mere preference never leads to the module of an older model.
-    if (wish.preference && !SameModel(version, newest_first.front())) continue;
-    const std::optional<Rank> rank = RankOf(version.target, wish);
+    const bool older = wish.preference && !SameModel(version, newest_first.front());
+    TW_ASSIGN(const std::optional<Rank> rank, RankOf(version, wish));
+    ranks.push_back(older ? std::nullopt : rank);
+    if (older) continue;
     if (!rank || (best_rank && !(*rank < *best_rank))) continue;
     best_rank = rank;
     newest = &version;
@@ -101,8 +130,9 @@ absl::StatusOr<Choice> ChooseVersion(const std::vector<ModuleVersionRow>& newest
   const bool any_target = wish.target.empty() || best_rank->match == Match::kFallback;
   std::vector<const ModuleVersionRow*> compared;
   const ModuleVersionRow* fastest = nullptr;
-  for (const ModuleVersionRow& version : newest_first) {
-    if (RankOf(version.target, wish) != best_rank) continue;
+  for (size_t i = 0; i < newest_first.size(); ++i) {
+    const ModuleVersionRow& version = newest_first[i];
+    if (ranks[i] != best_rank) continue;
     if (!Comparable(version, *newest, any_target)) continue;
     compared.push_back(&version);
     if (version.median_us <= 0) continue;

@@ -6,6 +6,7 @@
 
 #include "deploy/support/status.h"
 #include "tuner_server/log/log_types.h"
+#include "tuner_server/log/model_sizes.h"
 
 namespace tilewright::modules {
 
@@ -15,10 +16,11 @@ enum class Match {
   kFallback,    // tuned for something else; only where the target is a preference
 };
 
-struct TargetWish {
-  std::string target = {};  // canonical text; empty: any
-  bool exact = false;       // no other number of threads
-  bool preference = false;  // versions for other targets come last, but they answer
+struct VersionWish {
+  std::string target = {};     // canonical text; empty: any
+  bool exact = false;          // no other number of threads
+  bool preference = false;     // versions for other targets come last, but they answer
+  log::ModelSizes sizes = {};  // only versions that take these; empty: any
 };
 
 struct Choice {
@@ -35,13 +37,16 @@ bool NotSlower(const log::ModuleVersionRow& version, const log::ModuleVersionRow
 // Chooses, by these rules:
 // 1. Versions tuned for the target come first. Then come those for fewer threads (the caller has
 //    the threads that they were measured with), then those for more, the nearest number first.
-// 2. Of these, only versions of the newest one's model and device class (and target, where any will
-//    do) are compared: times of other models say nothing. Where the target is a preference, the
-//    newest model comes before rule 1.
-// 3. The fastest that was measured wins; of those that are NotSlower the newest.
-// `newest_first`: all that answer otherwise. not_found (module.not_found) if none fits the target.
+// 2. If sizes are wanted, versions with tuned kernels for these come before those that run them in
+//    kernels of all sizes (log::SizeFit).
+// 3. Of these, only versions of the newest one's model, sizes and device class (and target, where
+//    any will do) are compared: times of other models or sizes say nothing. Where the target is a
+//    preference, the newest model comes before rule 1.
+// 4. The fastest that was measured wins; of those that are NotSlower the newest.
+// `newest_first`: all that answer otherwise. not_found (module.not_found) if none fits the target
+// or the sizes; data_loss if the sizes of one cannot be read.
 absl::StatusOr<Choice> ChooseVersion(const std::vector<log::ModuleVersionRow>& newest_first,
-                                     const TargetWish& wish);
+                                     const VersionWish& wish);
 
 // "dqn/3"
 std::string ShortName(const log::ModuleVersionRow& version);

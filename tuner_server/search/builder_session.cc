@@ -141,7 +141,9 @@ absl::Status BuilderSession::ImportModel(const v1::OpenJob& request, const std::
   for (const auto& [name, shape] : request.input_shapes()) {
     options.shapes[name].assign(shape.dims().begin(), shape.dims().end());
   }
+  std::map<std::string, module::SizeRange> open;
   for (const auto& [name, range] : request.open_sizes()) {
+    open[name] = {range.min(), range.max()};
     options.open[name] = {range.min(), range.max()};
   }
   options.states.insert(request.states().begin(), request.states().end());
@@ -150,7 +152,8 @@ absl::Status BuilderSession::ImportModel(const v1::OpenJob& request, const std::
   for (const v1::SizePoint& point : request.specialise()) {
     points.emplace_back(point.sizes().begin(), point.sizes().end());
   }
-  TW_TRY(driver::CheckSizePoints(options.open, points));
+  TW_TRY(
+      module::CheckSizePoints(open, points, request.known_states() || !request.states().empty()));
   TW_ASSIGN(graph::Graph imported, graph::ImportOnnx(bytes, options));
   graph::GraphPassContext context = driver::PassContext(target_);
   context.disabled.assign(request.disabled_passes().begin(), request.disabled_passes().end());

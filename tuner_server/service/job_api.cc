@@ -12,8 +12,10 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "tuner_server/jobs/job_times.h"
+#include "tuner_server/jobs/size_messages.h"
 #include "tuner_server/jobs/work_items.h"
 #include "tuner_server/log/cost_models.h"
+#include "tuner_server/log/model_sizes.h"
 #include "tuner_server/log/target_text.h"
 #include "tuner_server/modules/module_store.h"
 #include "tuner_server/search/search_parts.h"
@@ -27,7 +29,6 @@ using support::InvalidArgument;
 using support::StrCat;
 
 constexpr int32_t kMaxTrials = 1'000'000;
-constexpr int64_t kMaxExtent = int64_t{1} << 31;
 constexpr size_t kMaxIdBytes = 63;
 constexpr size_t kMaxTextBytes = 4096;
 constexpr int64_t kMaxImportBytes = int64_t{1} << 30;
@@ -62,17 +63,6 @@ absl::Status CheckBudget(const v1::Budget& budget) {
                        (budget.stop_if_no_gain() > 0 && budget.patience_trials() > 0);
   if (limited) return absl::OkStatus();
   return InvalidArgument("job.budget.missing", "expected a limit, found none");
-}
-
-absl::Status CheckShapes(const v1::Job& job) {
-  for (const auto& [name, shape] : job.input_shapes()) {
-    for (const int64_t extent : shape.dims()) {
-      if (extent > 0 && extent <= kMaxExtent) continue;
-      return InvalidArgument("job.shape.bad", StrCat("expected extents of 1..2^31 of input ",
-                                                     support::Quote(name), ", found ", extent));
-    }
-  }
-  return absl::OkStatus();
 }
 
 std::string CostModel(const v1::Job& job) {
@@ -118,7 +108,7 @@ absl::Status JobApi::Check(const v1::CreateJobRequest& request) {
   const v1::Job& job = request.job();
   TW_TRY(log::ParseTargetText(job.target()).status());
   TW_TRY(CheckBudget(job.budget()));
-  TW_TRY(CheckShapes(job));
+  TW_TRY(log::CheckJobSizes(jobs::SizesOf(job)));
   const std::string cost_model = CostModel(job);
   if (!log::IsCostModel(cost_model)) {
     return InvalidArgument("job.cost_model.unknown",

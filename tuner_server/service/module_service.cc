@@ -5,6 +5,7 @@
 
 #include "deploy/daemon/wire.h"
 #include "deploy/support/strings.h"
+#include "tuner_server/jobs/size_messages.h"
 #include "tuner_server/log/target_text.h"
 #include "tuner_server/service/job_messages.h"
 #include "tuner_server/service/page_token.h"
@@ -50,6 +51,9 @@ v1::ModuleVersion VersionMessage(const log::ModuleVersionRow& row) {
   *version.mutable_create_time() = Timestamp(row.created_us);
   if (!row.job.empty()) version.set_source_job(JobName(row.job));
   version.set_etag(row.manifest_sha256);
+  // Sizes that cannot be read are shown as unknown.
+  const auto sizes = log::ParseSizesText(row.sizes);
+  if (sizes.ok() && !sizes->empty()) jobs::PutSizes(*sizes, version.mutable_sizes());
   if (!row.model_sha256.empty()) {
     *version.mutable_model() = daemon::MakeDigest(row.model_sha256, row.model_size);
   }
@@ -373,6 +377,7 @@ absl::StatusOr<v1::ResolveModuleResponse> ModuleServiceImpl::Resolve(
   TW_ASSIGN(
       question.wish.target,
       CanonicalTarget(question.wish.preference ? request.preferred_target() : request.target()));
+  if (request.has_sizes()) question.wish.sizes = jobs::SizesOf(request.sizes());
   question.alias = request.alias();
   question.device_class = request.device_class();
   if (!question.alias.empty() && question.module.empty()) {

@@ -1,0 +1,133 @@
+// The builder's side of a job of open sizes: which tasks it gets, and what the module makes of
+// their schedules.
+#include "tuner_server/search/builder_session.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "deploy/module/module_file.h"
+#include "deploy/support/file.h"
+#include "deploy/support/status.h"
+#include "tests/support/run_compiled.h"
+#include "tests/unit/onnx_builder.h"
+#include "tilewright_onnx.pb.h"
+
+namespace tilewright::search {
+namespace {
+
+using tests::OnnxBuilder;
+
+// y = relu(x W1) W2 of [batch, 48]; `scale` doubles a constant vector, whatever the batch is.
+std::string OpenModel() {
+  OnnxBuilder b;
+  b.Input("x", {2, 48}).Input("v", {32}).Weight("w1", {48, 96}, 0.2).Weight("w2", {96, 10}, 0.2);
+  b.Node("MatMul", {"x", "w1"}, "h");
+  b.Node("Relu", {"h"}, "r");
+  b.Node("MatMul", {"r", "w2"}, "y");
+  b.Node("Add", {"v", "v"}, "scale");
+  b.Output("y", {2, 10}).Output("scale", {32});
+  tilewright_onnx::ModelProto model;
+  EXPECT_TRUE(model.ParseFromString(b.Bytes()));
+  auto* x = model.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type();
+  x->mutable_shape()->mutable_dim(0)->set_dim_param("batch");
+  for (auto& output : *model.mutable_graph()->mutable_output()) {
+    output.mutable_type()->mutable_tensor_type()->clear_shape();
+  }
+  return model.SerializeAsString();
+}
+
+class OpenSizesSession : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto folder = support::TempDir::Create("builder-session");
+    ASSERT_TRUE(folder.ok()) << folder.status();
+    folder_ = std::make_unique<support::TempDir>(*std::move(folder));
+    ASSERT_TRUE(support::WriteFileAtomic(folder_->File("m.onnx"), OpenModel()).ok());
+  }
+
+  v1::BuilderReply Open(const std::vector<std::map<std::string, int64_t>>& points,
+                        bool states = false) {
+    session_ = std::make_unique<BuilderSession>();
+    v1::BuilderRequest request;
+    v1::OpenJob* open = request.mutable_open_job();
+    open->set_model_path(folder_->File("m.onnx"));
+    open->set_target(tests::WidestTarget().ToString());
+    open->set_cost_model("prior");
+    (*open->mutable_open_sizes())["batch"].set_min(1);
+    (*open->mutable_open_sizes())["batch"].set_max(32);
+    for (const auto& point : points) {
+      open->add_specialise()->mutable_sizes()->insert(point.begin(), point.end());
+    }
+    open->set_known_states(states);
+    return session_->Handle(request);
+  }
+
+  std::unique_ptr<support::TempDir> folder_;
+  std::unique_ptr<BuilderSession> session_;
+};
+
+TEST_F(OpenSizesSession, TasksAreThoseOfAllPointsEachOnce) {
+  const v1::BuilderReply opened = Open({{{"batch", 1}}, {{"batch", 8}}});
+  ASSERT_TRUE(opened.has_job_opened()) << opened.error().message();
+  std::map<std::string, int> uses;
+  for (const v1::BuilderTask& task : opened.job_opened().tasks()) {
+    EXPECT_TRUE(uses.emplace(task.description(), task.weight()).second) << task.description();
+    EXPECT_EQ(task.description().find("batch"), std::string::npos) << "an open task";
+  }
+  EXPECT_EQ(uses, (std::map<std::string, int>{{"add 32 → 32", 3},
+                                              {"dense_relu 1x48 → 1x96", 1},
+                                              {"dense 1x96 → 1x10", 1},
+                                              {"dense_relu 8x48 → 8x96", 1},
+                                              {"dense 8x96 → 8x10", 1}}));
+}
+
+TEST_F(OpenSizesSession, SchedulesOfTasksReachTheFunctionsOfTheirSizesAndTheManifestNamesRecords) {
+  const v1::BuilderReply opened = Open({{{"batch", 8}}});
+  ASSERT_TRUE(opened.has_job_opened()) << opened.error().message();
+  v1::BuilderRequest request;
+  v1::CompileModule* compile = request.mutable_compile_module();
+  for (const v1::BuilderTask& task : opened.job_opened().tasks()) {
+    (*compile->mutable_steps_by_task())[task.hash()] = task.default_steps();
+    (*compile->mutable_program_hash_by_task())[task.hash()] = task.default_program_hash();
+    (*compile->mutable_record_by_task())[task.hash()] = "record-of-" + task.name();
+  }
+  compile->set_output_path(folder_->File("m.tw"));
+  const v1::BuilderReply reply = session_->Handle(request);
+  ASSERT_TRUE(reply.has_module_compiled()) << reply.error().message();
+  EXPECT_EQ(reply.module_compiled().stale_size(), 0);
+  const auto summary = nlohmann::json::parse(reply.module_compiled().manifest_summary_json());
+  for (const auto& kernel : summary["kernels"]) {
+    const bool open = kernel["task_name"].get<std::string>().find("batch") != std::string::npos;
+    EXPECT_EQ(kernel["tuned"].get<bool>(), !open) << kernel["task_name"];
+  }
+  const auto file =
+      module::ModuleFile::FromBytes(*support::ReadFile(folder_->File("m.tw"), 1 << 24));
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_EQ(file->manifest().functions.size(), 2U);
+  EXPECT_EQ(file->manifest().functions[1].at, (module::Sizes{{"batch", 8}}));
+  const std::string records = file->manifest().provenance.at("log_records");
+  for (const v1::BuilderTask& task : opened.job_opened().tasks()) {
+    EXPECT_NE(records.find("record-of-" + task.name()), std::string::npos) << records;
+  }
+}
+
+TEST_F(OpenSizesSession, WithoutPointsOnlyWhatDependsOnNoSizeIsATask) {
+  const v1::BuilderReply opened = Open({});
+  ASSERT_TRUE(opened.has_job_opened()) << opened.error().message();
+  ASSERT_EQ(opened.job_opened().tasks_size(), 1);
+  EXPECT_EQ(opened.job_opened().tasks(0).description(), "add 32 → 32");
+}
+
+TEST_F(OpenSizesSession, BadPointsAreRefused) {
+  EXPECT_TRUE(Open({{{"width", 1}}}).error().message().starts_with("driver.specialise.name"));
+  EXPECT_TRUE(Open({{{"batch", 33}}}).error().message().starts_with("driver.specialise.size"));
+  EXPECT_TRUE(
+      Open({{{"batch", 8}}}, true).error().message().starts_with("driver.specialise.state"));
+}
+
+}  // namespace
+}  // namespace tilewright::search
