@@ -4,7 +4,9 @@
 #include <array>
 #include <set>
 
+#include "compiler/analysis/simplify.h"
 #include "compiler/codegen/c_like_expr.h"
+#include "compiler/codegen/fragments.h"
 #include "compiler/codegen/index_width.h"
 #include "compiler/codegen/sub_group_sums.h"
 #include "compiler/ir/expr_parts.h"
@@ -25,6 +27,66 @@ std::string Replaced(std::string text, std::string_view what, std::string_view w
     text.replace(at, what.size(), with);
   return text;
 }
+
+// Accesses of a fragment's sums at rows and columns, or at runs of neighbours: those of the thread
+// that runs, as elements of a private array.
+class ElementsOfThread : public ir::Rewriter {
+ public:
+  ElementsOfThread(std::array<ir::Var, 2> loops, FragmentLayout fragment, ir::Var element,
+                   int neighbours)
+      : loops_(std::move(loops)),
+        fragment_(fragment),
+        element_(std::move(element)),
+        neighbours_(neighbours) {}
+
+  Expr RewriteExpr(const Expr& e) override {
+    if (e->kind != ir::ExprKind::kLoad || !IsFragmentScope(e->buffer->scope))
+      return RewriteChildren(e);
+    return ir::Load(Registers(e->buffer, e->args[0]), {Index(e->args[0])});
+  }
+  Stmt RewriteStmt(const Stmt& s) override {
+    const Stmt r = RewriteChildren(s);
+    if (r->kind != StmtKind::kStore || !IsFragmentScope(r->buffer->scope)) return r;
+    return ir::MakeStore(Registers(r->buffer, r->indices[0]), {Index(r->indices[0])}, r->value,
+                         r->mask);
+  }
+  // One for each access: whose fragment lies so, and begins where.
+  struct Access {
+    ir::Buffer registers, buffer;
+    FragmentLayout layout;
+    Expr base;
+  };
+  const std::vector<Access>& accesses() const { return accesses_; }
+
+ private:
+  Expr Index(const Expr& index) const {
+    if (index->kind != ir::ExprKind::kRamp) return element_;
+    return ir::Ramp(element_ * ir::Int(neighbours_), ir::Int(1), neighbours_);
+  }
+  ir::Buffer Registers(const ir::Buffer& buffer, const Expr& index) {
+    const bool run = index->kind == ir::ExprKind::kRamp;
+    const Expr at = run ? index->args[0] : index;
+    const int64_t wide = run ? neighbours_ : 1;
+    FragmentLayout layout = fragment_;
+    layout.extents[1] *= wide;
+    const auto strides = ir::CoefficientsOf(at, loops_);
+    const bool whole = !run || (ir::IsInt(index->args[1], 1) && index->dtype.lanes == neighbours_);
+    if (strides.has_value() && whole && (*strides)[1] % wide == 0)
+      layout.strides = {(*strides)[0], (*strides)[1] / wide};
+    const ir::VarMap first = {{loops_[0].get(), ir::Int(0, loops_[0]->dtype)},
+                              {loops_[1].get(), ir::Int(0, loops_[1]->dtype)}};
+    accesses_.push_back({ir::MakeBuffer(buffer->name, buffer->dtype, {ir::Int(1)},
+                                        ir::Role::kIntermediate, ir::Scope::kLocal),
+                         buffer, layout, ir::Substitute(at, first)});
+    return accesses_.back().registers;
+  }
+
+  const std::array<ir::Var, 2> loops_;
+  const FragmentLayout fragment_;  // of the loops
+  const ir::Var element_;
+  const int neighbours_;
+  std::vector<Access> accesses_;
+};
 
 class CEmitter {
  public:
@@ -47,6 +109,11 @@ class CEmitter {
   std::string LoopHead(const Stmt& s, bool in_turn);
   void EmitFor(const Stmt& s);
   void EmitSubGroupSum(const Stmt& s, const SubGroupSum& sum);
+  void EmitIf(const Stmt& s);
+  void EmitTensor(const Stmt& s);
+  void EmitFragmentMap(const Stmt& s);
+  std::string Fragment(const ir::Buffer& buffer, const FragmentLayout& layout, const Expr& base);
+  std::string FragmentArray(const ir::Buffer& buffer);
   void EmitStore(const Stmt& s);
   void LoadRuns(const Expr& value);
   std::vector<std::string> LanesOf(const Expr& value);
@@ -59,8 +126,10 @@ class CEmitter {
   std::string out_;
   int indent_ = 0;
   SubGroupSums sums_;  // of the kernel
-  bool uses_sub_groups_ = false;
-  std::string_view barrier_;  // of the kernel
+  bool uses_sub_groups_ = false, uses_fragments_ = false;
+  std::string_view barrier_;   // of the kernel
+  FragmentLayouts fragments_;  // of the kernel
+  ir::Var warp_thread_;        // of the kernel: the thread along x, if those are one warp
 };
 
 bool IsBarrier(const Stmt& s) {
@@ -131,6 +200,7 @@ CText CEmitter::Text() const {
   if (expr_.uses_half()) add(dialect_.half);
   if (expr_.uses_double()) add(dialect_.float64);
   if (uses_sub_groups_) add(dialect_.sub_groups.feature);
+  if (uses_fragments_) result.text += dialect_.fragments.prologue;
   std::sort(result.features.begin(), result.features.end());
   for (const std::string& helper : expr_.helpers()) result.text += HelperText(helper);
   result.text += out_;
@@ -196,6 +266,8 @@ absl::Status CEmitter::AddKernel(const ir::Function& f) {
   const bool global = !read_back.empty() || StoresBeforeBarrier(f.body);
   barrier_ = global ? dialect_.global_barrier : dialect_.barrier;
   if (sub_groups_) sums_ = FindSubGroupSums(f);
+  TW_ASSIGN(fragments_, FindFragments(f));
+  warp_thread_ = nullptr;
   indent_ = 1;
   SharedBuffers(f.body);
   Emit(f.body);
@@ -262,7 +334,13 @@ void CEmitter::EmitSubGroupSum(const Stmt& s, const SubGroupSum& sum) {
 }
 
 void CEmitter::EmitFor(const Stmt& s) {
+  if (!ir::TensorNameOf(*s).empty()) return EmitTensor(s);
+  if (FragmentMapOf(s) != nullptr) return EmitFragmentMap(s);
   expr_.SetRange(s->var, s->range);
+  if (s->for_kind == ir::ForKind::kThreadX &&
+      ir::IsInt(s->range.extent, dialect_.fragments.threads)) {
+    warp_thread_ = s->var;
+  }
   if (ir::IsBound(s->for_kind)) {  // no loop: the launch has the iterations
     const std::string type = expr_.TypeOf(s->var->dtype);
     std::string_view form =
@@ -352,6 +430,126 @@ void CEmitter::EmitStore(const Stmt& s) {
   Line("}");
 }
 
+// What one thread of a warp does with fragments, which all have, is done by the warp.
+void CEmitter::EmitIf(const Stmt& s) {
+  Expr condition = s->condition;
+  if (!fragments_.empty() && HasFragments(s)) {
+    if (!HasOnlyFragments(s)) expr_.Fail("fragments and other statements under one condition");
+    condition = nullptr;
+    for (const Expr& part : ir::Conjuncts(s->condition)) {
+      const bool of_one = part->kind == ir::ExprKind::kEq && part->args[0] == warp_thread_ &&
+                          ir::IsInt(part->args[1], 0);
+      if (of_one && s->else_body == nullptr) continue;
+      if (warp_thread_ != nullptr && ir::UsesVar(part, warp_thread_))
+        expr_.Fail("fragments under a condition that differs between the threads of a warp");
+      condition = condition == nullptr ? part : condition && part;
+    }
+    if (condition == nullptr) return Emit(s->body);
+  }
+  EmitBraced(StrCat("if (", expr_.Lane(condition, 0), ") "), s->body);
+  if (s->else_body != nullptr) EmitBraced("else ", s->else_body);
+}
+
+// `float name[fragments][registers]`
+std::string CEmitter::FragmentArray(const ir::Buffer& buffer) {
+  const FragmentWords& words = dialect_.fragments;
+  const auto layout = fragments_.find(buffer.get());
+  if (layout == fragments_.end() || words.threads == 0) {
+    expr_.Fail(StrCat("fragments of ", buffer->name));
+    return "";
+  }
+  const bool sums = buffer->scope == ir::Scope::kWmmaAcc;
+  const int registers = sums ? words.sums : buffer->scope == ir::Scope::kWmmaA ? words.a : words.b;
+  uses_fragments_ = true;
+  return StrCat(expr_.TypeOf(sums ? buffer->dtype : ir::kU32), " ",
+                expr_.Declare(buffer.get(), buffer->name), "[", layout->second.count, "][",
+                registers, "]");
+}
+
+std::string CEmitter::Fragment(const ir::Buffer& buffer, const FragmentLayout& layout,
+                               const Expr& base) {
+  const auto known = fragments_.find(buffer.get());
+  const std::optional<int64_t> number = layout.NumberOf(analysis::Simplify(base));
+  if (known == fragments_.end() || known->second != layout || !number.has_value()) {
+    expr_.Fail(
+        StrCat("fragments of ", buffer->name, " that lie in another way than their product's"));
+    return "";
+  }
+  return StrCat(expr_.NameOf(buffer.get()), "[", *number, "]");
+}
+
+void CEmitter::EmitTensor(const Stmt& s) {
+  const auto match = ir::MatchTensor(s, ir::TensorNameOf(*s));
+  const bool fragments = match.ok() && (match->intrinsic->op == ir::TensorOp::kMma ||
+                                        match->intrinsic->op == ir::TensorOp::kFragmentLoad);
+  if (!fragments || fragments_.empty() || dialect_.fragments.threads == 0)
+    return expr_.Fail(StrCat("the intrinsic ", ir::TensorNameOf(*s)));
+  if (warp_thread_ == nullptr)
+    return expr_.Fail(StrCat("fragments without ", dialect_.fragments.threads, " threads along x"));
+  const std::string function = StrCat("tw_", Replaced(match->intrinsic->name, ".", "_"));
+  const auto operand = [&](size_t i, size_t rows, size_t columns) {
+    return Fragment(match->operands[i].buffer, LayoutOf(*match, i, rows, columns),
+                    match->operands[i].base);
+  };
+  if (match->reset) return Line(StrCat(function, "_reset(", operand(0, 0, 1), ");"));
+  if (match->intrinsic->op == ir::TensorOp::kMma) {
+    return Line(StrCat(function, "(", operand(0, 0, 1), ", ", operand(1, 0, 2), ", ",
+                       operand(2, 2, 1), ");"));
+  }
+  // Squares may have been matched with rows for columns; the product knows which are which.
+  const auto known = fragments_.find(match->operands[0].buffer.get());
+  const bool turned = known != fragments_.end() && known->second != LayoutOf(*match, 0, 0, 1);
+  const size_t rows = turned ? 1 : 0, columns = 1 - rows;
+  const ir::TensorOperandMatch& from = match->operands[1];
+  const int64_t step = from.strides[from.strides[columns] == 1 ? rows : columns];
+  Line(StrCat(function, "<", from.strides[rows], ", ", from.strides[columns], ", ",
+              expr_.AlignedBytes(from.buffer, from.base, step), ", ",
+              from.buffer->scope == ir::Scope::kShared ? "true" : "false", ">(",
+              operand(0, rows, columns), ", ", expr_.NameOf(from.buffer.get()), " + ",
+              expr_.Lane(from.base, 0), ");"));
+}
+
+// for i, j: S(sums[i, j])   →   for each of the thread's elements, or runs: S(sums[element])
+void CEmitter::EmitFragmentMap(const Stmt& s) {
+  const Stmt& inner = s->body;
+  const FragmentWords& words = dialect_.fragments;
+  const int64_t *rows = ir::AsInt(s->range.extent), *columns = ir::AsInt(inner->range.extent);
+  if (warp_thread_ == nullptr || fragments_.empty() || rows == nullptr || columns == nullptr ||
+      !ir::IsInt(s->range.min, 0) || !ir::IsInt(inner->range.min, 0))
+    return expr_.Fail("a map of fragments without their threads");
+  const ir::Var element = ir::MakeVar("element");
+  ElementsOfThread elements({s->var, inner->var}, {.extents = {*rows, *columns}}, element,
+                            words.neighbours);
+  const Stmt body = elements.RewriteStmt(inner->body);
+  for (ElementsOfThread::Access access : elements.accesses()) {
+    const auto known = fragments_.find(access.buffer.get());
+    if (known != fragments_.end()) access.layout.count = known->second.count;
+    expr_.SetName(access.registers.get(), Fragment(access.buffer, access.layout, access.base));
+  }
+  // The product's fragments are so wide: fewer columns are runs.
+  int64_t width = *columns;
+  if (!elements.accesses().empty()) width = elements.accesses()[0].layout.extents[1];
+  const bool runs = width != *columns;
+  const int count = runs ? words.sums / words.neighbours : words.sums;
+  const std::string e = expr_.Declare(element.get(), element->name);
+  const std::string n = std::to_string(words.neighbours);
+  Line("#pragma unroll");
+  Line(StrCat("for (int ", e, " = 0; ", e, " < ", count, "; ++", e, ") {"));
+  ++indent_;
+  const std::string row = Replaced(std::string(words.row), "@", runs ? e : StrCat(e, " / ", n));
+  const std::string column =
+      runs ? std::string(words.run) : StrCat(words.run, " * ", n, " + ", e, " % ", n);
+  for (const Stmt& loop : {s, inner}) {
+    expr_.SetRange(loop->var, loop->range);
+    const std::string type = expr_.TypeOf(loop->var->dtype);
+    Line(StrCat("const ", type, " ", expr_.Declare(loop->var.get(), loop->var->name), " = (", type,
+                ")(", loop == s ? row : column, ");"));
+  }
+  Emit(body);
+  --indent_;
+  Line("}");
+}
+
 void CEmitter::EmitAlloc(const Stmt& s) {
   switch (s->buffer->scope) {
     case ir::Scope::kShared:  // declared at the top of the kernel
@@ -364,6 +562,15 @@ void CEmitter::EmitAlloc(const Stmt& s) {
       } else {
         Line(StrCat(Array(s->buffer), ";"));
       }
+      Emit(s->body);
+      --indent_;
+      return Line("}");
+    case ir::Scope::kWmmaA:
+    case ir::Scope::kWmmaB:
+    case ir::Scope::kWmmaAcc:
+      Line("{");
+      ++indent_;
+      Line(StrCat(FragmentArray(s->buffer), ";"));
       Emit(s->body);
       --indent_;
       return Line("}");
@@ -382,9 +589,7 @@ void CEmitter::Emit(const Stmt& s) {
     case StmtKind::kStore:
       return EmitStore(s);
     case StmtKind::kIf:
-      EmitBraced(StrCat("if (", expr_.Lane(s->condition, 0), ") "), s->body);
-      if (s->else_body != nullptr) EmitBraced("else ", s->else_body);
-      return;
+      return EmitIf(s);
     case StmtKind::kLet: {
       std::string value = expr_.Lane(s->value, 0), type = expr_.TypeOf(s->var->dtype);
       expr_.SetValue(s->var, s->value);

@@ -28,6 +28,21 @@ struct SubGroupWords {
   std::string_view reduce = {};
 };
 
+// Fragments (fragments.h): matrices in the registers of the threads of a warp, those along x.
+// A function for each tensor intrinsic, called like it with `_` for each dot and `tw_` in front:
+//   product(sums, a, b), product_reset(sums), load<row stride, column stride, bytes,
+//   shared>(fragment, first element)
+// `bytes` is what each row (or column, where a row's elements are apart) is at a multiple of.
+// `shared` says whether the element is in shared memory.
+struct FragmentWords {
+  std::string_view prologue = {};  // their definitions: of texts that use them
+  int threads = 0;                 // of a warp; 0: the language has no fragments
+  int a = 0, b = 0, sums = 0;      // registers of 32 bits of a fragment in each thread
+  // A thread's sums are runs of neighbours in rows: the row of run `@`, and its number there.
+  std::string_view row, run;
+  int neighbours = 1;
+};
+
 struct CDialect {
   std::string_view name;                       // of error slugs: codegen.<name>.<reason>
   std::string_view suffix;                     // of files with the text
@@ -48,7 +63,7 @@ struct CDialect {
   // functions, convert_, select, components .s0 to .sf.
   bool vectors;
   // Without them: the name of a type `NAME<T, N>` of N neighbours in memory, at a multiple of their
-  // size, whose `v[i]` they are. Loads and stores of runs of 8 or 16 bytes use it, and 4 of bytes.
+  // size, whose `v[i]` they are. Loads and stores of runs of 4, 8 or 16 bytes use it.
   // Empty: accesses are of one element.
   std::string_view wide = {};
   std::string_view wide_text = {};  // its definition: of texts that use it
@@ -59,6 +74,7 @@ struct CDialect {
   std::string_view dot4_text =
       {};  // its definition, if the prologue has none: of texts that use it
   SubGroupWords sub_groups = {};
+  FragmentWords fragments = {};
 };
 
 struct CText {

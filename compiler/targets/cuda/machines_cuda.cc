@@ -63,9 +63,9 @@ constexpr target::Machine Row(std::string_view name, std::string_view features, 
 }
 
 constexpr target::Machine kCudaMachines[] = {
-    Row("sm_80", "fma,sm_80", 108, 164 * KiB, 40 * MiB, 10.2, 1.41),
-    Row("sm_90", "fma,sm_90", 132, 228 * KiB, 50 * MiB, 13.7, 1.83),
-    Row("sm_90a", "fma,sm_90a", 132, 228 * KiB, 50 * MiB, 13.7, 1.83),
+    Row("sm_80", "fma,mma,sm_80", 108, 164 * KiB, 40 * MiB, 10.2, 1.41),
+    Row("sm_90", "fma,mma,sm_90", 132, 228 * KiB, 50 * MiB, 13.7, 1.83),
+    Row("sm_90a", "fma,mma,sm_90a", 132, 228 * KiB, 50 * MiB, 13.7, 1.83),
 };
 
 }  // namespace

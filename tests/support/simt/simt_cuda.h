@@ -104,3 +104,74 @@ SIMT_PLAIN unsigned short tw_float_to_half(float f) {
   const unsigned rounded = magnitude + 0xFFFu + (magnitude >> 13 & 1);
   return (unsigned short)(sign | ((rounded >> 13) - (112u << 10)));
 }
+
+// Tensor cores. A warp's fragments, as the PTX ISA lays them out: a register holds 4 bytes of the
+// terms of a row of A, or of a column of B.
+struct SimtFactors {
+  unsigned a[4], b[2];
+};
+SIMT_PLAIN unsigned simt_bits_at(unsigned word, int byte, int bytes) {
+  return word >> 8 * (byte % 4) & (bytes == 1 ? 0xFFu : 0xFFFFu);
+}
+// Bits of the term that begins at `byte`, of 32, in a row of A or a column of B.
+SIMT_PLAIN unsigned simt_a_bits(const SimtFactors* warp, int row, int byte, int bytes) {
+  const SimtFactors& lane = warp[row % 8 * 4 + byte % 16 / 4];
+  return simt_bits_at(lane.a[row / 8 + byte / 16 * 2], byte, bytes);
+}
+SIMT_PLAIN unsigned simt_b_bits(const SimtFactors* warp, int column, int byte, int bytes) {
+  const SimtFactors& lane = warp[column * 4 + byte % 16 / 4];
+  return simt_bits_at(lane.b[byte / 16], byte, bytes);
+}
+// A device adds the terms up in an order of its own. Here the sum is exact, and rounded once.
+SIMT_PLAIN float simt_add_terms(float d, const SimtFactors* warp, int row, int column, bool, bool) {
+  double sum = d;
+  for (int byte = 0; byte < 32; byte += 2)
+    sum += (double)tw_half_to_float((unsigned short)simt_a_bits(warp, row, byte, 2)) *
+           tw_half_to_float((unsigned short)simt_b_bits(warp, column, byte, 2));
+  return (float)sum;
+}
+SIMT_PLAIN int simt_add_terms(int d, const SimtFactors* warp, int row, int column, bool a_signed,
+                              bool b_signed) {
+  unsigned sum = (unsigned)d;
+  for (int byte = 0; byte < 32; ++byte)
+    sum += (unsigned)(simt_byte(simt_a_bits(warp, row, byte, 1), 0, a_signed) *
+                      simt_byte(simt_b_bits(warp, column, byte, 1), 0, b_signed));
+  return (int)sum;
+}
+template <class T>
+SIMT_PLAIN void simt_mma(const char* form, T (&d)[4], const unsigned (&a)[4],
+                         const unsigned (&b)[2], unsigned long site) {
+  const SimtFactors own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+  const auto* warp = (const SimtFactors*)simt->gather(simt, &own, sizeof own, site);
+  // "m16n8k32.row.col.s32.u8.s8.s32": the types of A and B.
+  const bool a_signed = form[21] == 's', b_signed = form[24] == 's';
+  const int lane = (int)simt_lane();
+  for (int e = 0; e < 4; ++e)
+    d[e] =
+        simt_add_terms(d[e], warp, lane / 4 + e / 2 * 8, lane % 4 * 2 + e % 2, a_signed, b_signed);
+}
+#define TW_MMA(form, kind, d, a, b) simt_mma(form, d, a, b, __LINE__)
+
+struct alignas(16) SimtRow {
+  unsigned short v[8];
+};
+// Thread 8 m + r of a warp names row r of matrix m, of 8 rows of 16 bytes: a read of its own.
+template <int count>
+SIMT_PLAIN void simt_ldmatrix(bool turned, unsigned (&f)[count], const void* row,
+                              unsigned long site) {
+  const int lane = (int)simt_lane();
+  SimtRow own = {};
+  if (lane < 8 * count) {
+    simt->access(simt, row, 16, 16, 0, (const void*)site);
+    own = *(const SimtRow*)row;
+  }
+  const auto* rows = (const SimtRow*)simt->gather(simt, &own, sizeof own, site);
+  for (int m = 0; m < count; ++m) {
+    const SimtRow* matrix = rows + 8 * m;
+    const int one = lane / 4, two = lane % 4 * 2;
+    f[m] = turned ? matrix[two].v[one] | (unsigned)matrix[two + 1].v[one] << 16
+                  : matrix[one].v[two] | (unsigned)matrix[one].v[two + 1] << 16;
+  }
+}
+#define TW_LDMATRIX4(turned, f, row) simt_ldmatrix(sizeof turned > 1, f, row, __LINE__)
+#define TW_LDMATRIX2(turned, f, row) simt_ldmatrix(sizeof turned > 1, f, row, __LINE__)

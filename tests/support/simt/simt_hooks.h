@@ -21,6 +21,10 @@ typedef struct SimtHooks {
    * warp) has given; if that thread is not there, the own value. */
   unsigned long (*exchange)(struct SimtHooks* self, unsigned mask, unsigned long value,
                             unsigned from, unsigned long site);
+  /* Waits for all 32 threads of the warp, and returns what each of them has given, `bytes` of each,
+   * in their order. It stays until the next call. */
+  const void* (*gather)(struct SimtHooks* self, const void* own, unsigned long bytes,
+                        unsigned long site);
 } SimtHooks;
 
 #endif /* TESTS_SUPPORT_SIMT_SIMT_HOOKS_H_ */
