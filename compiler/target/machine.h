@@ -63,6 +63,13 @@ struct LaunchLimits {
   double load_latency = 0, shared_latency = 0;
 };
 
+// A unit that multiplies fragments of matrices, which the threads of a warp keep in registers: the
+// tensor intrinsics of TensorOp::kMma. Multiply-adds that a multiprocessor begins in a cycle.
+struct FragmentUnit {
+  double half_products = 0;  // of 16-bit floats with sums f32; 0: the machine has no such unit
+  double byte_products = 0;  // of bytes with sums i32
+};
+
 // A unit that multiplies vectors of bytes by square matrices, on memories of its own that programs
 // fill. Its instructions are the tensor intrinsics `NAME.*`, its memories the scopes `NAME.inp`,
 // `NAME.wgt` and `NAME.acc`.
@@ -177,6 +184,7 @@ struct Machine {
   double parallel_region_ns = 700;  // to start and join the threads of a parallel loop
 
   LaunchLimits launch = {};
+  FragmentUnit fragments = {};
   MatrixUnit matrix = {};
   RuleSet rule_set = RuleSet::kLoops;
   FeatureSet feature_set = FeatureSet::kLoops;

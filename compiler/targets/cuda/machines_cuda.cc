@@ -13,9 +13,13 @@ constexpr int64_t MiB = 1 << 20;
 // A group has 48 KiB of shared memory whose size the text says; more needs another kind of launch.
 // Of the 255 registers of a thread, what addresses and counters leave. A thread's operation
 // computes one float. The largest device of a row is one of `units` multiprocessors.
+// Tensor cores: 312 Tflop/s of fp16 on the A100 and 989 on the H100 by the white papers, twice as
+// many of bytes. mma.sync gets 63% of the latter (Luo et al., "Benchmarking and Dissecting the Nvidia
+// Hopper GPU Architecture via Microbenchmarking", 2024); the rest is for wgmma.
 constexpr target::Machine Row(std::string_view name, std::string_view features, int64_t units,
                               int64_t unit_shared_bytes, int64_t second_cache_bytes,
-                              double memory_bytes_per_cycle, double clock_ghz) {
+                              double memory_bytes_per_cycle, double clock_ghz,
+                              double half_products) {
   return {.name = name,
           .features = features,
           // Of warps, by the four parts of a multiprocessor together.
@@ -58,14 +62,15 @@ constexpr target::Machine Row(std::string_view name, std::string_view features, 
                      .barrier_cycles = 4,
                      .load_latency = 200,
                      .shared_latency = 30},
+          .fragments = {.half_products = half_products, .byte_products = 2 * half_products},
           .rule_set = target::RuleSet::kGroups,
           .feature_set = target::FeatureSet::kGroups};
 }
 
 constexpr target::Machine kCudaMachines[] = {
-    Row("sm_80", "fma,mma,sm_80", 108, 164 * KiB, 40 * MiB, 10.2, 1.41),
-    Row("sm_90", "fma,mma,sm_90", 132, 228 * KiB, 50 * MiB, 13.7, 1.83),
-    Row("sm_90a", "fma,mma,sm_90a", 132, 228 * KiB, 50 * MiB, 13.7, 1.83),
+    Row("sm_80", "fma,mma,sm_80", 108, 164 * KiB, 40 * MiB, 10.2, 1.41, 1024),
+    Row("sm_90", "fma,mma,sm_90", 132, 228 * KiB, 50 * MiB, 13.7, 1.83, 1290),
+    Row("sm_90a", "fma,mma,sm_90a", 132, 228 * KiB, 50 * MiB, 13.7, 1.83, 1290),
 };
 
 }  // namespace
