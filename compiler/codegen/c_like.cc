@@ -115,6 +115,7 @@ class CEmitter {
   std::string Fragment(const ir::Buffer& buffer, const FragmentLayout& layout, const Expr& base);
   std::string FragmentArray(const ir::Buffer& buffer);
   void EmitStore(const Stmt& s);
+  void EmitSync(const Stmt& s);
   void LoadRuns(const Expr& value);
   std::vector<std::string> LanesOf(const Expr& value);
   void EmitAlloc(const Stmt& s);
@@ -126,7 +127,11 @@ class CEmitter {
   std::string out_;
   int indent_ = 0;
   SubGroupSums sums_;  // of the kernel
-  bool uses_sub_groups_ = false, uses_fragments_ = false;
+  bool CopyAsync(const Stmt& s);
+
+  bool uses_sub_groups_ = false, uses_fragments_ = false, uses_async_ = false;
+  bool async_ = false;         // of the kernel: it has copies that no thread waits for
+  bool in_async_ = false;      // of the statement
   std::string_view barrier_;   // of the kernel
   FragmentLayouts fragments_;  // of the kernel
   ir::Var warp_thread_;        // of the kernel: the thread along x, if those are one warp
@@ -156,6 +161,25 @@ bool StoresBeforeBarrier(const Stmt& body) {
       found = found || (stores && meets);
     }
     return !found;
+  });
+  return found;
+}
+
+// Whether vectors are copied from global to shared memory without waiting for them.
+bool IsWideCopy(const Stmt& s) {
+  return s->kind == StmtKind::kStore && s->value->kind == ir::ExprKind::kLoad &&
+         s->value->dtype.lanes > 1 && s->mask == nullptr && s->value->mask == nullptr &&
+         s->buffer->scope == ir::Scope::kShared && s->value->buffer->scope == ir::Scope::kGlobal;
+}
+bool HasWideAsync(const Stmt& body) {
+  bool found = false;
+  ir::VisitStmts(body, [&](const Stmt& s) {
+    if (s->kind != StmtKind::kAsync) return !found;
+    ir::VisitStmts(s->body, [&](const Stmt& part) {
+      found = found || IsWideCopy(part);
+      return !found;
+    });
+    return false;
   });
   return found;
 }
@@ -201,6 +225,7 @@ CText CEmitter::Text() const {
   if (expr_.uses_double()) add(dialect_.float64);
   if (uses_sub_groups_) add(dialect_.sub_groups.feature);
   if (uses_fragments_) result.text += dialect_.fragments.prologue;
+  if (uses_async_) result.text += dialect_.async.prologue;
   std::sort(result.features.begin(), result.features.end());
   for (const std::string& helper : expr_.helpers()) result.text += HelperText(helper);
   result.text += out_;
@@ -267,6 +292,7 @@ absl::Status CEmitter::AddKernel(const ir::Function& f) {
   barrier_ = global ? dialect_.global_barrier : dialect_.barrier;
   if (sub_groups_) sums_ = FindSubGroupSums(f);
   TW_ASSIGN(fragments_, FindFragments(f));
+  async_ = !dialect_.async.copy.empty() && HasWideAsync(f.body);
   warp_thread_ = nullptr;
   indent_ = 1;
   SharedBuffers(f.body);
@@ -396,7 +422,19 @@ std::vector<std::string> CEmitter::LanesOf(const Expr& value) {
   return lanes;
 }
 
+// Starts the copy of a run. False: it is no copy that the language can start; stores do it at once,
+// which is allowed, too.
+bool CEmitter::CopyAsync(const Stmt& s) {
+  if (!in_async_ || !async_ || !IsWideCopy(s)) return false;
+  const auto to = expr_.WideRun(s->buffer, s->indices[0], /*read_only=*/false);
+  const auto from = expr_.WideRun(s->value->buffer, s->value->args[0], /*read_only=*/true);
+  if (!to.has_value() || !from.has_value()) return false;
+  Line(StrCat(dialect_.async.copy, "(&", *to, ", &", *from, ");"));
+  return true;
+}
+
 void CEmitter::EmitStore(const Stmt& s) {
+  if (CopyAsync(s)) return;
   const Expr& index = s->indices[0];
   int lanes = s->value->dtype.lanes;
   if (lanes == 1) {
@@ -579,6 +617,16 @@ void CEmitter::EmitAlloc(const Stmt& s) {
   }
 }
 
+// Without copies in flight, commit and wait say nothing.
+void CEmitter::EmitSync(const Stmt& s) {
+  if (s->sync == ir::SyncKind::kBarrier) return Line(barrier_);
+  if (!async_) return;
+  uses_async_ = true;
+  const bool commits = s->sync == ir::SyncKind::kCommit;
+  Line(commits ? std::string(dialect_.async.commit)
+               : Replaced(std::string(dialect_.async.wait), "@", std::to_string(s->pending)));
+}
+
 void CEmitter::Emit(const Stmt& s) {
   switch (s->kind) {
     case StmtKind::kFor:
@@ -605,11 +653,13 @@ void CEmitter::Emit(const Stmt& s) {
       return EmitAlloc(s);
     case StmtKind::kEvaluate:  // prefetches only: a hint
       return;
-    case StmtKind::kAsync:  // done at once: early is allowed, so commit and wait say nothing
-      return Emit(s->body);
-    case StmtKind::kSync:
-      if (s->sync == ir::SyncKind::kBarrier) Line(barrier_);
+    case StmtKind::kAsync:
+      in_async_ = true;
+      Emit(s->body);
+      in_async_ = false;
       return;
+    case StmtKind::kSync:
+      return EmitSync(s);
     default:
       return expr_.Fail("a statement that should have been lowered");
   }

@@ -43,6 +43,13 @@ struct FragmentWords {
   int neighbours = 1;
 };
 
+// Copies from global to shared memory that a thread starts and does not wait for.
+struct AsyncWords {
+  std::string_view prologue = {};  // definitions: of texts that use them
+  std::string_view copy = {};      // the function of two pointers to wide runs; empty: none
+  std::string_view commit = {}, wait = {};  // statements; `@` is how many groups may be in flight
+};
+
 struct CDialect {
   std::string_view name;                       // of error slugs: codegen.<name>.<reason>
   std::string_view suffix;                     // of files with the text
@@ -75,6 +82,7 @@ struct CDialect {
       {};  // its definition, if the prologue has none: of texts that use it
   SubGroupWords sub_groups = {};
   FragmentWords fragments = {};
+  AsyncWords async = {};
 };
 
 struct CText {

@@ -343,6 +343,53 @@ TEST(TensorCores, EveryTypeAndLayout) {
   }
 }
 
+// A step's tiles are on their way while the one before is used: each wait and each barrier is
+// needed.
+TEST(TensorCores, EachWaitAndBarrierOfCopiesInFlightIsNeeded) {
+  const Factors factors = {"f16", "f16", "f16", "f32", "0.0f32", 32};
+  const ir::Function program = *ir::ParseFunction(ProductText(factors, false, false));
+  const std::string steps =
+      "cache_write %3; set_scope %3 wmma.acc; cache_read %3 scope=shared; cache_read %3 read=1 "
+      "scope=shared; cache_read %3; set_scope %13 wmma.a; cache_read %3 read=1; set_scope %16 "
+      "wmma.b; split %0 [1,16]; split %1 [1,8]; split %2 [?,2,16]; "
+      "reorder %19 %21 %23 %24 %20 %22 %25; bind %19 blockIdx.x; compute_at %13 %24; "
+      "compute_at %16 %24; compute_at %7 %23; compute_at %10 %23; reverse_compute_at %4 %21; "
+      "tensorize %28 intrin=cuda.load_b.f16; tensorize %26 intrin=cuda.load_a.f16; "
+      "tensorize %20 intrin=cuda.mma.f16; fuse %30 %31; split %36 [?,32,4]; bind %38 threadIdx.x; "
+      "vectorize %39; fuse %32 %33; split %40 [?,32,4]; bind %42 threadIdx.x; vectorize %43; "
+      "annotate %34 fragment=1; software_pipeline %23 [1,1,2] async=1";
+  transform::PassContext ctx;
+  ctx.target = *target::ParseTarget("cuda");
+  const auto plan = codegen::SplitHostDevice(*transform::RunPipeline(
+      Scheduled(StrCat("#: steps ", steps), program), transform::GpuPipeline(), ctx));
+  ASSERT_TRUE(plan.ok()) << StatusText(plan.status());
+  const std::string right = *cuda::EmitCuda({plan->launches[0].kernel});
+  std::vector<simt::PlanText> texts = {{simt::Language::kCuda, *plan, right}};
+  const size_t kernel = right.find("extern \"C\"");
+  for (const std::string_view what : {"TW_WAIT_ASYNC(", "__syncthreads();"}) {
+    for (size_t at = kernel; (at = right.find(what, at)) != std::string::npos; ++at) {
+      std::string faulty = right;
+      faulty.erase(at, right.find('\n', at) - at);
+      texts.push_back({simt::Language::kCuda, *plan, faulty});
+    }
+  }
+  EXPECT_GE(texts.size(), 5u) << right;
+  const auto compiled = simt::CompilePlans(texts);
+  ASSERT_TRUE(compiled.ok()) << StatusText(compiled.status());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    EquivalenceOptions options;
+    options.run_other = [&](const ir::Function&, const std::vector<int64_t>& sizes,
+                            std::vector<ir::TensorData*> args) {
+      return simt::RunPlan((*compiled)[i], sizes, args);
+    };
+    const absl::Status same = SameResults(program, program, options);
+    EXPECT_EQ(same.ok(), i == 0) << StatusText(same) << "\n" << texts[i].text.substr(kernel);
+  }
+  if (cuda::NvrtcName() == "nvrtc-none") GTEST_SKIP() << "[SKIP] no NVRTC";
+  const auto cubin = cuda::CompileText(right, "sm_80");
+  EXPECT_TRUE(cubin.ok()) << StatusText(cubin.status());
+}
+
 // On a device without sub-groups the marked loop is one like others.
 TEST(SubGroups, OnlyADeviceThatHasThemGetsThem) {
   const std::string text =

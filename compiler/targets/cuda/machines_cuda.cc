@@ -14,8 +14,8 @@ constexpr int64_t MiB = 1 << 20;
 // Of the 255 registers of a thread, what addresses and counters leave. A thread's operation
 // computes one float. The largest device of a row is one of `units` multiprocessors.
 // Tensor cores: 312 Tflop/s of fp16 on the A100 and 989 on the H100 by the white papers, twice as
-// many of bytes. mma.sync gets 63% of the latter (Luo et al., "Benchmarking and Dissecting the Nvidia
-// Hopper GPU Architecture via Microbenchmarking", 2024); the rest is for wgmma.
+// many of bytes. mma.sync gets 63% of the latter (Luo et al., "Benchmarking and Dissecting the
+// Nvidia Hopper GPU Architecture via Microbenchmarking", 2024); the rest is for wgmma.
 constexpr target::Machine Row(std::string_view name, std::string_view features, int64_t units,
                               int64_t unit_shared_bytes, int64_t second_cache_bytes,
                               double memory_bytes_per_cycle, double clock_ghz,

@@ -106,7 +106,8 @@ TW_LOAD(b_f16, b, 2)
 TW_LOAD(b_i8, b, 2)
 #define TW_PRODUCT(name, type, form, kind) \
   static inline void tw_cuda_mma_##name##_reset(type (&d)[4]) { d[0] = d[1] = d[2] = d[3] = 0; } \
-  static inline void tw_cuda_mma_##name(type (&d)[4], const tw_u32 (&a)[4], const tw_u32 (&b)[2]) { \
+  static inline void tw_cuda_mma_##name(type (&d)[4], const tw_u32 (&a)[4], \
+                                        const tw_u32 (&b)[2]) { \
     TW_MMA(form, kind, d, a, b); \
   }
 TW_PRODUCT(f16, float, "m16n8k16.row.col.f32.f16.f16.f32", "f")

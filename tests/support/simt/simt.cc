@@ -91,7 +91,7 @@ void Emulator::RunGroup(const LaunchRequest& request) {
     Call(entry, arguments, std::make_index_sequence<kMostArguments>());
   });
   memory_.BeginGroup();
-  ++actor_.group;
+  hooks_.run = ++actor_.group;
   ++actor_.shared_interval;
   ++actor_.global_interval;
   const auto ended = [&](uint32_t t) { return fibers_.Ended(t); };

@@ -175,3 +175,52 @@ SIMT_PLAIN void simt_ldmatrix(bool turned, unsigned (&f)[count], const void* row
 }
 #define TW_LDMATRIX4(turned, f, row) simt_ldmatrix(sizeof turned > 1, f, row, __LINE__)
 #define TW_LDMATRIX2(turned, f, row) simt_ldmatrix(sizeof turned > 1, f, row, __LINE__)
+
+// Copies that a thread starts (cp.async): the source is read when they start; they land when the
+// thread waits for their group, as late as a device may do it. Until then their place has neither
+// the old values nor the new ones.
+struct SimtCopy {
+  char* to;
+  unsigned bytes, group;
+  char value[16];
+};
+struct SimtCopies {
+  unsigned run, groups, count;
+  SimtCopy copies[128];
+};
+static SimtCopies simt_copies[1024];
+SIMT_PLAIN SimtCopies& simt_own_copies() {
+  SimtCopies& own =
+      simt_copies[simt->thread[0] +
+                  simt->threads[0] * (simt->thread[1] + simt->threads[1] * simt->thread[2])];
+  if (own.run != simt->run) own = {simt->run, 0, 0, {}};
+  return own;
+}
+SIMT_PLAIN void simt_copy_async(void* to, const void* from, unsigned bytes, unsigned long site) {
+  simt->access(simt, from, bytes, bytes, 0, (const void*)site);
+  simt->access(simt, to, bytes, bytes, 1, (const void*)site);
+  SimtCopies& own = simt_own_copies();
+  if (own.count == 128) __builtin_trap();
+  SimtCopy& copy = own.copies[own.count++];
+  copy.to = (char*)to, copy.bytes = bytes, copy.group = own.groups;
+  __builtin_memcpy(copy.value, from, bytes);
+  __builtin_memset(to, 0x7F, bytes);  // what is there until it lands
+}
+SIMT_PLAIN void simt_wait_async(unsigned groups, unsigned long site) {
+  SimtCopies& own = simt_own_copies();
+  unsigned left = 0;
+  for (unsigned i = 0; i < own.count; ++i) {
+    const SimtCopy copy = own.copies[i];
+    if (copy.group + groups >= own.groups) {
+      own.copies[left++] = copy;
+      continue;
+    }
+    simt->access(simt, copy.to, copy.bytes, copy.bytes, 1, (const void*)site);
+    __builtin_memcpy(copy.to, copy.value, copy.bytes);
+  }
+  own.count = left;
+}
+#define TW_COPY_ASYNC(to, from) simt_copy_async(to, from, sizeof(*to), __LINE__)
+SIMT_PLAIN void simt_commit_async() { ++simt_own_copies().groups; }
+#define TW_COMMIT_ASYNC() simt_commit_async()
+#define TW_WAIT_ASYNC(groups) simt_wait_async(groups, __LINE__)

@@ -8,6 +8,7 @@ typedef struct SimtHooks {
   /* Of the thread that runs: its place in the group, its group, sizes of both; along x y z. */
   unsigned thread[3], group[3], threads[3], groups[3];
   void* emulator;
+  unsigned run; /* of a group: another one each time that one runs */
   /* One access of memory. `site` tells the places of a program apart. `align`: what the address has
    * to be a multiple of. Returns if the access is allowed; else the thread never runs again. */
   void (*access)(struct SimtHooks* self, const void* address, unsigned long bytes,
