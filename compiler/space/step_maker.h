@@ -59,6 +59,10 @@ class StepMaker {
   std::vector<int> ComputeAt(int block, int loop) {
     return Do({schedule::StepKind::kComputeAt, {block, loop}, {}, "", {}});
   }
+  // Nests of the loop's body in stages; those of the first one are copies that nothing waits for.
+  void PipelineAsync(int loop, std::vector<int64_t> stages) {
+    Do({schedule::StepKind::kSoftwarePipeline, {loop}, std::move(stages), "", {{"async", "1"}}});
+  }
   // Two versions of what the block writes, one read while the other is written.
   void DoubleBuffer(int block) { Do({schedule::StepKind::kDoubleBuffer, {block}, {}, "", {}}); }
   // The stride of a dimension of what the block writes: `offset` modulo `factor`, in elements.
