@@ -37,7 +37,8 @@ std::optional<int64_t> FragmentLayout::NumberOf(const ir::Expr& base) const {
   const int64_t* first = ir::AsInt(base);
   const size_t dense = strides[1] == 1 ? 1 : 0;  // the buffer's last dimension
   const int64_t pitch = strides[1 - dense], height = extents[1 - dense], width = extents[dense];
-  if (first == nullptr || strides[dense] != 1 || pitch % width != 0) return std::nullopt;
+  if (first == nullptr || strides[dense] != 1 || pitch < width || pitch % width != 0)
+    return std::nullopt;
   const int64_t row = *first / pitch, column = *first % pitch;
   if (row % height != 0 || column % width != 0) return std::nullopt;
   return row / height * (pitch / width) + column / width;
