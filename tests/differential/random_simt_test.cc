@@ -178,7 +178,10 @@ ir::Function TensorProgram(uint64_t seed) {
   const auto times = [&](int64_t unit, uint64_t most) {
     return unit * static_cast<int64_t>(1 + rng.Uniform(most));
   };
-  const int64_t m = times(16, 4), n = times(8, 6), k = times(t.terms, 3);
+  int64_t m = times(16, 4), n = times(8, 6), k = times(t.terms, 3);
+  if (rng.Uniform(3) == 0) {  // no whole fragments
+    m += rng.UniformInt(-5, 5), n += rng.UniformInt(-3, 6), k += rng.UniformInt(-7, 9);
+  }
   const bool batch = rng.Uniform(3) == 0, shared_b = batch && rng.Uniform(2) == 0;
   const bool follows = rng.Uniform(2) == 0, halves = std::string_view(t.sum) == "f32";
   const std::string front = batch ? "2, " : "", index = batch ? "vb, " : "";

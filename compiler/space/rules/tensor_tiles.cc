@@ -9,8 +9,8 @@
 // The rows of what is shared lie apart, so that a warp's loads of fragments meet different banks.
 // With several versions of it, steps are fetched while those before them are used.
 //
-// Tiles divide their extents. Products whose extents are no multiples of a fragment's are left to
-// thread_tiles.
+// Tiles divide extents that are multiples of a fragment's. Others are padded (pad_einsum) to whole
+// tiles, with zeros in what is shared, as far as that adds no more than a quarter.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -81,6 +81,7 @@ struct Operand {
 struct Product {
   Operand a, b;
   size_t rows = 0, columns = 0, terms = 0;  // iterators
+  bool a_first = true;                      // in the program
   Fragments fragments;
 };
 
@@ -117,6 +118,7 @@ std::optional<Product> FindProduct(const ir::StmtNode& block, const target::Mach
     return true;
   });
   if (!plain || loads.size() != 2 || loads[0]->buffer == loads[1]->buffer) return std::nullopt;
+  const ir::Expr first = loads[0];
   const auto var = [&](size_t iter) { return block.iters[iter].var; };
   if (!DimensionOf(loads[0], var(p.rows)).has_value()) std::swap(loads[0], loads[1]);
   const auto operand = [&](const ir::Expr& load, size_t own, size_t other, Operand* out) {
@@ -134,11 +136,15 @@ std::optional<Product> FindProduct(const ir::StmtNode& block, const target::Mach
       FindFragments(block.body->buffer->dtype, p.a.buffer->dtype, p.b.buffer->dtype, machine);
   if (!fragments.has_value()) return std::nullopt;
   p.fragments = *fragments;
-  const auto extent = [&](size_t iter) { return ExtentOf(block.iters[iter].domain.extent); };
-  const bool whole = extent(p.rows) % p.fragments.rows == 0 &&
-                     extent(p.columns) % p.fragments.columns == 0 &&
-                     extent(p.terms) % p.fragments.terms == 0;
-  return whole ? std::optional(p) : std::nullopt;
+  p.a_first = loads[0] == first;
+  // Half of a fragment at least is used.
+  const auto filled = [&](size_t iter, int64_t part) {
+    return 2 * ExtentOf(block.iters[iter].domain.extent) >= part;
+  };
+  const Fragments& f = p.fragments;
+  const bool fills =
+      filled(p.rows, f.rows) && filled(p.columns, f.columns) && filled(p.terms, f.terms);
+  return fills ? std::optional(p) : std::nullopt;
 }
 
 class TensorTiles final : public Sketch {
@@ -149,18 +155,16 @@ class TensorTiles final : public Sketch {
         consumer_(std::move(consumer)),
         limits_(target.machine.launch) {
     const Fragments& f = product_.fragments;
-    const auto menu = [&](size_t iter, int64_t part, int64_t most) {
-      return Divisors(p_.iters[iter].extent / part, 1, most);
+    const auto powers = [&](size_t iter, int64_t part, int64_t most) {
+      std::vector<int64_t> menu = Menu(iter, part, most);
+      std::erase_if(menu, [](int64_t n) { return (n & (n - 1)) != 0; });
+      return menu;
     };
-    const auto powers = [](std::vector<int64_t> of) {
-      std::erase_if(of, [](int64_t n) { return (n & (n - 1)) != 0; });
-      return of;
-    };
-    warps_m_ = AddKnob("warps_rows", powers(menu(product_.rows, f.rows, kMostWarps)));
-    warps_n_ = AddKnob("warps_columns", powers(menu(product_.columns, f.columns, kMostWarps)));
-    rows_ = AddKnob("fragments_rows", menu(product_.rows, f.rows, kMostFragments));
-    columns_ = AddKnob("fragments_columns", menu(product_.columns, f.columns, 2 * kMostFragments));
-    steps_ = AddKnob("fragments_step", powers(menu(product_.terms, f.terms, kMostSteps)));
+    warps_m_ = AddKnob("warps_rows", powers(product_.rows, f.rows, kMostWarps));
+    warps_n_ = AddKnob("warps_columns", powers(product_.columns, f.columns, kMostWarps));
+    rows_ = AddKnob("fragments_rows", Menu(product_.rows, f.rows, kMostFragments));
+    columns_ = AddKnob("fragments_columns", Menu(product_.columns, f.columns, 2 * kMostFragments));
+    steps_ = AddKnob("fragments_step", powers(product_.terms, f.terms, kMostSteps));
     stages_ = AddKnob("stages", {1, 2, 3, 4});
     swap_groups_ = AddKnob("swap_groups", {0, 1});
   }
@@ -168,13 +172,16 @@ class TensorTiles final : public Sketch {
 
   bool Feasible(const Point& point) const override {
     const Tile t = Read(point);
-    const int64_t rows = p_.iters[product_.rows].extent;
-    const int64_t columns = p_.iters[product_.columns].extent;
-    if (rows % t.rows() != 0 || columns % t.columns() != 0 || t.threads() > limits_.group_threads)
+    if (!Fits(product_.rows, t.f.rows, t.rows()) ||
+        !Fits(product_.columns, t.f.columns, t.columns()) ||
+        !Fits(product_.terms, t.f.terms, t.terms()) || t.threads() > limits_.group_threads) {
       return false;
+    }
     // Knobs without effect stay at their first value, so that points and programs correspond.
-    if (t.swap_groups && (rows == t.rows() || columns == t.columns())) return false;
-    if (t.stages > p_.iters[product_.terms].extent / t.terms()) return false;
+    const bool one_group = Padded(product_.rows, t.f.rows, t.rows()) == t.rows() ||
+                           Padded(product_.columns, t.f.columns, t.columns()) == t.columns();
+    if (t.swap_groups && one_group) return false;
+    if (t.stages > Padded(product_.terms, t.f.terms, t.terms()) / t.terms()) return false;
     if (Lanes(t, product_.a, t.rows()) == 0 || Lanes(t, product_.b, t.columns()) == 0) return false;
     const int64_t shared =
         (SharedBytes(t, product_.a, t.rows()) + SharedBytes(t, product_.b, t.columns())) * t.stages;
@@ -192,31 +199,35 @@ class TensorTiles final : public Sketch {
     const Tile t = Read(point);
     StepMaker make(s);
     const int p = s->BlockHandle(p_.name);
-    int o = -1;
-    if (consumer_.empty()) {
+    const Copies copies = Pad(t, p, &make);
+    TW_TRY(make.status());
+    int o = consumer_.empty() ? copies.result : s->BlockHandle(consumer_);
+    if (!consumer_.empty() && copies.result >= 0) make.Inline(copies.result);
+    if (o < 0) {
       const std::vector<int> copy = make.CacheWrite(p);
       TW_TRY(make.status());
       o = copy[0];
-    } else {
-      o = s->BlockHandle(consumer_);
     }
     make.SetScope(p, "wmma.acc");
-    const bool a_first = ReadsFirst(*s, p);
     const auto read = [&](bool of_a, const char* scope) {
-      const std::vector<int> copy = make.CacheRead(p, of_a == a_first ? 0 : 1, scope);
+      const std::vector<int> copy = make.CacheRead(p, of_a == product_.a_first ? 0 : 1, scope);
       return copy.empty() ? -1 : copy[0];
     };
-    const int a_shared = read(true, "shared"), b_shared = read(false, "shared");
+    const auto share = [&](bool of_a, int padded) {
+      if (padded < 0) return read(of_a, "shared");
+      make.SetScope(padded, "shared");
+      return padded;
+    };
+    const int a_shared = share(true, copies.a), b_shared = share(false, copies.b);
     const int a = read(true, "local"), b = read(false, "local");
     TW_TRY(make.status());
     make.SetScope(a, "wmma.a");
     make.SetScope(b, "wmma.b");
-    const int group = TileConsumer(t, s->LoopsOf(o), &make);
+    const Steps steps = TileProducer(t, s->LoopsOf(p), &make);
     TW_TRY(make.status());
-    const std::vector<int> loops = make.ComputeAt(p, group);
+    TileConsumer(t, o, steps.group, &make);
     TW_TRY(make.status());
-    const Steps steps = TileProducer(t, loops, &make);
-    TW_TRY(make.status());
+    make.Bind(make.Fuse(steps.warps), "threadIdx.y");
     LoadFragments(a, steps.fragment, product_.a, product_.fragments.rows, product_.fragments.load_a,
                   /*own_first=*/true, &make);
     LoadFragments(b, steps.fragment, product_.b, product_.fragments.columns,
@@ -277,55 +288,97 @@ class TensorTiles final : public Sketch {
     return own * t.terms() / row * padded * operand.bytes();
   }
 
-  // Whether P reads A before B, as cache_read counts.
-  bool ReadsFirst(const schedule::Schedule& s, int p) const {
-    const ir::Stmt block = s.StmtOf(p);
-    for (const ir::BufferRegion& read : block->reads) {
-      if (read.buffer->name == product_.a.buffer->name) return true;
-      if (read.buffer->name == product_.b.buffer->name) return false;
-    }
-    return true;
+  // An extent that a tile of so many is made of: padded where the fragment does not divide it.
+  int64_t Padded(size_t iter, int64_t part, int64_t tile) const {
+    const int64_t extent = p_.iters[iter].extent;
+    return extent % part == 0 ? extent : (extent + tile - 1) / tile * tile;
+  }
+  bool Fits(size_t iter, int64_t part, int64_t tile) const {
+    const int64_t extent = p_.iters[iter].extent, padded = Padded(iter, part, tile);
+    const int64_t least = (extent + part - 1) / part * part;
+    return padded % tile == 0 && (padded == least || 4 * padded <= 5 * extent);
+  }
+  // Parts of a tile: divisors of the fragments, or any number where the extent is padded anyway.
+  std::vector<int64_t> Menu(size_t iter, int64_t part, int64_t most) const {
+    const int64_t extent = p_.iters[iter].extent;
+    if (extent % part == 0) return Divisors(extent / part, 1, most);
+    std::vector<int64_t> menu(static_cast<size_t>(std::min(most, (extent + part - 1) / part)));
+    std::iota(menu.begin(), menu.end(), int64_t{1});
+    return menu;
   }
 
-  // Returns the loop over tiles.
-  int TileConsumer(const Tile& t, const std::vector<int>& loops, StepMaker* make) const {
-    const Fragments& f = t.f;
-    const auto rows = make->Split(loops[loops.size() - 2],
-                                  {schedule::kInfer, t.warps_m, t.fragments_m, f.rows}, false);
-    const auto columns = make->Split(
-        loops.back(), {schedule::kInfer, t.warps_n, t.fragments_n, f.columns / kRun, kRun}, false);
-    if (rows.size() != 4 || columns.size() != 5) return -1;
-    std::vector<int> groups(loops.begin(), loops.end() - 2);
-    groups.push_back(t.swap_groups ? columns[0] : rows[0]);
-    groups.push_back(t.swap_groups ? rows[0] : columns[0]);
-    std::vector<int> order = groups;
-    for (const int loop :
-         {rows[1], columns[1], rows[2], columns[2], rows[3], columns[3], columns[4]})
-      order.push_back(loop);
-    make->Reorder(order);
-    const int group = make->Fuse(groups);
-    make->Bind(group, "blockIdx.x");
-    make->Bind(make->Fuse({rows[1], columns[1]}), "threadIdx.y");
-    make->Mark(rows[3], ir::kFragmentKey);
-    make->Vectorize(columns[4]);
-    return group;
+  // The blocks that fill padded operands and that take the result out of its padding; -1: none.
+  struct Copies {
+    int a = -1, b = -1, result = -1;
+  };
+  Copies Pad(const Tile& t, int p, StepMaker* make) const {
+    std::vector<int64_t> factors(p_.iters.size(), 1);
+    const auto pads = [&](size_t iter, int64_t part, int64_t tile) {
+      const bool ragged = p_.iters[iter].extent % part != 0;
+      if (ragged) factors[iter] = tile;
+      return ragged;
+    };
+    const bool rows = pads(product_.rows, t.f.rows, t.rows());
+    const bool columns = pads(product_.columns, t.f.columns, t.columns());
+    const bool terms = pads(product_.terms, t.f.terms, t.terms());
+    Copies copies;
+    if (!rows && !columns && !terms) return copies;
+    const std::vector<int> made = make->PadEinsum(p, factors);
+    size_t next = 0;  // each block is followed by its loops
+    const auto take = [&](bool is, const ir::Buffer& buffer) {
+      if (!is || next >= made.size()) return -1;
+      const int block = made[next];
+      next += 1 + buffer->shape.size();
+      return block;
+    };
+    if (product_.a_first) copies.a = take(rows || terms, product_.a.buffer);
+    copies.b = take(columns || terms, product_.b.buffer);
+    if (!product_.a_first) copies.a = take(rows || terms, product_.a.buffer);
+    copies.result = take(rows || columns, p_.writes);
+    return copies;
   }
 
   struct Steps {
-    int shared = -1, fragment = -1, product = -1;  // loops
+    int group = -1, shared = -1, fragment = -1, product = -1;  // loops
+    std::vector<int> warps = {};
   };
   Steps TileProducer(const Tile& t, const std::vector<int>& loops, StepMaker* make) const {
     const Fragments& f = t.f;
-    const auto rows = make->Split(loops[product_.rows], {t.warps_m, t.fragments_m, f.rows}, false);
-    const auto columns =
-        make->Split(loops[product_.columns], {t.warps_n, t.fragments_n, f.columns}, false);
+    if (loops.size() != p_.iters.size()) return {};
+    const auto rows = make->Split(loops[product_.rows],
+                                  {schedule::kInfer, t.warps_m, t.fragments_m, f.rows}, false);
+    const auto columns = make->Split(
+        loops[product_.columns], {schedule::kInfer, t.warps_n, t.fragments_n, f.columns}, false);
     const auto terms =
         make->Split(loops[product_.terms], {schedule::kInfer, t.steps, f.terms}, false);
-    if (rows.size() != 3 || columns.size() != 3 || terms.size() != 3) return {};
-    make->Reorder({terms[0], rows[0], columns[0], terms[1], rows[1], columns[1], rows[2],
-                   columns[2], terms[2]});
+    if (rows.size() != 4 || columns.size() != 4 || terms.size() != 3) return {};
+    std::vector<int> groups(loops.begin(),
+                            loops.begin() + static_cast<std::ptrdiff_t>(product_.rows));
+    groups.push_back(t.swap_groups ? columns[0] : rows[0]);
+    groups.push_back(t.swap_groups ? rows[0] : columns[0]);
+    std::vector<int> order = groups;
+    order.insert(order.end(), {terms[0], rows[1], columns[1], terms[1], rows[2], columns[2],
+                               rows[3], columns[3], terms[2]});
+    make->Reorder(order);
+    const int group = make->Fuse(groups);
+    make->Bind(group, "blockIdx.x");
+    return {group, terms[0], terms[1], rows[3], {rows[1], columns[1]}};
+  }
+
+  // What follows the product of a tile, on its sums.
+  void TileConsumer(const Tile& t, int block, int group, StepMaker* make) const {
+    const Fragments& f = t.f;
+    const std::vector<int> loops = make->ReverseComputeAt(block, group);
+    if (loops.size() < 2) return;
+    const auto rows =
+        make->Split(loops[loops.size() - 2], {t.warps_m, t.fragments_m, f.rows}, false);
+    const auto columns =
+        make->Split(loops.back(), {t.warps_n, t.fragments_n, f.columns / kRun, kRun}, false);
+    if (rows.size() != 3 || columns.size() != 4) return;
+    make->Reorder({rows[0], columns[0], rows[1], columns[1], rows[2], columns[2], columns[3]});
     make->Bind(make->Fuse({rows[0], columns[0]}), "threadIdx.y");
-    return {terms[0], terms[1], rows[2]};
+    make->Mark(rows[2], ir::kFragmentKey);
+    make->Vectorize(columns[3]);
   }
 
   // The fragments of a step, one after the other.
