@@ -10,6 +10,7 @@
 #include "compiler/codegen/index_width.h"
 #include "compiler/codegen/sub_group_sums.h"
 #include "compiler/ir/expr_parts.h"
+#include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -165,18 +166,37 @@ bool StoresBeforeBarrier(const Stmt& body) {
   return found;
 }
 
-// Whether vectors are copied from global to shared memory without waiting for them.
-bool IsWideCopy(const Stmt& s) {
-  return s->kind == StmtKind::kStore && s->value->kind == ir::ExprKind::kLoad &&
-         s->value->dtype.lanes > 1 && s->mask == nullptr && s->value->mask == nullptr &&
-         s->buffer->scope == ir::Scope::kShared && s->value->buffer->scope == ir::Scope::kGlobal;
+// A vector that is copied from global to shared memory, or zeros where `condition` (null: always)
+// does not hold.
+struct WideCopy {
+  Expr load, condition;
+};
+std::optional<WideCopy> WideCopyOf(const Stmt& s) {
+  if (s->kind != StmtKind::kStore || s->mask != nullptr || s->value->dtype.lanes == 1 ||
+      s->buffer->scope != ir::Scope::kShared)
+    return std::nullopt;
+  WideCopy copy{s->value, nullptr};
+  if (s->value->kind == ir::ExprKind::kSelect) {
+    const Expr &choice = s->value->args[0], &other = s->value->args[2];
+    const bool whole = choice->dtype.lanes == 1 || choice->kind == ir::ExprKind::kBroadcast;
+    const bool zeros = other->kind == ir::ExprKind::kBroadcast &&
+                       ir::StructuralEqual(other->args[0], ir::Zero(s->value->dtype.Element()));
+    if (!whole || !zeros) return std::nullopt;
+    copy = {s->value->args[1], choice};
+  }
+  if (copy.load->kind != ir::ExprKind::kLoad || copy.load->buffer->scope != ir::Scope::kGlobal)
+    return std::nullopt;
+  const Expr& mask = copy.load->mask;
+  const bool read =
+      mask == nullptr || (copy.condition != nullptr && ir::StructuralEqual(mask, copy.condition));
+  return read ? std::optional(copy) : std::nullopt;
 }
 bool HasWideAsync(const Stmt& body) {
   bool found = false;
   ir::VisitStmts(body, [&](const Stmt& s) {
     if (s->kind != StmtKind::kAsync) return !found;
     ir::VisitStmts(s->body, [&](const Stmt& part) {
-      found = found || IsWideCopy(part);
+      found = found || WideCopyOf(part).has_value();
       return !found;
     });
     return false;
@@ -425,11 +445,14 @@ std::vector<std::string> CEmitter::LanesOf(const Expr& value) {
 // Starts the copy of a run. False: it is no copy that the language can start; stores do it at once,
 // which is allowed, too.
 bool CEmitter::CopyAsync(const Stmt& s) {
-  if (!in_async_ || !async_ || !IsWideCopy(s)) return false;
+  if (!in_async_ || !async_) return false;
+  const std::optional<WideCopy> copy = WideCopyOf(s);
+  if (!copy.has_value()) return false;
   const auto to = expr_.WideRun(s->buffer, s->indices[0], /*read_only=*/false);
-  const auto from = expr_.WideRun(s->value->buffer, s->value->args[0], /*read_only=*/true);
+  const auto from = expr_.WideRun(copy->load->buffer, copy->load->args[0], /*read_only=*/true);
   if (!to.has_value() || !from.has_value()) return false;
-  Line(StrCat(dialect_.async.copy, "(&", *to, ", &", *from, ");"));
+  const std::string condition = copy->condition == nullptr ? "1" : expr_.Lane(copy->condition, 0);
+  Line(StrCat(dialect_.async.copy, "(&", *to, ", &", *from, ", ", condition, ");"));
   return true;
 }
 

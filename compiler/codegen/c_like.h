@@ -46,7 +46,9 @@ struct FragmentWords {
 // Copies from global to shared memory that a thread starts and does not wait for.
 struct AsyncWords {
   std::string_view prologue = {};  // definitions: of texts that use them
-  std::string_view copy = {};      // the function of two pointers to wide runs; empty: none
+  // The function of two pointers to wide runs, and whether it copies, or fills the first with zeros
+  // and reads nothing. Empty: the language has no such copies.
+  std::string_view copy = {};
   std::string_view commit = {}, wait = {};  // statements; `@` is how many groups may be in flight
 };
 

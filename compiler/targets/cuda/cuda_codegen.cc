@@ -189,15 +189,16 @@ TW_PRODUCT(u8s8, int, "m16n8k32.row.col.s32.u8.s8.s32", "r")
 )";
 
 constexpr std::string_view kAsync = R"(#ifdef __CUDACC_RTC__
-#define TW_COPY_ASYNC(to, from) \
-  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" \
+#define TW_COPY_ASYNC(to, from, copies) \
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" \
                :: "r"((tw_u32)__cvta_generic_to_shared(to)), \
-                  "l"(__cvta_generic_to_global(from)), "n"(sizeof(*to)) : "memory")
+                  "l"(__cvta_generic_to_global(from)), "n"(sizeof(*to)), \
+                  "r"(copies ? (int)sizeof(*to) : 0) : "memory")
 #define TW_COMMIT_ASYNC() asm volatile("cp.async.commit_group;" ::: "memory")
 #define TW_WAIT_ASYNC(groups) asm volatile("cp.async.wait_group %0;" :: "n"(groups) : "memory")
 #endif
-template <class T> static inline void tw_copy_async(T* to, const T* from) {
-  TW_COPY_ASYNC(to, from);
+template <class T> static inline void tw_copy_async(T* to, const T* from, int copies) {
+  TW_COPY_ASYNC(to, from, copies);
 }
 )";
 

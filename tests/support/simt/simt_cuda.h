@@ -196,14 +196,16 @@ SIMT_PLAIN SimtCopies& simt_own_copies() {
   if (own.run != simt->run) own = {simt->run, 0, 0, {}};
   return own;
 }
-SIMT_PLAIN void simt_copy_async(void* to, const void* from, unsigned bytes, unsigned long site) {
-  simt->access(simt, from, bytes, bytes, 0, (const void*)site);
+SIMT_PLAIN void simt_copy_async(void* to, const void* from, bool copies, unsigned bytes,
+                                unsigned long site) {
+  if (copies) simt->access(simt, from, bytes, bytes, 0, (const void*)site);
   simt->access(simt, to, bytes, bytes, 1, (const void*)site);
   SimtCopies& own = simt_own_copies();
   if (own.count == 128) __builtin_trap();
   SimtCopy& copy = own.copies[own.count++];
   copy.to = (char*)to, copy.bytes = bytes, copy.group = own.groups;
-  __builtin_memcpy(copy.value, from, bytes);
+  __builtin_memset(copy.value, 0, bytes);
+  if (copies) __builtin_memcpy(copy.value, from, bytes);
   __builtin_memset(to, 0x7F, bytes);  // what is there until it lands
 }
 SIMT_PLAIN void simt_wait_async(unsigned groups, unsigned long site) {
@@ -220,7 +222,7 @@ SIMT_PLAIN void simt_wait_async(unsigned groups, unsigned long site) {
   }
   own.count = left;
 }
-#define TW_COPY_ASYNC(to, from) simt_copy_async(to, from, sizeof(*to), __LINE__)
+#define TW_COPY_ASYNC(to, from, copies) simt_copy_async(to, from, copies, sizeof(*to), __LINE__)
 SIMT_PLAIN void simt_commit_async() { ++simt_own_copies().groups; }
 #define TW_COMMIT_ASYNC() simt_commit_async()
 #define TW_WAIT_ASYNC(groups) simt_wait_async(groups, __LINE__)
