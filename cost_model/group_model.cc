@@ -239,7 +239,9 @@ class LaunchModel {
       const double warps = Warps(s, limits_);
       const double operations = s.ThreadIterations() / tile.lanes;
       const double cycles = operations * OperationCycles(s, tile, thread, warps * per_unit);
-      const double alone = RoundCycles(s, tile, thread) * tile.bodies / (s.Groups() * s.Threads());
+      // Copies that are under way for several iterations share out what one waits for.
+      const double alone = RoundCycles(s, tile, thread) * tile.bodies /
+                           (s.Groups() * s.Threads() * static_cast<double>(1 + s.ahead));
       out.time.compute_ns +=
           in_waves * std::max(warps * (cycles + ControlCycles(s)), alone / per_unit);
       AddTraffic(s, shape, &out.time);

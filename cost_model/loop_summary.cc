@@ -208,13 +208,18 @@ class Summarizer {
         const bool ahead = IsAhead(*s);
         loops_ahead_ += ahead;
         const int64_t around_versions = versions_;
-        if (s->annotations.contains("pipeline")) versions_ = VersionsOf(s->body);
+        const bool around_async = async_;
+        if (s->annotations.contains("pipeline")) {
+          versions_ = VersionsOf(s->body);
+          async_ = s->annotations.contains("pipeline_async");
+        }
         const std::optional<size_t> around = dot_nest_;
         if (IsDotNest(*s)) dot_nest_ = loops_.size() - 1;
         Walk(s->body, guarded);
         dot_nest_ = around;
         loops_ahead_ -= ahead;
         versions_ = around_versions;
+        async_ = around_async;
         peeled_loops_ -= peel;
         loops_.pop_back();
         peels_.pop_back();
@@ -259,6 +264,7 @@ class Summarizer {
       out_.launches.back().shared_bytes +=
           (versions_ - 1) * static_cast<int64_t>(BufferBytes(store.buffer));
     }
+    if (loops_ahead_ > 0 && async_) summary.ahead = versions_ - 1;
     summary.guarded = guarded || store.mask != nullptr;
     summary.peeled = peeled_loops_ > 0;
     CountOps(store.value, &summary.ops);
@@ -413,6 +419,7 @@ class Summarizer {
   bool in_launch_ = false;
   std::unordered_set<ir::Buffer> ahead_;  // shared buffers with several versions
   int64_t versions_ = 1;                  // of what the pipeline around fetches ahead
+  bool async_ = false;                    // no thread waits for those copies
   std::unordered_map<ir::Buffer, std::vector<LoopSummary>> started_;  // loops around first stores
   ProgramSummary out_;
 };

@@ -57,6 +57,7 @@ struct StatementSummary {
   bool accumulates = false;  // reads what it writes
   double iterations = 1;     // product of the extents
   size_t launch = 0;         // which of the program's
+  int64_t ahead = 0;         // copies that run so many iterations before their use, unawaited
   bool fragments = false;    // of a warp: what it computes, loads or stores, all its threads do
 
   double flops() const { return iterations * ops.flops(); }
