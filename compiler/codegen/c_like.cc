@@ -104,7 +104,13 @@ class CEmitter {
     out_.append(static_cast<size_t>(indent_) * 2, ' ').append(text).append("\n");
   }
   void Signature(const ir::Function& f, const std::set<const ir::BufferNode*>& read_back);
-  void SharedBuffers(const Stmt& body);
+  // An array of a group, and where it begins in all of its shared memory, whose end comes last.
+  struct SharedArray {
+    ir::Buffer buffer;
+    int64_t elements, offset;
+  };
+  static std::vector<SharedArray> SharedArraysOf(const Stmt& body);
+  void SharedBuffers(const std::vector<SharedArray>& arrays, bool dynamic);
   void Emit(const Stmt& s);
   void EmitBraced(std::string_view head, const Stmt& body);
   std::string LoopHead(const Stmt& s, bool in_turn);
@@ -130,7 +136,8 @@ class CEmitter {
   SubGroupSums sums_;  // of the kernel
   bool CopyAsync(const Stmt& s);
 
-  bool uses_sub_groups_ = false, uses_fragments_ = false, uses_async_ = false;
+  bool uses_sub_groups_ = false, uses_fragments_ = false, uses_async_ = false,
+       uses_dynamic_ = false;
   bool async_ = false;         // of the kernel: it has copies that no thread waits for
   bool in_async_ = false;      // of the statement
   std::string_view barrier_;   // of the kernel
@@ -246,6 +253,7 @@ CText CEmitter::Text() const {
   if (uses_sub_groups_) add(dialect_.sub_groups.feature);
   if (uses_fragments_) result.text += dialect_.fragments.prologue;
   if (uses_async_) result.text += dialect_.async.prologue;
+  if (uses_dynamic_) result.text += dialect_.dynamic_shared.prologue;
   std::sort(result.features.begin(), result.features.end());
   for (const std::string& helper : expr_.helpers()) result.text += HelperText(helper);
   result.text += out_;
@@ -292,12 +300,36 @@ void CEmitter::Signature(const ir::Function& f, const std::set<const ir::BufferN
                  ") {\n");
 }
 
-void CEmitter::SharedBuffers(const Stmt& body) {
+std::vector<CEmitter::SharedArray> CEmitter::SharedArraysOf(const Stmt& body) {
+  constexpr int64_t kAlignment = 16;
+  std::vector<SharedArray> arrays;
+  int64_t offset = 0;
   ir::VisitStmts(body, [&](const Stmt& s) {
-    if (s->kind == StmtKind::kAlloc && s->buffer->scope == ir::Scope::kShared)
-      Line(StrCat(dialect_.shared, Array(s->buffer), ";"));
+    if (s->kind != StmtKind::kAlloc || s->buffer->scope != ir::Scope::kShared) return true;
+    int64_t elements = 1;
+    for (const Expr& e : s->buffer->shape) elements *= ir::AsInt(e) == nullptr ? 0 : *ir::AsInt(e);
+    const int64_t bytes = elements * s->buffer->dtype.bytes();
+    arrays.push_back({s->buffer, elements, offset});
+    offset += (bytes + kAlignment - 1) / kAlignment * kAlignment;
     return true;
   });
+  arrays.push_back({nullptr, 0, offset});  // the end
+  return arrays;
+}
+
+void CEmitter::SharedBuffers(const std::vector<SharedArray>& arrays, bool dynamic) {
+  if (dynamic) Line(dialect_.dynamic_shared.memory);
+  for (const SharedArray& a : arrays) {
+    if (a.buffer == nullptr) continue;
+    if (dynamic) {
+      const std::string type = expr_.MemoryOf(a.buffer->dtype);
+      Line(StrCat(dialect_.dynamic_shared.array, "(", type, ", ",
+                  expr_.Declare(a.buffer.get(), a.buffer->name), ", ", a.elements, ", ", a.offset,
+                  ");"));
+    } else {
+      Line(StrCat(dialect_.shared, Array(a.buffer), ";"));
+    }
+  }
 }
 
 absl::Status CEmitter::AddKernel(const ir::Function& f) {
@@ -307,6 +339,14 @@ absl::Status CEmitter::AddKernel(const ir::Function& f) {
   }
   expr_.StartKernel(FitsInt32(f));
   const std::set<const ir::BufferNode*> read_back = ReadBack(f);
+  const std::vector<SharedArray> shared = SharedArraysOf(f.body);
+  const DynamicSharedWords& words = dialect_.dynamic_shared;
+  const bool dynamic = words.above > 0 && shared.back().offset > words.above;
+  uses_dynamic_ = uses_dynamic_ || dynamic;
+  if (dynamic) {
+    const std::string kib = std::to_string((shared.back().offset + 1023) / 1024);
+    out_ += StrCat(Replaced(Replaced(std::string(words.size), "@", f.name), "#", kib), "\n");
+  }
   Signature(f, read_back);
   const bool global = !read_back.empty() || StoresBeforeBarrier(f.body);
   barrier_ = global ? dialect_.global_barrier : dialect_.barrier;
@@ -315,7 +355,7 @@ absl::Status CEmitter::AddKernel(const ir::Function& f) {
   async_ = !dialect_.async.copy.empty() && HasWideAsync(f.body);
   warp_thread_ = nullptr;
   indent_ = 1;
-  SharedBuffers(f.body);
+  SharedBuffers(shared, dynamic);
   Emit(f.body);
   indent_ = 0;
   out_ += "}\n";

@@ -52,6 +52,15 @@ struct AsyncWords {
   std::string_view commit = {}, wait = {};  // statements; `@` is how many groups may be in flight
 };
 
+// Shared memory of a group beyond what a text may say the size of: the launch gives it.
+struct DynamicSharedWords {
+  std::string_view prologue = {};  // definitions: of texts that use it
+  int64_t above = 0;               // bytes of a group from which on it is needed; 0: there is none
+  std::string_view size = {};      // a line that tells who launches kernel `@`: `#` KiB
+  std::string_view memory = {};    // the declaration of all of it, in a kernel
+  std::string_view array = {};  // the name of what declares an array: (type, name, count, offset)
+};
+
 struct CDialect {
   std::string_view name;                       // of error slugs: codegen.<name>.<reason>
   std::string_view suffix;                     // of files with the text
@@ -85,6 +94,7 @@ struct CDialect {
   SubGroupWords sub_groups = {};
   FragmentWords fragments = {};
   AsyncWords async = {};
+  DynamicSharedWords dynamic_shared = {};
 };
 
 struct CText {

@@ -390,6 +390,44 @@ TEST(TensorCores, EachWaitAndBarrierOfCopiesInFlightIsNeeded) {
   EXPECT_TRUE(cubin.ok()) << StatusText(cubin.status());
 }
 
+// More than a text may say the size of: the launch gives it, and the code says how much.
+TEST(CudaShared, BeyondWhatATextMayHaveTheLaunchGivesIt) {
+  const ir::Function program = *ir::ParseFunction(
+      "fn turn(X: f32[128, 128] input, Y: f32[128, 128] output) stage=scheduled { for i in 0..128 "
+      "{ "
+      "for j in 0..128 { block Y(vi: spatial 0..128 = i, vj: spatial 0..128 = j) { reads X[vj:1, "
+      "vi:1]; writes Y[vi:1, vj:1]; Y[vi, vj] = X[vj, vi]; } } } }");
+  transform::PassContext ctx;
+  ctx.target = *target::ParseTarget("cuda");
+  const ir::Function scheduled = Scheduled(
+      "#: steps cache_read %2 scope=shared; fuse %4 %5; split %6 [?,256]; bind %8 threadIdx.x; "
+      "fuse %0 %1; split %9 [?,256]; bind %11 threadIdx.x",
+      program);
+  const auto plan =
+      codegen::SplitHostDevice(*transform::RunPipeline(scheduled, transform::GpuPipeline(), ctx));
+  ASSERT_TRUE(plan.ok()) << StatusText(plan.status());
+  EXPECT_EQ(plan->launches[0].shared_bytes, 64 << 10);
+  EXPECT_EQ(codegen::CheckLaunchLimits(*plan, ctx.target.machine.launch), absl::OkStatus());
+  EXPECT_FALSE(
+      codegen::CheckLaunchLimits(*plan, target::ParseTarget("opencl")->machine.launch).ok());
+  const std::string text = *cuda::EmitCuda({plan->launches[0].kernel});
+  const std::string size = StrCat(plan->launches[0].kernel.name, "_dynamic_shared_kib");
+  EXPECT_NE(text.find(StrCat("__device__ tw_u8 ", size, "[64];")), std::string::npos) << text;
+  const auto compiled = simt::CompilePlans({{simt::Language::kCuda, *plan, text}});
+  ASSERT_TRUE(compiled.ok()) << StatusText(compiled.status());
+  EquivalenceOptions options;
+  options.run_other = [&](const ir::Function&, const std::vector<int64_t>& sizes,
+                          std::vector<ir::TensorData*> args) {
+    return simt::RunPlan((*compiled)[0], sizes, args);
+  };
+  const absl::Status same = SameResults(program, program, options);
+  EXPECT_TRUE(same.ok()) << StatusText(same) << "\n" << text;
+  if (cuda::NvrtcName() == "nvrtc-none") GTEST_SKIP() << "[SKIP] no NVRTC";
+  const auto cubin = cuda::CompileText(text, "sm_80");
+  ASSERT_TRUE(cubin.ok()) << StatusText(cubin.status());
+  EXPECT_NE(cubin->bytes.find(size), std::string::npos) << "the code does not say it";
+}
+
 // On a device without sub-groups the marked loop is one like others.
 TEST(SubGroups, OnlyADeviceThatHasThemGetsThem) {
   const std::string text =

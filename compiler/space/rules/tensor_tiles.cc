@@ -190,7 +190,7 @@ class TensorTiles final : public Sketch {
     const int64_t factors = (t.fragments_m * f.rows * product_.a.bytes() +
                              t.fragments_n * f.columns * product_.b.bytes()) *
                             f.terms / (4 * limits_.warp);
-    if (sums > limits_.registers || shared > limits_.shared_bytes) return false;
+    if (sums > limits_.registers || shared > limits_.most_shared_bytes()) return false;
     return IsFullEnough(limits_, limits_.group_threads, t.threads(), shared,
                         target::TileRegisters(sums, factors));
   }

@@ -202,6 +202,13 @@ template <class T> static inline void tw_copy_async(T* to, const T* from, int co
 }
 )";
 
+// The plug-in finds the length of the array (deploy/runtime/device_cuda.cc).
+constexpr std::string_view kDynamicShared = R"(#ifdef __CUDACC_RTC__
+#define TW_DYNAMIC_SHARED(type, name, count, offset) \
+  type* const name = (type*)(tw_dynamic_shared + offset)
+#endif
+)";
+
 constexpr codegen::CDialect kCuda = {
     .name = "cuda",
     .suffix = ".cu",
@@ -240,6 +247,11 @@ constexpr codegen::CDialect kCuda = {
               .copy = "tw_copy_async",
               .commit = "TW_COMMIT_ASYNC();",
               .wait = "TW_WAIT_ASYNC(@);"},
+    .dynamic_shared = {.prologue = kDynamicShared,
+                       .above = 48 << 10,
+                       .size = "extern \"C\" __device__ tw_u8 @_dynamic_shared_kib[#];",
+                       .memory = "extern __shared__ __align__(16) tw_u8 tw_dynamic_shared[];",
+                       .array = "TW_DYNAMIC_SHARED"},
 };
 
 // A line for each kernel.

@@ -104,9 +104,11 @@ void Emulator::RunGroup(const LaunchRequest& request) {
     for (uint32_t t = 0; t < count; ++t) all_ended = all_ended && ended(t);
     FinishInterval();
   }
-  if (memory_.shared_bytes() > static_cast<size_t>(limits_.shared_bytes)) {
-    Fail({"simt.launch.limits", StrCat("expected at most ", limits_.shared_bytes,
-                                       " bytes of shared memory, found ", memory_.shared_bytes())});
+  const int64_t most =
+      request.dynamic_shared_bytes > 0 ? request.dynamic_shared_bytes : limits_.shared_bytes;
+  if (memory_.shared_bytes() > static_cast<size_t>(most)) {
+    Fail({"simt.launch.limits", StrCat("expected at most ", most, " bytes of shared memory, found ",
+                                       memory_.shared_bytes())});
   }
 }
 

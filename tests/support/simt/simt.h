@@ -40,6 +40,7 @@ struct LaunchRequest {
   Kernel kernel;
   std::array<int64_t, 3> groups{1, 1, 1}, threads{1, 1, 1};
   std::vector<uint64_t> arguments = {};  // pointers and integers
+  int64_t dynamic_shared_bytes = 0;      // that the launch gives; 0: the limit holds
   bool count_traffic = false;
 };
 

@@ -5,6 +5,7 @@
 #define __device__
 #define __forceinline__
 #define __launch_bounds__(...)
+#define TW_DYNAMIC_SHARED(type, name, count, offset) SIMT_SHARED(type, name, count)
 
 struct simt_dim {
   unsigned x, y, z;
