@@ -20,6 +20,9 @@ constexpr double kGlobalCycles = 2;
 // Of a warp alone, from one operation to the next. The compiler writes small bodies out, so that
 // the loads of two rounds are under way.
 constexpr double kIssueCycles = 2, kSmallBody = 16, kRoundsUnderWay = 2;
+// Until a warp may use the sums of a product of fragments again (Sun et al., "Dissecting Tensor
+// Cores via Microbenchmarks", 2022: 33 cycles of m16n8k16 on an A100); its multiply-adds.
+constexpr double kProductLatency = 33, kProductWork = 16 * 8 * 16;
 // A condition in the innermost body, which threads in step and drivers for processors mask.
 constexpr double kMaskedFactor = 1.2;
 
@@ -131,6 +134,47 @@ double OperationCycles(const StatementSummary& s, const RegisterTile& tile,
   return s.guarded ? cycles * kMaskedFactor : cycles;
 }
 
+bool StoresTo(const StatementSummary& s, ir::Scope scope) {
+  return s.accesses[0].buffer->scope == scope;
+}
+
+// Elements of what a statement of fragments writes that one warp has.
+double WarpElements(const StatementSummary& s) {
+  double elements = 1;
+  for (const LoopSummary& loop : s.loops) {
+    if (loop.moves_store && !ir::IsBound(loop.kind)) elements *= static_cast<double>(loop.extent);
+  }
+  return elements;
+}
+
+// Cycles of a unit for one group's statement of fragments, and of a warp alone.
+struct FragmentCycles {
+  double unit = 0, alone = 0;
+};
+FragmentCycles CyclesOfFragments(const StatementSummary& s, const target::Machine& machine) {
+  const target::LaunchLimits& limits = machine.launch;
+  const double points = s.iterations / s.Groups(), own = s.ThreadIterations();
+  const auto bytes = static_cast<double>(s.accesses.back().element_bytes);
+  if (StoresTo(s, ir::Scope::kWmmaAcc) && s.accumulates) {
+    const double rate =
+        bytes > 1 ? machine.fragments.half_products : machine.fragments.byte_products;
+    const double chain =
+        own / std::max(WarpElements(s), 1.0) / 16;  // products, one after the other
+    return {points / std::max(rate, 1.0), std::max(chain * kProductLatency, own / kProductWork)};
+  }
+  if (StoresTo(s, ir::Scope::kWmmaA) || StoresTo(s, ir::Scope::kWmmaB)) {
+    const bool global = s.accesses.back().buffer->scope == ir::Scope::kGlobal;
+    const double width = static_cast<double>(limits.shared_banks) * kWordBytes;
+    const double rounds = own / std::max(WarpElements(s), 1.0);
+    return {points * bytes / width * (global ? kGlobalCycles : 1),
+            rounds * (global ? limits.load_latency : limits.shared_latency) / 2};
+  }
+  // On the registers: each thread has its own elements.
+  const double each = StoresTo(s, ir::Scope::kGlobal) ? kGlobalCycles : 1;
+  const double lanes = static_cast<double>(std::max<int64_t>(1, limits.warp));
+  return {points / lanes * each / machine.loads_per_cycle, own / lanes * kIssueCycles};
+}
+
 // Cycles of control of one thread's loops.
 double ControlCycles(const StatementSummary& s) {
   double trips = 1, cycles = 0;
@@ -181,11 +225,23 @@ class LaunchModel {
     const target::Target thread = ThreadOf(shape);
     for (const StatementSummary& s : program_.statements) {
       if (s.launch != launch) continue;
+      if (s.fragments) {
+        const FragmentCycles cycles = CyclesOfFragments(s, machine_);
+        out.time.compute_ns += in_waves * std::max(cycles.unit, cycles.alone / per_unit);
+        StatementSummary global = s;
+        std::erase_if(global.accesses, [](const AccessSummary& access) {
+          return access.buffer->scope != ir::Scope::kGlobal;
+        });
+        if (!global.accesses.empty()) AddTraffic(global, shape, &out.time);
+        continue;
+      }
       const RegisterTile tile = AnalyzeTile(s, thread);
       const double warps = Warps(s, limits_);
       const double operations = s.ThreadIterations() / tile.lanes;
       const double cycles = operations * OperationCycles(s, tile, thread, warps * per_unit);
-      const double alone = RoundCycles(s, tile, thread) * tile.bodies / (s.Groups() * s.Threads());
+      // Copies that are under way for several iterations share out what one waits for.
+      const double alone = RoundCycles(s, tile, thread) * tile.bodies /
+                           (s.Groups() * s.Threads() * static_cast<double>(1 + s.ahead));
       out.time.compute_ns +=
           in_waves * std::max(warps * (cycles + ControlCycles(s)), alone / per_unit);
       AddTraffic(s, shape, &out.time);
@@ -250,6 +306,13 @@ class LaunchModel {
 
   // Registers of a thread, of 32 bits.
   double Registers(const StatementSummary& s) const {
+    if (s.fragments) {  // elements of 32 bits, half as many of the factors of a step
+      const auto sums = static_cast<int64_t>(
+          StoresTo(s, ir::Scope::kWmmaAcc) ? WarpElements(s) / static_cast<double>(limits_.warp)
+                                           : 0);
+      return static_cast<double>(
+          std::min(target::TileRegisters(sums, sums / 2), std::max<int64_t>(limits_.registers, 1)));
+    }
     const RegisterTile tile = AnalyzeTile(s, thread_);
     const double words =
         tile.lanes * std::max(1.0, static_cast<double>(s.accesses[0].element_bytes) / kWordBytes);
@@ -264,7 +327,7 @@ class LaunchModel {
     if (shape.barriers == 0) return 0;
     double kept = 0;
     for (const StatementSummary& s : program_.statements) {
-      if (s.launch == launch && s.accumulates)
+      if (s.launch == launch && s.accumulates && !s.fragments)
         kept = std::max(kept, AnalyzeTile(s, thread_).accumulators);
     }
     const double warps =

@@ -164,7 +164,19 @@ class Summarizer {
     return strides;
   }
 
-  // What runs an iteration before its use writes to the other version of its buffer.
+  // Versions of what a pipeline's first stage writes for its last.
+  static int64_t VersionsOf(const ir::Stmt& body) {
+    int64_t last = 1;
+    ir::VisitStmts(body, [&](const ir::Stmt& s) {
+      const auto stage = s->annotations.find("pipeline_stage");
+      if (stage == s->annotations.end()) return true;
+      if (const int64_t* n = std::get_if<int64_t>(&stage->second)) last = std::max(last, *n);
+      return false;
+    });
+    return last + 1;
+  }
+
+  // What runs iterations before its use writes to another version of its buffer.
   static bool IsAhead(const ir::StmtNode& loop) {
     const auto stage = loop.annotations.find("pipeline_stage");
     if (stage == loop.annotations.end()) return false;
@@ -195,11 +207,19 @@ class Summarizer {
         peeled_loops_ += peel;
         const bool ahead = IsAhead(*s);
         loops_ahead_ += ahead;
+        const int64_t around_versions = versions_;
+        const bool around_async = async_;
+        if (s->annotations.contains("pipeline")) {
+          versions_ = VersionsOf(s->body);
+          async_ = s->annotations.contains("pipeline_async");
+        }
         const std::optional<size_t> around = dot_nest_;
         if (IsDotNest(*s)) dot_nest_ = loops_.size() - 1;
         Walk(s->body, guarded);
         dot_nest_ = around;
         loops_ahead_ -= ahead;
+        versions_ = around_versions;
+        async_ = around_async;
         peeled_loops_ -= peel;
         loops_.pop_back();
         peels_.pop_back();
@@ -218,8 +238,8 @@ class Summarizer {
         if (s->buffer->scope == ir::Scope::kShared && in_launch_) {
           out_.launches.back().shared_bytes += static_cast<int64_t>(BufferBytes(s->buffer));
         } else {
-          (s->buffer->scope == ir::Scope::kLocal ? out_.local_bytes : out_.global_alloc_bytes) +=
-              BufferBytes(s->buffer);
+          const bool own = ir::PrivacyOf(s->buffer->scope) == ir::Privacy::kThread;
+          (own ? out_.local_bytes : out_.global_alloc_bytes) += BufferBytes(s->buffer);
         }
         Walk(s->body, guarded);
         break;
@@ -240,9 +260,11 @@ class Summarizer {
     summary.loops = loops_;
     summary.launch = out_.launches.size() - 1;
     if (store.buffer->scope == ir::Scope::kShared && loops_ahead_ > 0 &&
-        twice_.insert(store.buffer).second) {
-      out_.launches.back().shared_bytes += static_cast<int64_t>(BufferBytes(store.buffer));
+        ahead_.insert(store.buffer).second) {
+      out_.launches.back().shared_bytes +=
+          (versions_ - 1) * static_cast<int64_t>(BufferBytes(store.buffer));
     }
+    if (loops_ahead_ > 0 && async_) summary.ahead = versions_ - 1;
     summary.guarded = guarded || store.mask != nullptr;
     summary.peeled = peeled_loops_ > 0;
     CountOps(store.value, &summary.ops);
@@ -264,6 +286,9 @@ class Summarizer {
     }
     MarkReductions(store.buffer, &summary);
     if (dot_nest_.has_value()) MergeDotNest(*dot_nest_, &summary);
+    summary.fragments = std::any_of(
+        summary.accesses.begin(), summary.accesses.end(),
+        [](const AccessSummary& access) { return ir::EngineOf(access.buffer->scope) == "wmma"; });
     out_.statements.push_back(std::move(summary));
   }
 
@@ -392,7 +417,9 @@ class Summarizer {
   std::optional<size_t> dot_nest_;  // the first of loops_ that an instruction runs
   int peeled_loops_ = 0, loops_ahead_ = 0;
   bool in_launch_ = false;
-  std::unordered_set<ir::Buffer> twice_;  // shared buffers with two versions
+  std::unordered_set<ir::Buffer> ahead_;  // shared buffers with several versions
+  int64_t versions_ = 1;                  // of what the pipeline around fetches ahead
+  bool async_ = false;                    // no thread waits for those copies
   std::unordered_map<ir::Buffer, std::vector<LoopSummary>> started_;  // loops around first stores
   ProgramSummary out_;
 };

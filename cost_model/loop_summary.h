@@ -57,6 +57,8 @@ struct StatementSummary {
   bool accumulates = false;  // reads what it writes
   double iterations = 1;     // product of the extents
   size_t launch = 0;         // which of the program's
+  int64_t ahead = 0;         // copies that run so many iterations before their use, unawaited
+  bool fragments = false;    // of a warp: what it computes, loads or stores, all its threads do
 
   double flops() const { return iterations * ops.flops(); }
   // Product of the extents of the loops of a kind.
@@ -70,7 +72,7 @@ struct StatementSummary {
 // A nest of the program that no other nest is around: what a device of groups and threads runs at
 // a time.
 struct LaunchSummary {
-  int64_t shared_bytes = 0;  // of one group, both versions of what is fetched ahead
+  int64_t shared_bytes = 0;  // of one group, all versions of what is fetched ahead
 };
 
 struct ProgramSummary {

@@ -84,8 +84,11 @@ class StmtSimplifier {
     if (open) exprs_.PushBound(s->var, exprs_.Simplify(range.min + range.extent));
     bool outer_tensor = in_tensor_;
     in_tensor_ = in_tensor_ || !ir::TensorNameOf(*s).empty();
+    const bool outer_fragment = in_fragment_;
+    in_fragment_ = in_fragment_ || s->annotations.contains(ir::kFragmentKey);
     Stmt body = Walk(s->body);
     in_tensor_ = outer_tensor;
+    in_fragment_ = outer_fragment;
     if (open) exprs_.PopBound();
     if (IsNoOp(body)) return body;
     if (body == s->body && range.min == s->range.min && range.extent == s->range.extent) return s;
@@ -136,7 +139,7 @@ class StmtSimplifier {
 
   Stmt WalkUnder(const Expr& condition, const Stmt& s) {
     Analyzer outer = analyzer_;
-    analyzer_.Assume(condition);
+    if (!in_fragment_) analyzer_.Assume(condition);
     std::vector<Expr> conjuncts;
     Conjuncts(condition, &conjuncts);
     for (const Expr& c : conjuncts) exprs_.PushAssumption(c);
@@ -231,6 +234,9 @@ class StmtSimplifier {
 
   Analyzer analyzer_;
   bool in_tensor_ = false;  // inside a nest whose loops a tensor intrinsic's description names
+  // Inside loops over a fragment. A condition that leaves one row does not make its number a
+  // constant there: the index says which element of the fragment it is.
+  bool in_fragment_ = false;
   bool in_block_ = false;
   const SimplifyOptions options_;
   ExprSimplifier exprs_;

@@ -28,6 +28,39 @@ struct SubGroupWords {
   std::string_view reduce = {};
 };
 
+// Fragments (fragments.h): matrices in the registers of the threads of a warp, those along x.
+// A function for each tensor intrinsic, called like it with `_` for each dot and `tw_` in front:
+//   product(sums, a, b), product_reset(sums), load<row stride, column stride, bytes,
+//   shared>(fragment, first element)
+// `bytes` is what each row (or column, where a row's elements are apart) is at a multiple of.
+// `shared` says whether the element is in shared memory.
+struct FragmentWords {
+  std::string_view prologue = {};  // their definitions: of texts that use them
+  int threads = 0;                 // of a warp; 0: the language has no fragments
+  int a = 0, b = 0, sums = 0;      // registers of 32 bits of a fragment in each thread
+  // A thread's sums are runs of neighbours in rows: the row of run `@`, and its number there.
+  std::string_view row, run;
+  int neighbours = 1;
+};
+
+// Copies from global to shared memory that a thread starts and does not wait for.
+struct AsyncWords {
+  std::string_view prologue = {};  // definitions: of texts that use them
+  // The function of two pointers to wide runs, and whether it copies, or fills the first with zeros
+  // and reads nothing. Empty: the language has no such copies.
+  std::string_view copy = {};
+  std::string_view commit = {}, wait = {};  // statements; `@` is how many groups may be in flight
+};
+
+// Shared memory of a group beyond what a text may say the size of: the launch gives it.
+struct DynamicSharedWords {
+  std::string_view prologue = {};  // definitions: of texts that use it
+  int64_t above = 0;               // bytes of a group from which on it is needed; 0: there is none
+  std::string_view size = {};      // a line that tells who launches kernel `@`: `#` KiB
+  std::string_view memory = {};    // the declaration of all of it, in a kernel
+  std::string_view array = {};  // the name of what declares an array: (type, name, count, offset)
+};
+
 struct CDialect {
   std::string_view name;                       // of error slugs: codegen.<name>.<reason>
   std::string_view suffix;                     // of files with the text
@@ -48,7 +81,7 @@ struct CDialect {
   // functions, convert_, select, components .s0 to .sf.
   bool vectors;
   // Without them: the name of a type `NAME<T, N>` of N neighbours in memory, at a multiple of their
-  // size, whose `v[i]` they are. Loads and stores of runs of 8 or 16 bytes use it, and 4 of bytes.
+  // size, whose `v[i]` they are. Loads and stores of runs of 4, 8 or 16 bytes use it.
   // Empty: accesses are of one element.
   std::string_view wide = {};
   std::string_view wide_text = {};  // its definition: of texts that use it
@@ -59,6 +92,9 @@ struct CDialect {
   std::string_view dot4_text =
       {};  // its definition, if the prologue has none: of texts that use it
   SubGroupWords sub_groups = {};
+  FragmentWords fragments = {};
+  AsyncWords async = {};
+  DynamicSharedWords dynamic_shared = {};
 };
 
 struct CText {

@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 
 #include "compiler/codegen/linear_index.h"
 #include "compiler/ir/type_rules.h"
@@ -374,7 +375,7 @@ std::optional<std::string> CExpressions::WideRun(const ir::Buffer& buffer, const
   const bool shaped = !dialect_.wide.empty() && index->kind == ExprKind::kRamp &&
                       ir::IsInt(index->args[1], 1) && !buffer->dtype.is_bool() &&
                       buffer->scope != ir::Scope::kLocal &&
-                      (bytes == 8 || bytes == 16 || (bytes == 4 && lanes == 4));
+                      (bytes == 4 || bytes == 8 || bytes == 16);
   if (!shaped) return std::nullopt;
   // Buffers are at multiples of more than that.
   const analysis::Congruence base = analyzer_.CongruenceOf(index->args[0]);
@@ -382,6 +383,14 @@ std::optional<std::string> CExpressions::WideRun(const ir::Buffer& buffer, const
   uses_wide_ = true;
   return StrCat("*(", read_only ? "const " : "", dialect_.wide, "<", MemoryOf(buffer->dtype), ", ",
                 lanes, ">*)(", NameOf(buffer.get()), " + ", Lane(index->args[0], 0), ")");
+}
+
+int64_t CExpressions::AlignedBytes(const ir::Buffer& buffer, const Expr& index,
+                                   int64_t stride) const {
+  constexpr int64_t kMostBytes = 16;
+  const analysis::Congruence base = analyzer_.CongruenceOf(index);
+  const int64_t bytes = buffer->dtype.bytes();
+  return std::gcd(std::gcd(std::gcd(base.modulus, base.remainder), stride) * bytes, kMostBytes);
 }
 
 std::string CExpressions::NameRun(const Expr& load) { return runs_[load.get()] = Temporary("run"); }

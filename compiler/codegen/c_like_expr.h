@@ -26,6 +26,7 @@ class CExpressions {
   void StartKernel(bool narrow);
   std::string Declare(const void* symbol, std::string_view wanted);
   std::string Temporary(std::string_view wanted);
+  void SetName(const void* symbol, std::string text) { names_[symbol] = std::move(text); }
   const std::string& NameOf(const void* symbol) const { return names_.at(symbol); }
 
   // What is known of a variable from here on: divisions of what is not negative are plain ones.
@@ -53,6 +54,9 @@ class CExpressions {
   std::string NameRun(const ir::Expr& load);
   bool IsNamedRun(const ir::Expr& e) const { return runs_.contains(e.get()); }
   void ForgetRuns() { runs_.clear(); }
+  // The largest power of two, up to 16, that the address of this element is known to be at a
+  // multiple of, if neighbours that are `stride` elements away are to be so, too.
+  int64_t AlignedBytes(const ir::Buffer& buffer, const ir::Expr& index, int64_t stride) const;
   // The variable that holds exactly these elements of a buffer.
   std::optional<std::string> Register(const ir::Buffer& buffer, const ir::Expr& index) const;
   std::string Element(const ir::Buffer& buffer, const ir::Expr& index, int lane);

@@ -157,10 +157,10 @@ absl::Status CheckLaunchLimits(const HostPlan& plan, const target::LaunchLimits&
           support::StrCat(launch.kernel.name, ": expected at most ", limits.groups_yz,
                           " groups along y and z, found ", *groups));
     }
-    if (launch.shared_bytes > limits.shared_bytes) {
+    if (launch.shared_bytes > limits.most_shared_bytes()) {
       return support::FailedPrecondition(
           "codegen.launch_limits.shared_bytes",
-          support::StrCat(launch.kernel.name, ": expected at most ", limits.shared_bytes,
+          support::StrCat(launch.kernel.name, ": expected at most ", limits.most_shared_bytes(),
                           " bytes of shared memory, found ", launch.shared_bytes));
     }
   }

@@ -289,6 +289,7 @@ graph::GraphPassContext PassContext(const target::Target& target) {
   context.channel_block = machine.has_matrix()
                               ? machine.matrix.block
                               : machine.block_vectors * machine.vector_bytes / ir::kF32.bytes();
+  context.half_products = machine.fragments.half_products > 0;
   // Only processors: what moves between a host and a device is whole tensors.
   if (target.kind == target::kProcessors) {
     context.view_alignment = module::kTensorAlignment;

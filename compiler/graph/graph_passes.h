@@ -31,6 +31,8 @@ struct GraphPassContext {
   // Of pack_weights: the most rows of data for which a layer reads its weights as bytes, and twice
   // the most for which it reads 4-bit integers; 0: no layer does.
   int64_t packed_weight_rows = 0;
+  // Of half_products: the machine multiplies matrices of 16-bit floats faster than others.
+  bool half_products = false;
   // Nodes with more operations or larger results are left to run time.
   double fold_max_flops = 1e8;
   int64_t fold_max_bytes = int64_t{64} << 20;
@@ -59,6 +61,9 @@ absl::StatusOr<Graph> PackWeights(Graph g, const GraphPassContext& ctx);
 // Products with heads that are repeated for several query heads read each head once: the query
 // heads become rows of one product.
 absl::StatusOr<Graph> ShareHeads(Graph g, const GraphPassContext& ctx);
+// Only where the machine has a unit for them: products of matrices of 16-bit floats that were cast
+// to f32 read them as they are, with sums f32. So do products with constants that 16 bits hold.
+absl::StatusOr<Graph> HalfProducts(Graph g, const GraphPassContext& ctx);
 // Nodes whose inputs are all constants are evaluated by op::Reference (bounded work and size).
 absl::StatusOr<Graph> FoldConstants(Graph g, const GraphPassContext& ctx);
 // Local algebraic rules from a table (simplify_algebra.cc): neutral elements, chains of constants,

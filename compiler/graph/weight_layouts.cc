@@ -129,6 +129,9 @@ absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext& ctx) {
       }
       const ValueId from = node.inputs[1];
       if ((rule.dots || rule.squares) && g.values[from].type.dtype != ir::kI8) continue;
+      // Fragments are loaded from rows or columns alike.
+      if (ctx.half_products && rule.op == "dense" && g.values[from].type.dtype == ir::kF16)
+        continue;
       const std::vector<int64_t> cut = CutShape(rule, node, g.values[from].type.sizes());
       if (cut.empty()) continue;
       ValueId& to = moved.try_emplace({from, std::string(rule.to)}, -1).first->second;

@@ -11,7 +11,8 @@
 // - Index arithmetic is int64 or int32; loops run over [min, min + extent) with extent >= 0.
 // - Float operations round to nearest even in their type at each node. `a * b + c` written as Mul
 //   and Add *may* be contracted to one fma by the pass `contract_fma`; nothing else changes
-//   rounding. Reassociation happens only where a step reorders or marks (`sub_group`) a reduction.
+//   rounding. Reassociation happens only where a step reorders or marks a reduction: `sub_group`,
+//   or `tensor` for sums of floats, which a unit of products may also round towards zero.
 // - min/max on floats: if one side is NaN the result is the second operand (as x86 minps/maxps).
 // - Casts: float -> int saturates, NaN becomes 0; int -> int wraps; int -> float and
 //   float -> float round half to even.

@@ -21,6 +21,9 @@ namespace tilewright::ir {
 
 inline constexpr char kTensorKey[] = "tensor";  // the annotation
 inline constexpr char kResetSuffix[] = ".reset";
+// The annotation of two loops over the rows and columns of a fragment of sums (scope wmma.acc),
+// which the threads that have it share out.
+inline constexpr char kFragmentKey[] = "fragment";
 
 // Who implements an intrinsic, and as what.
 enum class TensorOp : uint8_t {
@@ -31,6 +34,10 @@ enum class TensorOp : uint8_t {
   kAlu,
   kLoad,
   kStore,
+  // Threads in step: a product of fragments, and what brings a fragment from memory. The parameters
+  // of an operand are in the order of its fragment's rows and columns.
+  kMma,
+  kFragmentLoad,
 };
 
 // A parameter of the description.

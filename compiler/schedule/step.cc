@@ -270,6 +270,10 @@ std::span<const AnnotationRow> AnnotationRows() {
        "the loop's sum (or minimum, maximum) may be reassociated: the threads of a sub-group share "
        "its terms out, where a device has sub-groups and all threads of a group run the loop "
        "alike"},
+      {"fragment", 1, 1, 'l',
+       "this loop and the one inside run over the rows and columns of a fragment of sums (or "
+       "vectors of neighbours in them), scope wmma.acc: threads in step share the elements out, "
+       "each those that it has"},
   };
   return kRows;
 }

@@ -59,6 +59,17 @@ class StepMaker {
   std::vector<int> ComputeAt(int block, int loop) {
     return Do({schedule::StepKind::kComputeAt, {block, loop}, {}, "", {}});
   }
+  // The blocks that fill padded operands and that take the result out, each with its loops.
+  std::vector<int> PadEinsum(int block, std::vector<int64_t> factors) {
+    return Do({schedule::StepKind::kPadEinsum, {block}, std::move(factors), "", {}});
+  }
+  // Nests of the loop's body in stages; those of the first one are copies that nothing waits for.
+  void PipelineAsync(int loop, std::vector<int64_t> stages) {
+    Do({schedule::StepKind::kSoftwarePipeline, {loop}, std::move(stages), "", {{"async", "1"}}});
+  }
+  std::vector<int> ReverseComputeAt(int block, int loop) {
+    return Do({schedule::StepKind::kReverseComputeAt, {block, loop}, {}, "", {}});
+  }
   // Two versions of what the block writes, one read while the other is written.
   void DoubleBuffer(int block) { Do({schedule::StepKind::kDoubleBuffer, {block}, {}, "", {}}); }
   // The stride of a dimension of what the block writes: `offset` modulo `factor`, in elements.

@@ -8,6 +8,7 @@
 // Constant data and pure functions; thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -38,7 +39,9 @@ struct LaunchLimits {
   int64_t group_threads = 0;  // most threads of one group; 0: the machine has no groups
   int64_t groups_yz = 0;      // most groups of a launch along y, and along z; 0: no limit
   int64_t shared_bytes = 0;   // most shared memory of one group
-  int64_t registers = 0;      // of one thread, for its sums: more of them spill
+  // The same where the launch says how much it is; 0: there is no such launch.
+  int64_t launch_shared_bytes = 0;
+  int64_t registers = 0;  // of one thread, for its sums: more of them spill
   // Threads of a group where nobody chose, and most of them along one axis of a tile: enough to
   // hide a load's latency.
   int64_t usual_threads = 0;
@@ -61,6 +64,15 @@ struct LaunchLimits {
   // Cycles until a load of global memory answers, mostly from the second cache, and one of shared
   // memory; 0: hidden where threads run one after the other.
   double load_latency = 0, shared_latency = 0;
+
+  int64_t most_shared_bytes() const { return std::max(shared_bytes, launch_shared_bytes); }
+};
+
+// A unit that multiplies fragments of matrices, which the threads of a warp keep in registers: the
+// tensor intrinsics of TensorOp::kMma. Multiply-adds that a multiprocessor begins in a cycle.
+struct FragmentUnit {
+  double half_products = 0;  // of 16-bit floats with sums f32; 0: the machine has no such unit
+  double byte_products = 0;  // of bytes with sums i32
 };
 
 // A unit that multiplies vectors of bytes by square matrices, on memories of its own that programs
@@ -177,6 +189,7 @@ struct Machine {
   double parallel_region_ns = 700;  // to start and join the threads of a parallel loop
 
   LaunchLimits launch = {};
+  FragmentUnit fragments = {};
   MatrixUnit matrix = {};
   RuleSet rule_set = RuleSet::kLoops;
   FeatureSet feature_set = FeatureSet::kLoops;

@@ -11,7 +11,8 @@ constexpr int64_t kAddressRegisters = 16;  // addresses, counters, the condition
 
 int64_t GroupsPerUnit(const LaunchLimits& limits, int64_t threads, int64_t shared_bytes,
                       int64_t registers) {
-  if (threads < 1 || threads > limits.group_threads || shared_bytes > limits.shared_bytes) return 0;
+  if (threads < 1 || threads > limits.group_threads || shared_bytes > limits.most_shared_bytes())
+    return 0;
   const int64_t warp = std::max<int64_t>(1, limits.warp);
   const int64_t in_step = (threads + warp - 1) / warp * warp;
   int64_t groups = limits.unit_threads / in_step;

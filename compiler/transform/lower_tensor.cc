@@ -131,7 +131,7 @@ class TensorLowering : public ir::Rewriter {
     auto match = ir::MatchTensor(s, name);
     if (match.ok()) status_.Update(CheckTarget(*match->intrinsic));
     if (!match.ok()) status_.Update(match.status());
-    if (!status_.ok()) return s;
+    if (!status_.ok() || IsOfThreads(*match->intrinsic)) return s;
     int64_t lanes = std::max<int64_t>(1, target_.machine.vector_bytes / 4);
     if (match->intrinsic->op == ir::TensorOp::kDotTile) return DotTile(*match);
     if (match->reset) return Reset(*match, lanes);
@@ -140,9 +140,14 @@ class TensorLowering : public ir::Rewriter {
   const absl::Status& status() const { return status_; }
 
  private:
+  // What threads in step do: the code generator has it.
+  static bool IsOfThreads(const ir::TensorIntrinsic& row) {
+    return row.op == ir::TensorOp::kMma || row.op == ir::TensorOp::kFragmentLoad;
+  }
+
   absl::Status CheckTarget(const ir::TensorIntrinsic& row) const {
     if (row.op != ir::TensorOp::kDot4 && row.op != ir::TensorOp::kDotTile &&
-        row.op != ir::TensorOp::kFmaTile) {
+        row.op != ir::TensorOp::kFmaTile && !IsOfThreads(row)) {
       return support::FailedPrecondition(
           "transform.lower_tensor_nests.not_on_cpu",
           StrCat("expected an intrinsic that a CPU implements, found ", row.name));

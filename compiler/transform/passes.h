@@ -44,7 +44,8 @@ absl::StatusOr<Function> HoistOpenBuffers(const Function& f, const PassContext& 
 // kLoops → kLoops: every buffer has one dimension (row-major), every access one index.
 absl::StatusOr<Function> FlattenBuffers(const Function& f, const PassContext& ctx);
 // kLoops with flat buffers → same: nests marked as tensor intrinsics (ir/tensor_intrinsics.h)
-// become explicit vector code; none is left. Fails where the target lacks the intrinsic.
+// become explicit vector code; only those of fragments are left, which code generators know. Fails
+// where the target lacks the intrinsic.
 absl::StatusOr<Function> LowerTensorNests(const Function& f, const PassContext& ctx);
 // kLoops → kLoops: kVectorized loops become ramps, broadcasts and masked accesses; no vector loop
 // remains.

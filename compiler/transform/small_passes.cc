@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "compiler/analysis/simplify.h"
+#include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/visit.h"
 #include "compiler/transform/passes.h"
 
@@ -116,6 +117,10 @@ class Flattener : public ir::Rewriter {
 
 class FmaContractor : public ir::Rewriter {
  public:
+  // A tensor intrinsic's nest stays what its description says.
+  Stmt RewriteStmt(const Stmt& s) override {
+    return ir::TensorNameOf(*s).empty() ? RewriteChildren(s) : s;
+  }
   Expr RewriteExpr(const Expr& e) override {
     Expr r = RewriteChildren(e);
     if (r->kind != ExprKind::kAdd || !r->dtype.is_float() || r->dtype.bits < 32) return r;

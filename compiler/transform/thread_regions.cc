@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "compiler/analysis/injective.h"
@@ -18,6 +19,8 @@ using ir::Expr;
 using ir::ExprKind;
 
 constexpr int64_t kMaxElements = 1 << 18;  // over all threads: looked at one by one
+constexpr size_t kMaxBoxes = 1 << 11;      // looked at in pairs, where elements are more
+constexpr int64_t kMaxThreads = 1 << 11;
 
 bool MentionsAny(const Expr& e, const std::vector<ir::Var>& vars) {
   for (const ir::Var& v : vars) {
@@ -78,6 +81,30 @@ bool Claim(const std::vector<int64_t>& min, const std::vector<int64_t>& extent, 
     }
     if (d == 0) return true;
   }
+}
+
+// What threads use, as boxes: each owner's once.
+struct OwnedBox {
+  std::vector<int64_t> min, extent;
+  int64_t owner;
+  auto operator<=>(const OwnedBox&) const = default;
+};
+
+// Whether no two owners' boxes have an element in common; false where there are too many boxes.
+bool AreApart(const std::set<OwnedBox>& boxes) {
+  if (boxes.size() > kMaxBoxes) return false;
+  const auto meet = [](const OwnedBox& a, const OwnedBox& b) {
+    for (size_t d = 0; d < a.min.size(); ++d) {
+      if (a.min[d] + a.extent[d] <= b.min[d] || b.min[d] + b.extent[d] <= a.min[d]) return false;
+    }
+    return true;
+  };
+  for (auto a = boxes.begin(); a != boxes.end(); ++a) {
+    for (auto b = std::next(a); b != boxes.end(); ++b) {
+      if (a->owner != b->owner && meet(*a, *b)) return false;
+    }
+  }
+  return true;
 }
 
 // Whether every iteration of the loops gives another point.
@@ -144,6 +171,7 @@ bool StoresOnce(const ir::Stmt& s) {
 bool OwnedByThreads(const std::vector<ir::BufferRegion>& regions, const ThreadAxes& threads,
                     unsigned axes) {
   int64_t teams = threads.extent[0] * threads.extent[1] * threads.extent[2], elements = 0;
+  if (teams > kMaxThreads) return false;
   std::vector<Box> boxes;
   std::vector<std::vector<int64_t>> shift;  // of a box against the first one
   for (const ir::BufferRegion& r : regions) {
@@ -153,8 +181,10 @@ bool OwnedByThreads(const std::vector<ir::BufferRegion>& regions, const ThreadAx
     for (int64_t e : box->extent) {
       if (e < 1 || __builtin_mul_overflow(volume, e, &volume)) return false;
     }
-    elements += volume * teams;
-    if (volume > kMaxElements || elements > kMaxElements) return false;
+    if (__builtin_mul_overflow(volume, teams, &volume) ||
+        __builtin_add_overflow(elements, volume, &elements)) {
+      return false;
+    }
     ir::VarMap first;
     for (const Expr& v : threads.var) {
       if (v != nullptr) first[v.get()] = ir::Int(0, v->dtype);
@@ -175,6 +205,7 @@ bool OwnedByThreads(const std::vector<ir::BufferRegion>& regions, const ThreadAx
     boxes.push_back(*std::move(box));
   }
   Owners owners;
+  std::set<OwnedBox> apart;
   for (int64_t t = 0; t < teams; ++t) {
     std::vector<std::pair<ir::Var, int64_t>> values;
     int64_t rest = t, owner = 0;
@@ -191,10 +222,14 @@ bool OwnedByThreads(const std::vector<ir::BufferRegion>& regions, const ThreadAx
         if (!value.ok()) return false;
         min.push_back(*value + shift[b][d]);
       }
-      if (!Claim(min, boxes[b].extent, owner, &owners)) return false;
+      if (elements > kMaxElements) {
+        apart.insert({min, boxes[b].extent, owner});
+      } else if (!Claim(min, boxes[b].extent, owner, &owners)) {
+        return false;
+      }
     }
   }
-  return true;
+  return AreApart(apart);
 }
 
 bool SurelyApart(const ir::BufferRegion& a, const ir::BufferRegion& b) {

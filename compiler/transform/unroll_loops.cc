@@ -10,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/visit.h"
 #include "compiler/transform/clone.h"
 #include "compiler/transform/passes.h"
@@ -49,7 +50,9 @@ class Unroller {
       case StmtKind::kAsync:
         return ir::MakeAsync(Walk(s->body));
       case StmtKind::kAlloc: {
-        bool small = s->buffer->scope == ir::Scope::kLocal && IsSmall(s->buffer);
+        // The place of a fragment is a register's.
+        const bool fragments = ir::EngineOf(s->buffer->scope) == "wmma";
+        bool small = fragments || (s->buffer->scope == ir::Scope::kLocal && IsSmall(s->buffer));
         if (small) small_.insert(s->buffer.get());
         return ir::MakeAlloc(s->buffer, Walk(s->body));
       }
@@ -70,6 +73,8 @@ class Unroller {
   }
 
   Stmt WalkFor(const Stmt& s) {
+    // One instruction, or one operation on the elements of a fragment.
+    if (!ir::TensorNameOf(*s).empty() || s->annotations.contains(ir::kFragmentKey)) return s;
     int64_t outer_max = unroll_max_;
     auto hint = s->annotations.find("unroll_max");
     if (hint != s->annotations.end() && std::holds_alternative<int64_t>(hint->second)) {

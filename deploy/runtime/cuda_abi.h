@@ -26,8 +26,9 @@ constexpr int kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kDeinitialized 
 constexpr int kMaxThreadsPerBlock = 1, kMaxBlockX = 2, kMaxGridX = 5, kMaxSharedPerBlock = 8,
               kClockKhz = 13, kMultiprocessors = 16, kMemoryClockKhz = 36, kMemoryBusBits = 37,
               kSecondCacheBytes = 38, kMajor = 75, kMinor = 76;
-// Of a function: the most threads of a group that its registers allow.
-constexpr int kFunctionMaxThreads = 0;
+// Of a function: the most threads of a group that its registers allow; the most bytes of shared
+// memory that a launch may give a group.
+constexpr int kFunctionMaxThreads = 0, kFunctionDynamicShared = 8;
 // The queue of a handle does not wait for others.
 constexpr unsigned kNonBlocking = 1;
 
@@ -56,6 +57,8 @@ constexpr unsigned kNonBlocking = 1;
   X(cuModuleLoadData, "cuModuleLoadData", (Handle*, const void*))                                  \
   X(cuModuleUnload, "cuModuleUnload", (Handle))                                                    \
   X(cuModuleGetFunction, "cuModuleGetFunction", (Handle*, Handle, const char*))                    \
+  X(cuModuleGetGlobal, "cuModuleGetGlobal_v2", (Pointer*, size_t*, Handle, const char*))           \
+  X(cuFuncSetAttribute, "cuFuncSetAttribute", (Handle, int, int))                                  \
   X(cuFuncGetAttribute, "cuFuncGetAttribute", (int*, int, Handle))                                 \
   X(cuLaunchKernel, "cuLaunchKernel",                                                              \
     (Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle, void**, \

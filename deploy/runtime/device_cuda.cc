@@ -39,6 +39,7 @@ struct TwDeviceKernel {
   cu::Handle function;
   std::string name;
   int64_t most_threads;  // of a group
+  int64_t shared_bytes;  // that a launch gives each group
 };
 struct TwDeviceCode {
   cu::Handle module;
@@ -376,6 +377,21 @@ void Unload(TwDevice* device, TwDeviceCode* code) {
   delete code;
 }
 
+// The code has an array KERNEL_dynamic_shared_kib, as long as the KiB of shared memory that the
+// launches of a kernel give each group; none where the kernel's own are enough.
+TwDeviceResult GiveShared(TwDevice* device, cu::Handle module, const std::string& kernel,
+                          cu::Handle function, int64_t* bytes) {
+  cu::Pointer address = 0;
+  size_t kib = 0;
+  int result =
+      Api().cuModuleGetGlobal(&address, &kib, module, (kernel + "_dynamic_shared_kib").c_str());
+  if (result == cu::kNotFound) return TW_DEVICE_OK;
+  if (result != cu::kSuccess) return Checked(device, "cuModuleGetGlobal", result);
+  *bytes = static_cast<int64_t>(kib) << 10;
+  result = Api().cuFuncSetAttribute(function, cu::kFunctionDynamicShared, static_cast<int>(*bytes));
+  return result == cu::kSuccess ? TW_DEVICE_OK : Checked(device, "cuFuncSetAttribute", result);
+}
+
 TwDeviceResult Find(TwDevice* device, TwDeviceCode* code, const char* name,
                     TwDeviceKernel** kernel) {
   const Current current(device);
@@ -390,8 +406,11 @@ TwDeviceResult Find(TwDevice* device, TwDeviceCode* code, const char* name,
   if (result == cu::kSuccess)
     result = Api().cuFuncGetAttribute(&threads, cu::kFunctionMaxThreads, function);
   if (result != cu::kSuccess) return Checked(device, "cuModuleGetFunction", result);
+  int64_t shared_bytes = 0;
+  const TwDeviceResult given = GiveShared(device, code->module, name, function, &shared_bytes);
+  if (given != TW_DEVICE_OK) return given;
   code->kernels.push_back(
-      std::make_unique<TwDeviceKernel>(TwDeviceKernel{function, name, threads}));
+      std::make_unique<TwDeviceKernel>(TwDeviceKernel{function, name, threads, shared_bytes}));
   *kernel = code->kernels.back().get();
   return TW_DEVICE_OK;
 }
@@ -449,7 +468,8 @@ TwDeviceResult Launch(TwDevice* device, const TwDeviceLaunch* launch) {
       device, "cuLaunchKernel",
       Api().cuLaunchKernel(launch->kernel->function, size(launch->grid[0]), size(launch->grid[1]),
                            size(launch->grid[2]), size(launch->group[0]), size(launch->group[1]),
-                           size(launch->group[2]), 0, device->stream, arguments.data(), nullptr));
+                           size(launch->group[2]), size(launch->kernel->shared_bytes),
+                           device->stream, arguments.data(), nullptr));
 }
 
 TwDeviceResult EventCreate(TwDevice* device, TwDeviceEvent** event) {

@@ -162,6 +162,101 @@ TEST_P(RandomSimtTest, PointsOfTheSearch) {
   RunAll(cases);
 }
 
+// A product for tensor cores: of one of its types, operands lying either way, alone, of a batch, or
+// with what follows it.
+ir::Function TensorProgram(uint64_t seed) {
+  support::Rng rng(seed);
+  struct Types {
+    const char *a, *b, *sum, *zero;
+    int64_t terms;
+  };
+  static constexpr Types kTypes[] = {{"f16", "f16", "f32", "0.0f32", 16},
+                                     {"f16", "f16", "f32", "0.0f32", 16},
+                                     {"i8", "i8", "i32", "0i32", 32},
+                                     {"u8", "i8", "i32", "0i32", 32}};
+  const Types& t = kTypes[rng.Uniform(4)];
+  const auto times = [&](int64_t unit, uint64_t most) {
+    return unit * static_cast<int64_t>(1 + rng.Uniform(most));
+  };
+  int64_t m = times(16, 4), n = times(8, 6), k = times(t.terms, 3);
+  if (rng.Uniform(3) == 0) {  // no whole fragments
+    m += rng.UniformInt(-5, 5), n += rng.UniformInt(-3, 6), k += rng.UniformInt(-7, 9);
+  }
+  const bool batch = rng.Uniform(3) == 0, shared_b = batch && rng.Uniform(2) == 0;
+  const bool follows = rng.Uniform(2) == 0, halves = std::string_view(t.sum) == "f32";
+  const std::string front = batch ? "2, " : "", index = batch ? "vb, " : "";
+  const std::string b_front = shared_b ? "" : front, b_index = shared_b ? "" : index;
+  const bool turned_a = rng.Uniform(3) == 0, turned_b = rng.Uniform(2) == 0;
+  const auto pair = [](bool turned, const auto& x, const auto& y) {
+    return turned ? StrCat(y, ", ", x) : StrCat(x, ", ", y);
+  };
+  const std::string result = follows && halves ? "f16" : t.sum;
+  const std::string made = follows ? "P" : "C", shape = StrCat("[", front, m, ", ", n, "]");
+  const std::string value = halves ? "f16(max(P[@] + D[vj], 0.0f32))" : "max(P[@] + D[vj], 0i32)";
+  const auto loops = [&](bool terms) {
+    return StrCat(batch ? "for b in 0..2 { " : "", "for i in 0..", m, " { for j in 0..", n, " { ",
+                  terms ? StrCat("for k in 0..", k, " { ") : "");
+  };
+  const std::string iters = StrCat(batch ? "vb: spatial 0..2 = b, " : "", "vi: spatial 0..", m,
+                                   " = i, vj: spatial 0..", n, " = j");
+  const std::string at = index + "vi, vj", box = StrCat(batch ? "vb:1, " : "", "vi:1, vj:1");
+  std::string text = StrCat(
+      "fn product(A: ", t.a, "[", front, pair(turned_a, m, k), "] input, B: ", t.b, "[", b_front,
+      pair(turned_b, k, n), "] input, D: ", t.sum, "[", n, "] input, C: ", result, shape,
+      " output) stage=scheduled { ", follows ? StrCat("alloc P: ", t.sum, shape, "; ") : "",
+      loops(true), "block ", made, "(", iters, ", vk: reduce 0..", k, " = k) { reads A[",
+      batch ? "vb:1, " : "", pair(turned_a, "vi:1", "vk:1"), "], B[",
+      batch && !shared_b ? "vb:1, " : "", pair(turned_b, "vk:1", "vj:1"), "]; writes ", made, "[",
+      box, "]; init { ", made, "[", at, "] = ", t.zero, "; } ", made, "[", at, "] = ", made, "[",
+      at, "] + ", t.sum, "(A[", index, pair(turned_a, "vi", "vk"), "]) * ", t.sum, "(B[", b_index,
+      pair(turned_b, "vk", "vj"), "]); } } } }", batch ? " } " : " ");
+  if (follows) {
+    const size_t place = value.find('@');
+    text += StrCat(loops(false), "block C(", iters, ") { reads P[", box, "], D[vj:1]; writes C[",
+                   box, "]; C[", at, "] = ", value.substr(0, place), at, value.substr(place + 1),
+                   "; } } }", batch ? " }" : "");
+  }
+  auto f = ir::ParseFunction(text + " }");
+  EXPECT_TRUE(f.ok()) << f.status() << text;
+  return *f;
+}
+
+// Points of the rule for tensor cores: each runs on the emulator, and NVRTC compiles it.
+TEST_P(RandomSimtTest, ProductsOnTensorCores) {
+  if (GetParam().language != Language::kCuda) GTEST_SKIP() << "[SKIP] no tensor cores";
+  const uint64_t first = 1000 * TestSeed(3301);
+  const auto rounds = static_cast<size_t>(TestRounds(24));
+  std::vector<Case> cases;
+  for (uint64_t seed = first; cases.size() < rounds && !HasFailure(); ++seed) {
+    ASSERT_LT(seed, first + 4 * rounds) << "most spaces have no such point";
+    const ir::Function program = TensorProgram(seed);
+    auto space = space::Space::Create(program, Target());
+    ASSERT_TRUE(space.ok()) << space.status();
+    ASSERT_EQ((*space)->sketches()[0]->name(), "tensor_tiles") << ir::Print(program);
+    support::Rng rng(seed);
+    space::Point point;
+    for (int tries = 0; tries < 400; ++tries) {
+      if ((*space)->Sample(&rng, &point) && point.sketch == 0) break;
+    }
+    if (point.sketch != 0 || !(*space)->Contains(point)) continue;
+    auto scheduled = (*space)->Apply(point);
+    ASSERT_TRUE(scheduled.ok()) << "seed " << seed << ": " << scheduled.status() << "\n"
+                                << ir::Print(program);
+    auto made = Scheduled(program, *scheduled, seed);
+    ASSERT_TRUE(made.has_value()) << "seed " << seed << ": " << schedule::ToText(scheduled->steps())
+                                  << "\n"
+                                  << ir::Print(program);
+    EXPECT_NE(made->text.text.find("tw_cuda_mma_"), std::string::npos);
+    cases.push_back(*std::move(made));
+  }
+  RunAll(cases);
+  if (cuda::NvrtcName() == "nvrtc-none") GTEST_SKIP() << "[SKIP] no NVRTC";
+  for (size_t i = 0; i < cases.size(); i += 6) {
+    const auto cubin = cuda::CompileText(cases[i].text.text, "sm_90a");
+    ASSERT_TRUE(cubin.ok()) << cubin.status() << "\n" << cases[i].text.text;
+  }
+}
+
 constexpr char kHalves[] =
     R"(fn halves(X: f16[64] input, Y: f32[64] input, Z: f16[64] output) stage=flat {
   for b in 0..2 blockIdx.x {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The seven networks, narrow and small, compiled for NVIDIA's GPUs with default schedules and run on an emulated one
 (tests/support/simt): a driver and a compiler that stand in for the vendor's. The emulator refuses races, bad barriers and
-accesses out of bounds. Outputs have the same bounds as on the processor (networks_quick.py). Then what users see where
+accesses out of bounds. Products of 16-bit floats have tensor cores. Outputs have the same bounds as on the processor (networks_quick.py). Then what users see where
 driver, compiler or memory are missing, or a device is lost. With --long the networks that take it minutes, too."""
 
 import os
@@ -9,6 +9,10 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 from fleet import BIN, BUILD, make_models, run_checks  # noqa: E402
@@ -55,6 +59,32 @@ def what_users_see():
         tilewright("run", other, code=1, said="sm_80")
 
 
+def products_of_halves():
+    """An ONNX product of 16-bit floats, with a bias and Relu, has the tensor cores by default: whole tiles and ragged ones."""
+    random = np.random.default_rng(3)
+    for m, k, n in ((64, 64, 64), (19, 48, 40)):
+        x, w, b = (random.standard_normal(shape).astype(np.float16) for shape in ((m, k), (k, n), (n,)))
+        graph = helper.make_graph(
+            [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["q"]),
+             helper.make_node("Relu", ["q"], ["y"])], "halves",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT16, [m, k])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT16, [m, n])],
+            [numpy_helper.from_array(w, "w"), numpy_helper.from_array(b, "b")])
+        product = (x.astype(np.float32) @ w.astype(np.float32)).astype(np.float16)
+        with tempfile.TemporaryDirectory(prefix="tilewright-halves-") as folder:
+            files = {name: Path(folder) / name for name in ("m.onnx", "m.tw", "x.npy", "y.pb", "dump")}
+            onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), files["m.onnx"])
+            np.save(files["x.npy"], x)
+            expected = numpy_helper.from_array(np.maximum(product + b, 0).astype(np.float16), "y")
+            files["y.pb"].write_bytes(expected.SerializeToString())
+            tilewright("compile", files["m.onnx"], "--target", TARGET, "-o", files["m.tw"], "--dump-ir", files["dump"],
+                       code=0, said="")
+            kernels = "".join(text.read_text() for text in files["dump"].glob("*.cu"))
+            assert "tw_cuda_mma_f16(" in kernels.split("__launch_bounds__", 1)[1], "expected tensor cores"
+            tilewright("run", files["m.tw"], "--input", f"x={files['x.npy']}", "--expect", f"y={files['y.pb']}",
+                       "--rtol", "2e-3", "--atol", "2e-3", "--repeat", 1, code=0, said="")
+
+
 if __name__ == "__main__":
     os.environ["LD_LIBRARY_PATH"] = FAKES
-    run_checks(*map(network, QUICK + (LONG if "--long" in sys.argv else ())), what_users_see)
+    run_checks(*map(network, QUICK + (LONG if "--long" in sys.argv else ())), products_of_halves, what_users_see)

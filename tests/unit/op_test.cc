@@ -163,6 +163,27 @@ TEST(OpCompute, ComparisonsOfAllTypes) {
   }
 }
 
+TEST(OpCompute, ProductsOf16BitFloatsHaveWideSums) {
+  Rng rng(Seed());
+  for (const ir::DType type : {ir::kF16, ir::kBF16}) {
+    for (const char* layout : {"NK", "KN"}) {
+      const std::vector<int64_t> weights = std::string_view(layout) == "NK"
+                                               ? std::vector<int64_t>{5, 40}
+                                               : std::vector<int64_t>{40, 5};
+      Case dense{"dense", {{3, 40}, weights}, {{"weight_layout", layout}}};
+      dense.dtype = type;
+      ExpectComputeMatchesReference(dense, &rng);
+    }
+    Case matmul{"matmul", {{2, 3, 40}, {40, 5}}, {}};
+    matmul.dtype = type;
+    ExpectComputeMatchesReference(matmul, &rng);
+    const std::vector<TensorType> types = {{type, {3, 40}}, {type, {40, 5}}};
+    auto result = InferTypes(*FindOp("matmul"), types, {});
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ((*result)[0], (TensorType{ir::kF32, {3, 5}}));
+  }
+}
+
 TEST(OpCompute, WhereChoosesByElement) {
   Rng rng(Seed());
   for (const ir::DType type : kTypes) {

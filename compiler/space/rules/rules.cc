@@ -4,6 +4,7 @@ namespace tilewright::space {
 namespace {
 
 constexpr Rule kGroupRules[] = {
+    {"tensor_tiles", MakeTensorTiles, /*of_variants=*/false, /*beside=*/true},
     {"thread_tiles", MakeThreadTiles, /*of_variants=*/false, /*beside=*/true},
     {"tree_reduction", MakeTreeReduction, /*of_variants=*/false, /*beside=*/true},
     {"bound_default", MakeBoundDefault},

@@ -46,6 +46,10 @@ std::vector<std::unique_ptr<Sketch>> MakeMatrixTiles(const ir::Function& functio
 // through shared memory (thread_tiles.cc).
 std::vector<std::unique_ptr<Sketch>> MakeThreadTiles(const ir::Function& function,
                                                      const target::Target& target);
+// A product of matrices on a machine whose warps multiply fragments: tiles of groups, warps and
+// fragments, operands through shared memory (tensor_tiles.cc).
+std::vector<std::unique_ptr<Sketch>> MakeTensorTiles(const ir::Function& function,
+                                                     const target::Target& target);
 // Reductions to few results on a device of groups and threads: a group for each result, in a tree
 // (tree_reduction.cc).
 std::vector<std::unique_ptr<Sketch>> MakeTreeReduction(const ir::Function& function,

@@ -24,7 +24,7 @@
 #include <utility>
 
 #include "compiler/analysis/analyzer.h"
-#include "compiler/ir/visit.h"
+#include "compiler/schedule/loop_tree.h"
 #include "compiler/space/rules/bound_nest.h"
 #include "compiler/space/rules/rules.h"
 #include "compiler/space/step_maker.h"
@@ -549,15 +549,6 @@ class ThreadTiles final : public Sketch {
   std::vector<size_t> threads_, rows_, steps_;
 };
 
-ir::Stmt FindBlock(const ir::Function& function, const std::string& name) {
-  ir::Stmt found;
-  ir::VisitStmts(function.body, [&](const ir::Stmt& s) {
-    if (s->kind == ir::StmtKind::kBlock && s->name == name) found = s;
-    return found == nullptr;
-  });
-  return found;
-}
-
 }  // namespace
 
 std::vector<std::unique_ptr<Sketch>> MakeThreadTiles(const ir::Function& function,
@@ -582,8 +573,8 @@ std::vector<std::unique_ptr<Sketch>> MakeThreadTiles(const ir::Function& functio
       !std::all_of(behind.begin(), behind.end(), binds)) {
     return out;
   }
-  auto sketch = std::make_unique<ThreadTiles>(*p, FindBlock(function, p->name), consumer, before,
-                                              behind, target);
+  auto sketch = std::make_unique<ThreadTiles>(
+      *p, schedule::FindBlock(function.body, p->name).back(), consumer, before, behind, target);
   if (!sketch->usable()) return out;
   // Whether P has other readers than its consumer, for example: the first point tells.
   Point first;

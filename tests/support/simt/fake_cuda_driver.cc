@@ -10,6 +10,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <regex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,9 +34,11 @@ constexpr size_t kMemoryBytes = size_t{4} << 30;
 struct Function {
   Kernel kernel;
   size_t arguments = 0;
+  int most_dynamic = 48 << 10;  // bytes of shared memory that a launch may give
 };
 struct Module {
   std::map<std::string, Function> functions;
+  std::map<std::string, size_t> globals;  // bytes
 };
 struct Event {
   int64_t ns = 0;
@@ -116,8 +119,12 @@ int LoadText(const std::string& text, Handle* module) {
   }
   auto made = std::make_unique<Module>();
   for (size_t i = 0; i < source.kernels.size(); ++i) {
-    made->functions[source.kernels[i]] = {(*kernels)[0][i], ArgumentsOf(text, source.kernels[i])};
+    made->functions[source.kernels[i]] = {.kernel = (*kernels)[0][i],
+                                          .arguments = ArgumentsOf(text, source.kernels[i])};
   }
+  static const std::regex kGlobal(R"(__device__ tw_u8 (\w+)\[(\d+)\];)");
+  for (std::sregex_iterator at(text.begin(), text.end(), kGlobal), end; at != end; ++at)
+    made->globals[(*at)[1]] = static_cast<size_t>(std::stoull((*at)[2]));
   *module = made.release();
   return cuda::kSuccess;
 }
@@ -270,6 +277,21 @@ EXPORT cuFuncGetAttribute(int* value, int, Handle) {
   *value = 1024;
   return cuda::kSuccess;
 }
+EXPORT cuModuleGetGlobal_v2(Pointer* address, size_t* bytes, Handle module, const char* name) {
+  const auto& globals = static_cast<Module*>(module)->globals;
+  const auto found = globals.find(name);
+  if (found == globals.end()) return cuda::kNotFound;
+  *address = 0;  // nobody reads it
+  *bytes = found->second;
+  return cuda::kSuccess;
+}
+EXPORT cuFuncSetAttribute(Handle function, int attribute, int value) {
+  ENTER("cuFuncSetAttribute");
+  constexpr int kMost = 227 << 10;
+  if (attribute != cuda::kFunctionDynamicShared || value > kMost) return cuda::kInvalidValue;
+  static_cast<Function*>(function)->most_dynamic = value;
+  return cuda::kSuccess;
+}
 EXPORT cuFuncGetParamInfo(Handle function, size_t index, size_t* offset, size_t* size) {
   if (index >= static_cast<Function*>(function)->arguments) return cuda::kInvalidValue;
   *offset = 8 * index;
@@ -277,13 +299,15 @@ EXPORT cuFuncGetParamInfo(Handle function, size_t index, size_t* offset, size_t*
   return cuda::kSuccess;
 }
 EXPORT cuLaunchKernel(Handle function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                      unsigned group_x, unsigned group_y, unsigned group_z, unsigned, Handle,
+                      unsigned group_x, unsigned group_y, unsigned group_z, unsigned shared, Handle,
                       void** arguments, void**) {
   ENTER("cuLaunchKernel");
   const auto& called = *static_cast<Function*>(function);
+  if (static_cast<int>(shared) > called.most_dynamic) return cuda::kInvalidValue;
   LaunchRequest request{.kernel = called.kernel,
                         .groups = {grid_x, grid_y, grid_z},
-                        .threads = {group_x, group_y, group_z}};
+                        .threads = {group_x, group_y, group_z},
+                        .dynamic_shared_bytes = shared};
   for (size_t i = 0; i < called.arguments; ++i)
     request.arguments.push_back(*static_cast<uint64_t*>(arguments[i]));
   const absl::Status status = TheDriver().emulator.Launch(request);

@@ -31,6 +31,7 @@ Emulator::Emulator(Limits limits) : limits_(limits) {
   hooks_.barrier = OnBarrier;
   hooks_.shared = OnShared;
   hooks_.exchange = OnExchange;
+  hooks_.gather = OnGather;
 }
 
 absl::Status Emulator::CheckLaunch(const LaunchRequest& request) const {
@@ -90,7 +91,7 @@ void Emulator::RunGroup(const LaunchRequest& request) {
     Call(entry, arguments, std::make_index_sequence<kMostArguments>());
   });
   memory_.BeginGroup();
-  ++actor_.group;
+  hooks_.run = ++actor_.group;
   ++actor_.shared_interval;
   ++actor_.global_interval;
   const auto ended = [&](uint32_t t) { return fibers_.Ended(t); };
@@ -103,9 +104,11 @@ void Emulator::RunGroup(const LaunchRequest& request) {
     for (uint32_t t = 0; t < count; ++t) all_ended = all_ended && ended(t);
     FinishInterval();
   }
-  if (memory_.shared_bytes() > static_cast<size_t>(limits_.shared_bytes)) {
-    Fail({"simt.launch.limits", StrCat("expected at most ", limits_.shared_bytes,
-                                       " bytes of shared memory, found ", memory_.shared_bytes())});
+  const int64_t most =
+      request.dynamic_shared_bytes > 0 ? request.dynamic_shared_bytes : limits_.shared_bytes;
+  if (memory_.shared_bytes() > static_cast<size_t>(most)) {
+    Fail({"simt.launch.limits", StrCat("expected at most ", most, " bytes of shared memory, found ",
+                                       memory_.shared_bytes())});
   }
 }
 
@@ -140,13 +143,15 @@ bool Emulator::FinishExchange(uint32_t first, uint32_t end) {
     const Thread& thread = threads_[t];
     const bool named = (asked->mask >> (t - first) & 1) != 0;
     const bool here = (waiting >> (t - first) & 1) != 0;
-    if (named == here && (!here || (thread.site == asked->site && thread.mask == asked->mask)))
+    if (named == here && (!here || (thread.site == asked->site && thread.mask == asked->mask &&
+                                    thread.bytes == asked->bytes)))
       continue;
     Fail({"simt.warp.divergent",
           StrCat("expected the threads of the mask at one shuffle, found that thread ", t,
                  here ? " is at another" : " is not there")});
     return false;
   }
+  if (asked->bytes > 0 && !GatherFrom(first, end)) return false;
   for (uint32_t t = first; t < end; ++t) {
     Thread& thread = threads_[t];
     if (thread.wait != Wait::kWarp) continue;
@@ -155,6 +160,21 @@ bool Emulator::FinishExchange(uint32_t first, uint32_t end) {
   }
   for (uint32_t t = first; t < end; ++t) {
     if (threads_[t].wait == Wait::kWarp) threads_[t].wait = Wait::kNone;
+  }
+  return true;
+}
+
+// Puts together what the threads of a whole warp have given.
+bool Emulator::GatherFrom(uint32_t first, uint32_t end) {
+  if (end - first != TrafficCounter::kWarp) {
+    Fail({"simt.warp.divergent",
+          StrCat("expected a warp of ", TrafficCounter::kWarp, " threads, found ", end - first)});
+    return false;
+  }
+  gathered_.clear();
+  for (uint32_t t = first; t < end; ++t) {
+    const auto* own = static_cast<const char*>(threads_[t].own);
+    gathered_.insert(gathered_.end(), own, own + threads_[t].bytes);
   }
   return true;
 }
@@ -221,8 +241,22 @@ unsigned long Emulator::OnExchange(SimtHooks* hooks, unsigned mask, unsigned lon
   thread.mask = mask;
   thread.from = from;
   thread.value = value;
+  thread.bytes = 0;
   self->fibers_.Yield();
   return thread.result;
+}
+
+const void* Emulator::OnGather(SimtHooks* hooks, const void* own, unsigned long bytes,
+                               unsigned long site) {
+  Emulator* self = Of(hooks);
+  Thread& thread = self->threads_[self->actor_.thread];
+  thread.wait = Wait::kWarp;
+  thread.site = site;
+  thread.mask = ~uint32_t{0};
+  thread.own = own;
+  thread.bytes = bytes;
+  self->fibers_.Yield();
+  return self->gathered_.data();
 }
 
 }  // namespace tilewright::simt

@@ -8,7 +8,8 @@
 //   simt.uninitialised.shared | .global       a read of what nothing has written
 //   simt.out_of_bounds | simt.misaligned      of one access
 //   simt.barrier.divergent                    not all threads of a group come to the same barrier
-//   simt.warp.divergent                       the same of the threads of a shuffle
+//   simt.warp.divergent                       the same of the threads of a shuffle, or of what a
+//                                             whole warp does together
 //   simt.launch.limits                        no such group, or too much shared memory
 #pragma once
 
@@ -39,6 +40,7 @@ struct LaunchRequest {
   Kernel kernel;
   std::array<int64_t, 3> groups{1, 1, 1}, threads{1, 1, 1};
   std::vector<uint64_t> arguments = {};  // pointers and integers
+  int64_t dynamic_shared_bytes = 0;      // that the launch gives; 0: the limit holds
   bool count_traffic = false;
 };
 
@@ -61,6 +63,8 @@ class Emulator {
     bool global = false;          // barrier
     uint32_t mask = 0, from = 0;  // exchange
     uint64_t value = 0, result = 0;
+    const void* own = nullptr;  // gather
+    uint64_t bytes = 0;         // gather: of `own`; 0: an exchange
   };
 
   static void OnAccess(SimtHooks* hooks, const void* address, unsigned long bytes,
@@ -70,11 +74,14 @@ class Emulator {
                         unsigned long element);
   static unsigned long OnExchange(SimtHooks* hooks, unsigned mask, unsigned long value,
                                   unsigned from, unsigned long site);
+  static const void* OnGather(SimtHooks* hooks, const void* own, unsigned long bytes,
+                              unsigned long site);
 
   absl::Status CheckLaunch(const LaunchRequest& request) const;
   void RunGroup(const LaunchRequest& request);
   void RunWarp(uint32_t first, uint32_t end);
   bool FinishExchange(uint32_t first, uint32_t end);
+  bool GatherFrom(uint32_t first, uint32_t end);
   void FinishInterval();
   void Resume(uint32_t thread);
   void Fail(Fault fault);        // of the group
@@ -86,6 +93,7 @@ class Emulator {
   Memory memory_;
   Fibers fibers_;
   std::vector<Thread> threads_;  // of the running group
+  std::vector<char> gathered_;   // of the last gather
   Actor actor_;                  // the running thread
   bool counts_ = false;
   TrafficCounter counter_;

@@ -24,7 +24,9 @@ std::string AsCpp(const std::string& text) {
       R"((__shared__(?: __align__\(16\))?|__local) ([\w ]+) (\w+)\[(\d+)\];)");
   static const std::regex kVector(R"(\(\((u?(char|short|int|long)|float|double)(2|4|8|16)\)\()");
   static const std::regex kExtern(R"re(extern "C" )re");
-  std::string cpp = std::regex_replace(text, kShared, "SIMT_SHARED($2, $3, $4);");
+  static const std::regex kDynamic(R"(extern __shared__ __align__\(16\) tw_u8 \w+\[\];)");
+  std::string cpp = std::regex_replace(std::regex_replace(text, kDynamic, ""), kShared,
+                                       "SIMT_SHARED($2, $3, $4);");
   cpp = std::regex_replace(cpp, kVector, "(simt_make<$1$3>(");
   return std::regex_replace(cpp, kExtern, "");
 }

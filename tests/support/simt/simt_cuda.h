@@ -5,6 +5,7 @@
 #define __device__
 #define __forceinline__
 #define __launch_bounds__(...)
+#define TW_DYNAMIC_SHARED(type, name, count, offset) SIMT_SHARED(type, name, count)
 
 struct simt_dim {
   unsigned x, y, z;
@@ -104,3 +105,125 @@ SIMT_PLAIN unsigned short tw_float_to_half(float f) {
   const unsigned rounded = magnitude + 0xFFFu + (magnitude >> 13 & 1);
   return (unsigned short)(sign | ((rounded >> 13) - (112u << 10)));
 }
+
+// Tensor cores. A warp's fragments, as the PTX ISA lays them out: a register holds 4 bytes of the
+// terms of a row of A, or of a column of B.
+struct SimtFactors {
+  unsigned a[4], b[2];
+};
+SIMT_PLAIN unsigned simt_bits_at(unsigned word, int byte, int bytes) {
+  return word >> 8 * (byte % 4) & (bytes == 1 ? 0xFFu : 0xFFFFu);
+}
+// Bits of the term that begins at `byte`, of 32, in a row of A or a column of B.
+SIMT_PLAIN unsigned simt_a_bits(const SimtFactors* warp, int row, int byte, int bytes) {
+  const SimtFactors& lane = warp[row % 8 * 4 + byte % 16 / 4];
+  return simt_bits_at(lane.a[row / 8 + byte / 16 * 2], byte, bytes);
+}
+SIMT_PLAIN unsigned simt_b_bits(const SimtFactors* warp, int column, int byte, int bytes) {
+  const SimtFactors& lane = warp[column * 4 + byte % 16 / 4];
+  return simt_bits_at(lane.b[byte / 16], byte, bytes);
+}
+// A device adds the terms up in an order of its own. Here the sum is exact, and rounded once.
+SIMT_PLAIN float simt_add_terms(float d, const SimtFactors* warp, int row, int column, bool, bool) {
+  double sum = d;
+  for (int byte = 0; byte < 32; byte += 2)
+    sum += (double)tw_half_to_float((unsigned short)simt_a_bits(warp, row, byte, 2)) *
+           tw_half_to_float((unsigned short)simt_b_bits(warp, column, byte, 2));
+  return (float)sum;
+}
+SIMT_PLAIN int simt_add_terms(int d, const SimtFactors* warp, int row, int column, bool a_signed,
+                              bool b_signed) {
+  unsigned sum = (unsigned)d;
+  for (int byte = 0; byte < 32; ++byte)
+    sum += (unsigned)(simt_byte(simt_a_bits(warp, row, byte, 1), 0, a_signed) *
+                      simt_byte(simt_b_bits(warp, column, byte, 1), 0, b_signed));
+  return (int)sum;
+}
+template <class T>
+SIMT_PLAIN void simt_mma(const char* form, T (&d)[4], const unsigned (&a)[4],
+                         const unsigned (&b)[2], unsigned long site) {
+  const SimtFactors own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+  const auto* warp = (const SimtFactors*)simt->gather(simt, &own, sizeof own, site);
+  // "m16n8k32.row.col.s32.u8.s8.s32": the types of A and B.
+  const bool a_signed = form[21] == 's', b_signed = form[24] == 's';
+  const int lane = (int)simt_lane();
+  for (int e = 0; e < 4; ++e)
+    d[e] =
+        simt_add_terms(d[e], warp, lane / 4 + e / 2 * 8, lane % 4 * 2 + e % 2, a_signed, b_signed);
+}
+#define TW_MMA(form, kind, d, a, b) simt_mma(form, d, a, b, __LINE__)
+
+struct alignas(16) SimtRow {
+  unsigned short v[8];
+};
+// Thread 8 m + r of a warp names row r of matrix m, of 8 rows of 16 bytes: a read of its own.
+template <int count>
+SIMT_PLAIN void simt_ldmatrix(bool turned, unsigned (&f)[count], const void* row,
+                              unsigned long site) {
+  const int lane = (int)simt_lane();
+  SimtRow own = {};
+  if (lane < 8 * count) {
+    simt->access(simt, row, 16, 16, 0, (const void*)site);
+    own = *(const SimtRow*)row;
+  }
+  const auto* rows = (const SimtRow*)simt->gather(simt, &own, sizeof own, site);
+  for (int m = 0; m < count; ++m) {
+    const SimtRow* matrix = rows + 8 * m;
+    const int one = lane / 4, two = lane % 4 * 2;
+    f[m] = turned ? matrix[two].v[one] | (unsigned)matrix[two + 1].v[one] << 16
+                  : matrix[one].v[two] | (unsigned)matrix[one].v[two + 1] << 16;
+  }
+}
+#define TW_LDMATRIX4(turned, f, row) simt_ldmatrix(sizeof turned > 1, f, row, __LINE__)
+#define TW_LDMATRIX2(turned, f, row) simt_ldmatrix(sizeof turned > 1, f, row, __LINE__)
+
+// Copies that a thread starts (cp.async): the source is read when they start; they land when the
+// thread waits for their group, as late as a device may do it. Until then their place has neither
+// the old values nor the new ones.
+struct SimtCopy {
+  char* to;
+  unsigned bytes, group;
+  char value[16];
+};
+struct SimtCopies {
+  unsigned run, groups, count;
+  SimtCopy copies[128];
+};
+static SimtCopies simt_copies[1024];
+SIMT_PLAIN SimtCopies& simt_own_copies() {
+  SimtCopies& own =
+      simt_copies[simt->thread[0] +
+                  simt->threads[0] * (simt->thread[1] + simt->threads[1] * simt->thread[2])];
+  if (own.run != simt->run) own = {simt->run, 0, 0, {}};
+  return own;
+}
+SIMT_PLAIN void simt_copy_async(void* to, const void* from, bool copies, unsigned bytes,
+                                unsigned long site) {
+  if (copies) simt->access(simt, from, bytes, bytes, 0, (const void*)site);
+  simt->access(simt, to, bytes, bytes, 1, (const void*)site);
+  SimtCopies& own = simt_own_copies();
+  if (own.count == 128) __builtin_trap();
+  SimtCopy& copy = own.copies[own.count++];
+  copy.to = (char*)to, copy.bytes = bytes, copy.group = own.groups;
+  __builtin_memset(copy.value, 0, bytes);
+  if (copies) __builtin_memcpy(copy.value, from, bytes);
+  __builtin_memset(to, 0x7F, bytes);  // what is there until it lands
+}
+SIMT_PLAIN void simt_wait_async(unsigned groups, unsigned long site) {
+  SimtCopies& own = simt_own_copies();
+  unsigned left = 0;
+  for (unsigned i = 0; i < own.count; ++i) {
+    const SimtCopy copy = own.copies[i];
+    if (copy.group + groups >= own.groups) {
+      own.copies[left++] = copy;
+      continue;
+    }
+    simt->access(simt, copy.to, copy.bytes, copy.bytes, 1, (const void*)site);
+    __builtin_memcpy(copy.to, copy.value, copy.bytes);
+  }
+  own.count = left;
+}
+#define TW_COPY_ASYNC(to, from, copies) simt_copy_async(to, from, copies, sizeof(*to), __LINE__)
+SIMT_PLAIN void simt_commit_async() { ++simt_own_copies().groups; }
+#define TW_COMMIT_ASYNC() simt_commit_async()
+#define TW_WAIT_ASYNC(groups) simt_wait_async(groups, __LINE__)

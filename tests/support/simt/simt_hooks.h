@@ -8,6 +8,7 @@ typedef struct SimtHooks {
   /* Of the thread that runs: its place in the group, its group, sizes of both; along x y z. */
   unsigned thread[3], group[3], threads[3], groups[3];
   void* emulator;
+  unsigned run; /* of a group: another one each time that one runs */
   /* One access of memory. `site` tells the places of a program apart. `align`: what the address has
    * to be a multiple of. Returns if the access is allowed; else the thread never runs again. */
   void (*access)(struct SimtHooks* self, const void* address, unsigned long bytes,
@@ -21,6 +22,10 @@ typedef struct SimtHooks {
    * warp) has given; if that thread is not there, the own value. */
   unsigned long (*exchange)(struct SimtHooks* self, unsigned mask, unsigned long value,
                             unsigned from, unsigned long site);
+  /* Waits for all 32 threads of the warp, and returns what each of them has given, `bytes` of each,
+   * in their order. It stays until the next call. */
+  const void* (*gather)(struct SimtHooks* self, const void* own, unsigned long bytes,
+                        unsigned long site);
 } SimtHooks;
 
 #endif /* TESTS_SUPPORT_SIMT_SIMT_HOOKS_H_ */

@@ -67,6 +67,9 @@ absl::Status RunPlan(const CompiledPlan& compiled, const std::vector<int64_t>& s
   for (size_t l = 0; l < plan.launches.size(); ++l) {
     const codegen::Launch& launch = plan.launches[l];
     LaunchRequest request{.kernel = compiled.kernels[l], .count_traffic = traffic != nullptr};
+    constexpr int64_t kStatic = 48 << 10, kKib = 1 << 10;  // beyond that the launch says it
+    if (launch.shared_bytes > kStatic)
+      request.dynamic_shared_bytes = (launch.shared_bytes + kKib - 1) / kKib * kKib;
     for (size_t a = 0; a < 3; ++a) {
       TW_ASSIGN(request.groups[a], ir::EvalIntExpr(launch.grid[a], values));
       TW_ASSIGN(request.threads[a], ir::EvalIntExpr(launch.group[a], values));

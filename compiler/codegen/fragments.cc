@@ -1,0 +1,109 @@
+#include "compiler/codegen/fragments.h"
+
+#include <utility>
+
+#include "compiler/ir/visit.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::codegen {
+namespace {
+
+using ir::Stmt;
+using ir::StmtKind;
+using support::StrCat;
+
+int64_t ElementsOf(const ir::BufferNode& buffer) {
+  int64_t elements = 1;
+  for (const ir::Expr& e : buffer.shape) {
+    const int64_t* n = ir::AsInt(e);
+    elements *= n == nullptr ? 0 : *n;
+  }
+  return elements;
+}
+
+absl::Status Disagree(const ir::BufferNode& buffer, std::string_view found) {
+  return support::FailedPrecondition(
+      "codegen.fragments.layout",
+      StrCat("expected that ", buffer.name, " is whole fragments, the same for all uses, found ",
+             found));
+}
+
+}  // namespace
+
+bool IsFragmentScope(ir::Scope scope) { return ir::EngineOf(scope) == "wmma"; }
+
+std::optional<int64_t> FragmentLayout::NumberOf(const ir::Expr& base) const {
+  const int64_t* first = ir::AsInt(base);
+  const size_t dense = strides[1] == 1 ? 1 : 0;  // the buffer's last dimension
+  const int64_t pitch = strides[1 - dense], height = extents[1 - dense], width = extents[dense];
+  if (first == nullptr || strides[dense] != 1 || pitch < width || pitch % width != 0)
+    return std::nullopt;
+  const int64_t row = *first / pitch, column = *first % pitch;
+  if (row % height != 0 || column % width != 0) return std::nullopt;
+  return row / height * (pitch / width) + column / width;
+}
+
+FragmentLayout LayoutOf(const ir::TensorMatch& match, size_t operand, size_t rows, size_t columns) {
+  const ir::TensorOperandMatch& m = match.operands[operand];
+  FragmentLayout layout{.extents = {match.extents[rows], match.extents[columns]},
+                        .strides = {m.strides[rows], m.strides[columns]}};
+  layout.count = ElementsOf(*m.buffer) / (layout.extents[0] * layout.extents[1]);
+  return layout;
+}
+
+absl::StatusOr<FragmentLayouts> FindFragments(const ir::Function& kernel) {
+  FragmentLayouts layouts;
+  absl::Status status = absl::OkStatus();
+  const auto add = [&](const ir::TensorMatch& match, size_t operand, size_t rows, size_t columns) {
+    const ir::BufferNode& buffer = *match.operands[operand].buffer;
+    const FragmentLayout layout = LayoutOf(match, operand, rows, columns);
+    const auto [seen, is_new] = layouts.emplace(&buffer, layout);
+    if (!is_new && seen->second != layout) status.Update(Disagree(buffer, "two layouts"));
+    if (layout.count * layout.extents[0] * layout.extents[1] != ElementsOf(buffer))
+      status.Update(Disagree(buffer, StrCat(ElementsOf(buffer), " elements")));
+  };
+  ir::VisitStmts(kernel.body, [&](const Stmt& s) {
+    const std::string_view name = ir::TensorNameOf(*s);
+    if (name.empty()) return true;
+    const auto match = ir::MatchTensor(s, name);
+    status.Update(match.status());
+    if (!match.ok() || match->intrinsic->op != ir::TensorOp::kMma || match->reset) return false;
+    add(*match, 0, 0, 1);  // the loops of a product: rows, columns, terms
+    add(*match, 1, 0, 2);
+    add(*match, 2, 2, 1);
+    return false;
+  });
+  TW_TRY(status);
+  return layouts;
+}
+
+const ir::StmtNode* FragmentMapOf(const Stmt& s) {
+  const bool marked = s->kind == StmtKind::kFor && s->annotations.contains(ir::kFragmentKey);
+  return marked && s->body->kind == StmtKind::kFor ? s.get() : nullptr;
+}
+
+bool HasFragments(const Stmt& s) {
+  bool found = false;
+  ir::VisitStmts(s, [&](const Stmt& part) {
+    found = found || (part->kind == StmtKind::kStore && IsFragmentScope(part->buffer->scope));
+    return !found;
+  });
+  ir::VisitExprsIn(s, [&](const ir::Expr& e) {
+    found = found || (e->kind == ir::ExprKind::kLoad && IsFragmentScope(e->buffer->scope));
+    return !found;
+  });
+  return found;
+}
+
+bool HasOnlyFragments(const Stmt& s) {
+  bool only = true;
+  ir::VisitStmts(s, [&](const Stmt& part) {
+    if (!ir::TensorNameOf(*part).empty() || FragmentMapOf(part) != nullptr) return false;
+    only = only && part->kind != StmtKind::kStore && part->kind != StmtKind::kSync;
+    return only;
+  });
+  return only;
+}
+
+}  // namespace tilewright::codegen

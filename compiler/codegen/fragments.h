@@ -1,0 +1,48 @@
+// Fragments in kernels: matrices that the threads of a warp keep together in their registers. By
+// the IR each thread has them whole (scopes.def), all threads of a warp the same ones; the code
+// generator hands their elements out. What it has to know is which fragment an access names, and
+// that all threads of the warp come to it. Pure functions over immutable IR; thread-safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/tensor_intrinsics.h"
+
+namespace tilewright::codegen {
+
+bool IsFragmentScope(ir::Scope scope);
+
+// How the fragments of a buffer lie in it: each has so many rows and columns, so far apart.
+struct FragmentLayout {
+  std::array<int64_t, 2> extents = {1, 1}, strides = {0, 0};  // of rows, of columns
+  int64_t count = 0;                                          // fragments of the buffer
+
+  bool operator==(const FragmentLayout&) const = default;
+  // Returns the number of the fragment that begins at element `base`; nullopt if none does.
+  std::optional<int64_t> NumberOf(const ir::Expr& base) const;
+};
+using FragmentLayouts = std::map<const ir::BufferNode*, FragmentLayout>;
+
+// Returns how the fragments of a kernel lie, which its products say. Empty: it has none.
+// codegen.fragments.layout: two products disagree, or a buffer is no whole number of fragments.
+absl::StatusOr<FragmentLayouts> FindFragments(const ir::Function& kernel);
+
+// The layout and the first element of one operand of a match: `rows` and `columns` are loops of
+// the description.
+FragmentLayout LayoutOf(const ir::TensorMatch& match, size_t operand, size_t rows, size_t columns);
+
+// Two loops, marked `fragment`, over the rows and columns of sums, or over the rows and runs of
+// neighbours in them (a vector): each thread does the iterations of the elements that it has.
+// Returns null for other statements.
+const ir::StmtNode* FragmentMapOf(const ir::Stmt& s);
+
+// Whether a statement does nothing but products, loads and maps of fragments. Whether it has any.
+bool HasFragments(const ir::Stmt& s);
+bool HasOnlyFragments(const ir::Stmt& s);
+
+}  // namespace tilewright::codegen

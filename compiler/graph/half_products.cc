@@ -1,0 +1,62 @@
+// Products of 16-bit floats. An import casts them to f32 and the product of those back; a machine
+// that multiplies 16-bit floats reads half as many bytes, and multiplies them faster.
+//   matmul(cast<f32>(x: f16), cast<f32>(y: f16))   →   matmul(x, y): f32
+// The same numbers are multiplied, and sums are f32 as before.
+#include <algorithm>
+
+#include "compiler/graph/forward_rewriter.h"
+#include "compiler/graph/graph_passes.h"
+#include "compiler/ir/numeric.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::graph {
+namespace {
+
+class HalfProductMaker : public ForwardRewriter {
+ public:
+  using ForwardRewriter::ForwardRewriter;
+
+ private:
+  // The value as 16-bit floats where it was cast from such; -1 elsewhere.
+  ValueId HalfOf(ValueId id) const {
+    const Node* cast = TypeOf(id).dtype == ir::kF32 ? Before(id, "cast") : nullptr;
+    return cast != nullptr && TypeOf(cast->inputs[0]).dtype == ir::kF16 ? cast->inputs[0] : -1;
+  }
+
+  // The same where it is a constant of numbers that 16 bits hold: an import has cast them.
+  absl::StatusOr<ValueId> HalfConstant(ValueId id) {
+    if (!IsConstant(g_, id) || TypeOf(id).dtype != ir::kF32) return -1;
+    TW_ASSIGN(const op::RefTensor tensor, ConstantTensor(g_, id));
+    const bool exact = std::all_of(tensor.values.begin(), tensor.values.end(),
+                                   [](double x) { return ir::RoundFloat(x, ir::kF16) == x; });
+    if (!exact) return -1;
+    op::TensorType type = tensor.type;
+    type.dtype = ir::kF16;
+    return AddRounded(&g_, NameOf(id) + "_half", std::move(type), tensor.values);
+  }
+
+  absl::StatusOr<bool> Rewrite(const Node& node) override {
+    if (node.op != "matmul" && node.op != "dense") return false;
+    ValueId a = HalfOf(node.inputs[0]), b = HalfOf(node.inputs[1]);
+    // Two constants are folded.
+    if (a < 0 && b < 0) return false;
+    if (a < 0) {
+      TW_ASSIGN(a, HalfConstant(node.inputs[0]));
+    }
+    if (b < 0) {
+      TW_ASSIGN(b, HalfConstant(node.inputs[1]));
+    }
+    if (a < 0 || b < 0) return false;
+    Define(node, node.op, {a, b}, node.attrs);
+    return true;
+  }
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> HalfProducts(Graph g, const GraphPassContext& ctx) {
+  if (!ctx.half_products) return g;
+  return HalfProductMaker(std::move(g), ctx.fold_max_bytes).Run();
+}
+
+}  // namespace tilewright::graph

@@ -1,0 +1,447 @@
+// tensor_tiles: a product of matrices P, alone or followed by one element-wise block O over the
+// same points, on machines whose warps multiply fragments (TensorOp::kMma):
+//   for tiles (blockIdx.x):
+//     for steps of the sum:
+//       all threads fetch what the tile reads of A and of B into shared memory, in vectors
+//       for warps (threadIdx.y), fragments of a step:
+//         fragments of A and of B from shared memory; sums += A * B for each pair
+//     for warps (threadIdx.y): O over the warp's sums, in registers
+// The rows of what is shared lie apart, so that a warp's loads of fragments meet different banks.
+// With several versions of it, steps are fetched while those before them are used.
+//
+// Tiles divide extents that are multiples of a fragment's. Others are padded (pad_einsum) to whole
+// tiles, with zeros in what is shared, as far as that adds no more than a quarter.
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "compiler/ir/tensor_intrinsics.h"
+#include "compiler/ir/visit.h"
+#include "compiler/schedule/loop_tree.h"
+#include "compiler/space/block_info.h"
+#include "compiler/space/lane_axes.h"
+#include "compiler/space/rules/bound_nest.h"
+#include "compiler/space/rules/rules.h"
+#include "compiler/space/step_maker.h"
+
+namespace tilewright::space {
+namespace {
+
+// Neighbours in a row of sums that a thread stores at a time.
+constexpr int64_t kRun = 2;
+
+// The product and its loads that the machine has for these types.
+struct Fragments {
+  std::string product, load_a, load_b;
+  int64_t rows = 0, columns = 0, terms = 0;
+};
+
+bool HasFeatures(const ir::TensorIntrinsic& row, const target::Machine& machine) {
+  return std::all_of(row.features.begin(), row.features.end(),
+                     [&](const std::string& feature) { return machine.Has(feature); });
+}
+
+std::string LoadOf(const ir::TensorOperand& operand, const ir::Buffer& fragment,
+                   const target::Machine& machine) {
+  for (const ir::TensorIntrinsic& row : ir::TensorIntrinsics()) {
+    if (row.op == ir::TensorOp::kFragmentLoad && HasFeatures(row, machine) &&
+        row.operands[0].scope == operand.scope && row.update.params[0]->dtype == fragment->dtype) {
+      return row.name;
+    }
+  }
+  return "";
+}
+
+std::optional<Fragments> FindFragments(ir::DType sum, ir::DType a, ir::DType b,
+                                       const target::Machine& machine) {
+  for (const ir::TensorIntrinsic& row : ir::TensorIntrinsics()) {
+    if (row.op != ir::TensorOp::kMma || !HasFeatures(row, machine)) continue;
+    const std::vector<ir::Buffer>& params = row.update.params;
+    if (params[0]->dtype != sum || params[1]->dtype != a || params[2]->dtype != b) continue;
+    return Fragments{.product = row.name,
+                     .load_a = LoadOf(row.operands[1], params[1], machine),
+                     .load_b = LoadOf(row.operands[2], params[2], machine),
+                     .rows = ExtentOf(params[0]->shape[0]),
+                     .columns = ExtentOf(params[0]->shape[1]),
+                     .terms = ExtentOf(params[1]->shape[1])};
+  }
+  return std::nullopt;
+}
+
+// A factor of P: which buffer, and the dimensions that its matrix has there.
+struct Operand {
+  ir::Buffer buffer;
+  size_t own = 0, terms = 0;  // of rows (A) or columns (B); of terms
+
+  int64_t bytes() const { return buffer->dtype.bytes(); }
+  size_t inner() const { return std::max(own, terms); }
+  size_t outer() const { return std::min(own, terms); }
+};
+
+struct Product {
+  Operand a, b;
+  size_t rows = 0, columns = 0, terms = 0;  // iterators
+  bool a_first = true;                      // in the program
+  Fragments fragments;
+};
+
+// The dimension that an iterator alone is the index of; nullopt where it is none, or several.
+std::optional<size_t> DimensionOf(const ir::Expr& load, const ir::Var& var) {
+  std::optional<size_t> found;
+  for (size_t d = 0; d < load->args.size(); ++d) {
+    if (!ir::UsesVar(load->args[d], var)) continue;
+    if (found.has_value() || load->args[d] != var) return std::nullopt;
+    found = d;
+  }
+  return found;
+}
+
+// P as a product of matrices whose rows and columns are its last two spatial iterators; nullopt
+// where it is none.
+std::optional<Product> FindProduct(const ir::StmtNode& block, const target::Machine& machine) {
+  std::vector<size_t> spatial, reduce;
+  for (size_t i = 0; i < block.iters.size(); ++i)
+    (block.iters[i].type == ir::IterType::kReduce ? reduce : spatial).push_back(i);
+  if (reduce.size() != 1 || spatial.size() < 2 || reduce[0] + 1 != block.iters.size() ||
+      block.body->kind != ir::StmtKind::kStore) {
+    return std::nullopt;
+  }
+  Product p;
+  p.terms = reduce[0];
+  p.columns = spatial.back();
+  p.rows = spatial[spatial.size() - 2];
+  std::vector<ir::Expr> loads;
+  bool plain = true;
+  ir::VisitExprs(block.body->value, [&](const ir::Expr& e) {
+    plain = plain && e->kind != ir::ExprKind::kSelect && e->kind != ir::ExprKind::kCall;
+    if (e->kind == ir::ExprKind::kLoad && e->buffer != block.body->buffer) loads.push_back(e);
+    return true;
+  });
+  if (!plain || loads.size() != 2 || loads[0]->buffer == loads[1]->buffer) return std::nullopt;
+  const ir::Expr first = loads[0];
+  const auto var = [&](size_t iter) { return block.iters[iter].var; };
+  if (!DimensionOf(loads[0], var(p.rows)).has_value()) std::swap(loads[0], loads[1]);
+  const auto operand = [&](const ir::Expr& load, size_t own, size_t other, Operand* out) {
+    const auto matrix = DimensionOf(load, var(own)), terms = DimensionOf(load, var(p.terms));
+    const bool other_used = std::any_of(load->args.begin(), load->args.end(),
+                                        [&](const auto& i) { return ir::UsesVar(i, var(other)); });
+    if (!matrix.has_value() || !terms.has_value() || other_used) return false;
+    *out = {load->buffer, *matrix, *terms};
+    // Dimensions of one matrix are the last: in front of them are those of a batch.
+    return out->inner() + 1 == load->args.size() && out->outer() + 2 == load->args.size();
+  };
+  if (!operand(loads[0], p.rows, p.columns, &p.a) || !operand(loads[1], p.columns, p.rows, &p.b))
+    return std::nullopt;
+  const auto fragments =
+      FindFragments(block.body->buffer->dtype, p.a.buffer->dtype, p.b.buffer->dtype, machine);
+  if (!fragments.has_value()) return std::nullopt;
+  p.fragments = *fragments;
+  p.a_first = loads[0] == first;
+  // Half of a fragment at least is used.
+  const auto filled = [&](size_t iter, int64_t part) {
+    return 2 * ExtentOf(block.iters[iter].domain.extent) >= part;
+  };
+  const Fragments& f = p.fragments;
+  const bool fills =
+      filled(p.rows, f.rows) && filled(p.columns, f.columns) && filled(p.terms, f.terms);
+  return fills ? std::optional(p) : std::nullopt;
+}
+
+class TensorTiles final : public Sketch {
+ public:
+  TensorTiles(BlockInfo block, Product product, std::string consumer, const target::Target& target)
+      : p_(std::move(block)),
+        product_(std::move(product)),
+        consumer_(std::move(consumer)),
+        limits_(target.machine.launch) {
+    const Fragments& f = product_.fragments;
+    const auto powers = [&](size_t iter, int64_t part, int64_t most) {
+      std::vector<int64_t> menu = Menu(iter, part, most);
+      std::erase_if(menu, [](int64_t n) { return (n & (n - 1)) != 0; });
+      return menu;
+    };
+    warps_m_ = AddKnob("warps_rows", powers(product_.rows, f.rows, kMostWarps));
+    warps_n_ = AddKnob("warps_columns", powers(product_.columns, f.columns, kMostWarps));
+    rows_ = AddKnob("fragments_rows", Menu(product_.rows, f.rows, kMostFragments));
+    columns_ = AddKnob("fragments_columns", Menu(product_.columns, f.columns, 2 * kMostFragments));
+    steps_ = AddKnob("fragments_step", powers(product_.terms, f.terms, kMostSteps));
+    stages_ = AddKnob("stages", {1, 2, 3, 4});
+    swap_groups_ = AddKnob("swap_groups", {0, 1});
+  }
+  std::string name() const override { return "tensor_tiles"; }
+
+  bool Feasible(const Point& point) const override {
+    const Tile t = Read(point);
+    if (!Fits(product_.rows, t.f.rows, t.rows()) ||
+        !Fits(product_.columns, t.f.columns, t.columns()) ||
+        !Fits(product_.terms, t.f.terms, t.terms()) || t.threads() > limits_.group_threads) {
+      return false;
+    }
+    // Knobs without effect stay at their first value, so that points and programs correspond.
+    const bool one_group = Padded(product_.rows, t.f.rows, t.rows()) == t.rows() ||
+                           Padded(product_.columns, t.f.columns, t.columns()) == t.columns();
+    if (t.swap_groups && one_group) return false;
+    if (t.stages > Padded(product_.terms, t.f.terms, t.terms()) / t.terms()) return false;
+    if (Lanes(t, product_.a, t.rows()) == 0 || Lanes(t, product_.b, t.columns()) == 0) return false;
+    const int64_t shared =
+        (SharedBytes(t, product_.a, t.rows()) + SharedBytes(t, product_.b, t.columns())) * t.stages;
+    const Fragments& f = product_.fragments;
+    const int64_t sums = t.fragments_m * t.fragments_n * f.rows * f.columns / limits_.warp;
+    const int64_t factors = (t.fragments_m * f.rows * product_.a.bytes() +
+                             t.fragments_n * f.columns * product_.b.bytes()) *
+                            f.terms / (4 * limits_.warp);
+    if (sums > limits_.registers || shared > limits_.most_shared_bytes()) return false;
+    return IsFullEnough(limits_, limits_.group_threads, t.threads(), shared,
+                        target::TileRegisters(sums, factors));
+  }
+
+  absl::Status Apply(const Point& point, schedule::Schedule* s) const override {
+    const Tile t = Read(point);
+    StepMaker make(s);
+    const int p = s->BlockHandle(p_.name);
+    const Copies copies = Pad(t, p, &make);
+    TW_TRY(make.status());
+    int o = consumer_.empty() ? copies.result : s->BlockHandle(consumer_);
+    if (!consumer_.empty() && copies.result >= 0) make.Inline(copies.result);
+    if (o < 0) {
+      const std::vector<int> copy = make.CacheWrite(p);
+      TW_TRY(make.status());
+      o = copy[0];
+    }
+    make.SetScope(p, "wmma.acc");
+    const auto read = [&](bool of_a, const char* scope) {
+      const std::vector<int> copy = make.CacheRead(p, of_a == product_.a_first ? 0 : 1, scope);
+      return copy.empty() ? -1 : copy[0];
+    };
+    const auto share = [&](bool of_a, int padded) {
+      if (padded < 0) return read(of_a, "shared");
+      make.SetScope(padded, "shared");
+      return padded;
+    };
+    const int a_shared = share(true, copies.a), b_shared = share(false, copies.b);
+    const int a = read(true, "local"), b = read(false, "local");
+    TW_TRY(make.status());
+    make.SetScope(a, "wmma.a");
+    make.SetScope(b, "wmma.b");
+    const Steps steps = TileProducer(t, s->LoopsOf(p), &make);
+    TW_TRY(make.status());
+    TileConsumer(t, o, steps.group, &make);
+    TW_TRY(make.status());
+    make.Bind(make.Fuse(steps.warps), "threadIdx.y");
+    LoadFragments(a, steps.fragment, product_.a, product_.fragments.rows, product_.fragments.load_a,
+                  /*own_first=*/true, &make);
+    LoadFragments(b, steps.fragment, product_.b, product_.fragments.columns,
+                  product_.fragments.load_b, /*own_first=*/false, &make);
+    make.Tensorize(steps.product, product_.fragments.product);
+    Fetch(t, a_shared, steps.shared, product_.a, t.rows(), &make);
+    Fetch(t, b_shared, steps.shared, product_.b, t.columns(), &make);
+    if (t.stages > 1) make.PipelineAsync(steps.shared, {1, 1, t.stages});
+    return make.status();
+  }
+
+ private:
+  static constexpr int64_t kMostWarps = 8, kMostFragments = 8, kMostSteps = 4;
+  static constexpr int64_t kRowBytes = 16;  // what a thread names of a fragment in shared memory
+
+  struct Tile {
+    int64_t warps_m = 1, warps_n = 1, fragments_m = 1, fragments_n = 1, steps = 1;
+    int64_t stages = 1;
+    bool swap_groups = false;
+    int64_t warp = 1;
+    Fragments f;
+    int64_t rows() const { return warps_m * fragments_m * f.rows; }
+    int64_t columns() const { return warps_n * fragments_n * f.columns; }
+    int64_t terms() const { return steps * f.terms; }
+    int64_t warps() const { return warps_m * warps_n; }
+    int64_t threads() const { return warps() * warp; }
+  };
+  Tile Read(const Point& point) const {
+    return {.warps_m = Value(point, warps_m_),
+            .warps_n = Value(point, warps_n_),
+            .fragments_m = Value(point, rows_),
+            .fragments_n = Value(point, columns_),
+            .steps = Value(point, steps_),
+            .stages = Value(point, stages_),
+            .swap_groups = Value(point, swap_groups_) != 0,
+            .warp = limits_.warp,
+            .f = product_.fragments};
+  }
+
+  // Elements of a row of an operand's tile, which lies in memory as the operand does.
+  static int64_t RowOf(const Tile& t, const Operand& operand, int64_t own) {
+    return operand.inner() == operand.terms ? t.terms() : own;
+  }
+  // Most elements that one access fetches, so that all threads fetch as many; 0: none.
+  int64_t Lanes(const Tile& t, const Operand& operand, int64_t own) const {
+    int64_t lanes = limits_.load_bytes / operand.bytes();
+    const auto fits = [&] {
+      return RowOf(t, operand, own) % lanes == 0 && own * t.terms() % (t.threads() * lanes) == 0;
+    };
+    while (lanes > 0 && !fits()) lanes /= 2;
+    return lanes;
+  }
+  // Rows begin at odd multiples of so many elements.
+  static int64_t Apart(const Operand& operand) { return kRowBytes / operand.bytes(); }
+  static int64_t SharedBytes(const Tile& t, const Operand& operand, int64_t own) {
+    const int64_t row = RowOf(t, operand, own), apart = Apart(operand);
+    const int64_t padded = row + ((apart - row) % (2 * apart) + 2 * apart) % (2 * apart);
+    return own * t.terms() / row * padded * operand.bytes();
+  }
+
+  // An extent that a tile of so many is made of: padded where the fragment does not divide it.
+  int64_t Padded(size_t iter, int64_t part, int64_t tile) const {
+    const int64_t extent = p_.iters[iter].extent;
+    return extent % part == 0 ? extent : (extent + tile - 1) / tile * tile;
+  }
+  bool Fits(size_t iter, int64_t part, int64_t tile) const {
+    const int64_t extent = p_.iters[iter].extent, padded = Padded(iter, part, tile);
+    const int64_t least = (extent + part - 1) / part * part;
+    return padded % tile == 0 && (padded == least || 4 * padded <= 5 * extent);
+  }
+  // Parts of a tile: divisors of the fragments, or any number where the extent is padded anyway.
+  std::vector<int64_t> Menu(size_t iter, int64_t part, int64_t most) const {
+    const int64_t extent = p_.iters[iter].extent;
+    if (extent % part == 0) return Divisors(extent / part, 1, most);
+    std::vector<int64_t> menu(static_cast<size_t>(std::min(most, (extent + part - 1) / part)));
+    std::iota(menu.begin(), menu.end(), int64_t{1});
+    return menu;
+  }
+
+  // The blocks that fill padded operands and that take the result out of its padding; -1: none.
+  struct Copies {
+    int a = -1, b = -1, result = -1;
+  };
+  Copies Pad(const Tile& t, int p, StepMaker* make) const {
+    std::vector<int64_t> factors(p_.iters.size(), 1);
+    const auto pads = [&](size_t iter, int64_t part, int64_t tile) {
+      const bool ragged = p_.iters[iter].extent % part != 0;
+      if (ragged) factors[iter] = tile;
+      return ragged;
+    };
+    const bool rows = pads(product_.rows, t.f.rows, t.rows());
+    const bool columns = pads(product_.columns, t.f.columns, t.columns());
+    const bool terms = pads(product_.terms, t.f.terms, t.terms());
+    Copies copies;
+    if (!rows && !columns && !terms) return copies;
+    const std::vector<int> made = make->PadEinsum(p, factors);
+    size_t next = 0;  // each block is followed by its loops
+    const auto take = [&](bool is, const ir::Buffer& buffer) {
+      if (!is || next >= made.size()) return -1;
+      const int block = made[next];
+      next += 1 + buffer->shape.size();
+      return block;
+    };
+    if (product_.a_first) copies.a = take(rows || terms, product_.a.buffer);
+    copies.b = take(columns || terms, product_.b.buffer);
+    if (!product_.a_first) copies.a = take(rows || terms, product_.a.buffer);
+    copies.result = take(rows || columns, p_.writes);
+    return copies;
+  }
+
+  struct Steps {
+    int group = -1, shared = -1, fragment = -1, product = -1;  // loops
+    std::vector<int> warps = {};
+  };
+  Steps TileProducer(const Tile& t, const std::vector<int>& loops, StepMaker* make) const {
+    const Fragments& f = t.f;
+    if (loops.size() != p_.iters.size()) return {};
+    const auto rows = make->Split(loops[product_.rows],
+                                  {schedule::kInfer, t.warps_m, t.fragments_m, f.rows}, false);
+    const auto columns = make->Split(
+        loops[product_.columns], {schedule::kInfer, t.warps_n, t.fragments_n, f.columns}, false);
+    const auto terms =
+        make->Split(loops[product_.terms], {schedule::kInfer, t.steps, f.terms}, false);
+    if (rows.size() != 4 || columns.size() != 4 || terms.size() != 3) return {};
+    std::vector<int> groups(loops.begin(),
+                            loops.begin() + static_cast<std::ptrdiff_t>(product_.rows));
+    groups.push_back(t.swap_groups ? columns[0] : rows[0]);
+    groups.push_back(t.swap_groups ? rows[0] : columns[0]);
+    std::vector<int> order = groups;
+    order.insert(order.end(), {terms[0], rows[1], columns[1], terms[1], rows[2], columns[2],
+                               rows[3], columns[3], terms[2]});
+    make->Reorder(order);
+    const int group = make->Fuse(groups);
+    make->Bind(group, "blockIdx.x");
+    return {group, terms[0], terms[1], rows[3], {rows[1], columns[1]}};
+  }
+
+  // What follows the product of a tile, on its sums.
+  void TileConsumer(const Tile& t, int block, int group, StepMaker* make) const {
+    const Fragments& f = t.f;
+    const std::vector<int> loops = make->ReverseComputeAt(block, group);
+    if (loops.size() < 2) return;
+    const auto rows =
+        make->Split(loops[loops.size() - 2], {t.warps_m, t.fragments_m, f.rows}, false);
+    const auto columns =
+        make->Split(loops.back(), {t.warps_n, t.fragments_n, f.columns / kRun, kRun}, false);
+    if (rows.size() != 3 || columns.size() != 4) return;
+    make->Reorder({rows[0], columns[0], rows[1], columns[1], rows[2], columns[2], columns[3]});
+    make->Bind(make->Fuse({rows[0], columns[0]}), "threadIdx.y");
+    make->Mark(rows[2], ir::kFragmentKey);
+    make->Vectorize(columns[3]);
+  }
+
+  // The fragments of a step, one after the other.
+  static void LoadFragments(int block, int at, const Operand& operand, int64_t extent,
+                            const std::string& load, bool own_first, StepMaker* make) {
+    const std::vector<int> loops = make->ComputeAt(block, at);
+    if (loops.empty()) return;
+    const auto own = make->Split(loops[operand.own], {schedule::kInfer, extent}, false);
+    if (own.size() != 2) return;
+    const int terms = loops[operand.terms];
+    const int first = own_first ? own[1] : terms, second = own_first ? terms : own[1];
+    make->Reorder({own[0], first, second});
+    make->Tensorize(first, load);
+  }
+
+  // All threads of the group, each some vectors.
+  void Fetch(const Tile& t, int block, int at, const Operand& operand, int64_t own,
+             StepMaker* make) const {
+    const std::vector<int> loops = make->ComputeAt(block, at);
+    if (loops.empty()) return;
+    const int64_t lanes = Lanes(t, operand, own);
+    const auto parts =
+        make->Split(make->Fuse(loops), {schedule::kInfer, t.warps(), limits_.warp, lanes}, false);
+    if (parts.size() != 4) return;
+    make->Reorder({parts[1], parts[2], parts[0], parts[3]});
+    make->Bind(parts[1], "threadIdx.y");
+    make->Bind(parts[2], "threadIdx.x");
+    if (lanes > 1) make->Vectorize(parts[3]);
+    make->StorageAlign(block, static_cast<int>(operand.outer()), 2 * Apart(operand),
+                       Apart(operand));
+  }
+
+  BlockInfo p_;
+  Product product_;
+  std::string consumer_;  // empty: cache_write makes the consumer
+  const target::LaunchLimits limits_;
+  size_t warps_m_ = 0, warps_n_ = 0, rows_ = 0, columns_ = 0, steps_ = 0, stages_ = 0,
+         swap_groups_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Sketch>> MakeTensorTiles(const ir::Function& function,
+                                                     const target::Target& target) {
+  std::vector<std::unique_ptr<Sketch>> out;
+  if (target.machine.fragments.half_products <= 0) return out;
+  const std::vector<BlockInfo> blocks = DescribeBlocks(function);
+  if (blocks.empty() || blocks.size() > 2 || !IsTileable(blocks[0])) return out;
+  std::string consumer;
+  if (blocks.size() == 2) {
+    if (!FollowsPointwise(blocks[0], blocks[1])) return out;
+    consumer = blocks[1].name;
+  }
+  const auto product =
+      FindProduct(*schedule::FindBlock(function.body, blocks[0].name).back(), target.machine);
+  if (!product.has_value()) return out;
+  auto sketch = std::make_unique<TensorTiles>(blocks[0], *product, consumer, target);
+  // Whether P has other readers than its consumer, for example: the first point tells.
+  Point first;
+  first.choices.assign(sketch->knobs().size(), 0);
+  schedule::Schedule trial(function);
+  if (sketch->Apply(first, &trial).ok()) out.push_back(std::move(sketch));
+  return out;
+}
+
+}  // namespace tilewright::space
