@@ -95,6 +95,12 @@ bool NeedsPositive(const Graph& task) {
     for (std::string_view name : {"sqrt", "log", "pow", "div", "reciprocal", "batch_norm"}) {
       if (node.op == name) return true;
     }
+    // What a definition divides by, or takes the root of, may be any operand.
+    const std::string custom =
+        op::GetString(node.attrs, "definition", "") + op::GetString(node.attrs, "expression", "");
+    for (std::string_view part : {"sqrt(", "log(", "pow(", "acosh(", " / "}) {
+      if (custom.find(part) != std::string::npos) return true;
+    }
   }
   return false;
 }
