@@ -70,6 +70,15 @@ void AddSizes(CLI::App* command, std::vector<std::string>* shapes) {
       ->take_all();
 }
 
+void AddOperatorFiles(CLI::App* command, std::vector<std::string>* files) {
+  command
+      ->add_option("--operators", *files,
+                   "file with definitions of custom operators that the model has; repeatable\n"
+                   "(deploy/docs/custom_operators.md)")
+      ->allow_extra_args(false)
+      ->take_all();
+}
+
 void AddInputSeed(CLI::App* command, uint64_t* seed) {
   command->add_option("--seed", *seed, "seed of the inputs that are not given")
       ->capture_default_str();
@@ -98,6 +107,7 @@ void AddCompile(CLI::App* app, Action* action) {
       "  tilewright compile model.onnx --target native --shape batch=1..8 --shape seq=1..512 "
       "--specialise batch=1,8,seq=128 --specialise batch=1\n"
       "  tilewright compile model.onnx --target native --max-ram 64MiB\n"
+      "  tilewright compile model.onnx --target native --operators acme.ops\n"
       "  tilewright compile decoder.onnx --target native --shape past=0..512 --state known\n");
   CLI::Option* model = command->add_option("MODEL", options->model_path, "ONNX file");
   CLI::Option* target =
@@ -115,6 +125,7 @@ void AddCompile(CLI::App* app, Action* action) {
           "where it stays open and each run decides; repeatable")
       ->allow_extra_args(false)
       ->take_all();
+  AddOperatorFiles(command, &options->operators);
   command
       ->add_option("--specialise", options->specialise,
                    "sizes of open dimensions for which the module has kernels of their own, as\n"
@@ -272,6 +283,7 @@ void AddJobFlags(CLI::App* command, JobRequest* job) {
   command->add_option("--shape", job->shapes, "input shape NAME=1x3x224x224; repeatable")
       ->allow_extra_args(false)
       ->take_all();
+  AddOperatorFiles(command, &job->operators);
   command->add_option("--name", job->name, "id of the job (default: the server chooses)");
   command->add_option("--pool", job->pool, "device class (default: any that satisfies the target)");
   command->add_flag(

@@ -30,6 +30,8 @@ void AddFormat(CLI::App* command, const std::string& flag, OutputFormat* format)
 // --input of a command that runs a module, and --seed of the inputs that are not given.
 void AddInputs(CLI::App* command, std::vector<std::string>* inputs);
 void AddSizes(CLI::App* command, std::vector<std::string>* shapes);
+// --operators of a command that reads a model.
+void AddOperatorFiles(CLI::App* command, std::vector<std::string>* files);
 void AddInputSeed(CLI::App* command, uint64_t* seed);
 
 // --server and --identity.

@@ -119,6 +119,7 @@ absl::Status Compile(const CompileOptions& options) {
                                                          .open = open,
                                                          .specialise = points,
                                                          .states = states,
+                                                         .operators = options.operators,
                                                          .disabled = options.disabled_passes,
                                                          .enabled = options.enabled_passes,
                                                          .predict = options.effort_s > 0}));

@@ -22,6 +22,7 @@ struct CompileOptions {
   std::vector<std::string> shapes;  // NAME=1x3x224x224
   std::vector<std::string> specialise;  // NAME=1,8,32 (shape_flags.h)
   std::vector<std::string> states;      // PAST=PRESENT, or known
+  std::vector<std::string> operators;   // files with definitions of custom operators
   double effort_s = 10;       // to predict schedules of kernels that the log does not know
   double require_tuned = -1;  // least percentage of time in tuned kernels; < 0: any
   uint64_t max_ram = 0;       // bytes that a session may hold for its data; 0: any number

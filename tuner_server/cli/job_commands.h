@@ -23,7 +23,8 @@ struct JobRequest {
   std::string cost_model{log::kCostModels.front()};
   std::string name;  // job id; empty = the server chooses
   std::string pool;
-  std::vector<std::string> shapes;  // NAME=1x3x224x224
+  std::vector<std::string> shapes;     // NAME=1x3x224x224
+  std::vector<std::string> operators;  // files with definitions; the model that is sent has them
   int priority = 3;
   std::vector<std::string> search_parts;  // PART=on or PART=off
   bool recall = false;                    // continue from what earlier jobs measured

@@ -26,6 +26,7 @@ struct ModelSource {
   std::map<std::string, SizeRange> open = {};  // dimensions that stay open, by name
   std::vector<SizePoint> specialise = {};      // sizes of them with functions of their own
   StateFlags states = {};                      // what the module keeps from run to run
+  std::vector<std::string> operators = {};     // files with definitions of custom operators
   std::vector<std::string> disabled = {};      // graph passes to leave out
   std::vector<std::string> enabled = {};       // optional graph passes to run
   bool predict = false;                        // schedules are predicted: loads the cost model

@@ -5,6 +5,7 @@
 
 #include "compiler/driver/compile.h"
 #include "compiler/driver/specialise.h"
+#include "compiler/graph/custom_operators.h"
 #include "compiler/graph/graph.h"
 #include "compiler/graph/graph_passes.h"
 #include "compiler/ir/structural.h"
@@ -114,6 +115,9 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
   task_order_.clear();
   TW_ASSIGN(target_, target::ParseTarget(request.target()));
   TW_ASSIGN(std::string bytes, support::ReadFile(request.model_path(), graph::kMaxModelBytes));
+  for (const v1::OperatorFile& file : request.operators()) {
+    TW_TRY(graph::AddOperators({file.name(), file.text()}, &bytes));
+  }
   model_digest_ = support::Sha256Hex(bytes);
   TW_TRY(ImportModel(request, bytes));
   std::vector<const graph::Graph*> graphs = {&graph_};
