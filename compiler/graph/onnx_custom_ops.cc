@@ -66,6 +66,15 @@ class NodeConversion {
       return n_.Error("outputs", StrCat("expected at most ", definition_.results.size(),
                                         " outputs, found ", outputs));
     }
+    if (!definition_.library.empty()) {
+      TW_ASSIGN(std::string text, op::custom::AttributesText(custom.definition, attrs));
+      TW_ASSIGN(const ValueId result,
+                n_.importer().Emit("external", operands_,
+                                   {{"definition", op::custom::Print(definition_)},
+                                    {"attributes", std::move(text)}},
+                                   n_.output_name()));
+      return AsModel(result, 0);
+    }
     op::DimEqualities equal;
     TW_ASSIGN(const Lowered lowered, Lowered::Create(definition_, types_, false, &equal));
     if (const auto elementwise = lowered.AsElementwise()) {

@@ -49,8 +49,9 @@ absl::StatusOr<Use> UseOf(std::span<const TensorType> inputs, const Attrs& attrs
                           DimEqualities* equal) {
   TW_ASSIGN(const std::vector<Definition> definitions,
             custom::Parse(GetString(attrs, "definition", "")));
-  if (definitions.size() != 1 || !definitions[0].attributes.empty()) {
-    return Wrong("attribute", "expected one definition without attributes");
+  if (definitions.size() != 1 || !definitions[0].attributes.empty() ||
+      !definitions[0].library.empty()) {
+    return Wrong("attribute", "expected one definition with stages, without attributes");
   }
   const Definition& definition = definitions[0];
   std::vector<std::string> given;
@@ -177,6 +178,35 @@ double ElementFlops(std::span<const TensorType> inputs, std::span<const TensorTy
   return static_cast<double>(outputs[0].elements() * std::max<int64_t>(1, count(*node)));
 }
 
+// ------------------------------------------------------------ external
+
+// A function of a library computes the result (attributes `definition` and `attributes`). The
+// compiler knows its types alone.
+absl::StatusOr<TensorTypes> InferExternal(std::span<const TensorType> inputs, const Attrs& attrs,
+                                          DimEqualities* equal) {
+  TW_ASSIGN(const std::vector<Definition> definitions,
+            custom::Parse(GetString(attrs, "definition", "")));
+  if (definitions.size() != 1 || !definitions[0].attributes.empty() ||
+      definitions[0].library.empty()) {
+    return Wrong("attribute", "expected one definition of a library's function");
+  }
+  TW_ASSIGN(const Lowered lowered, Lowered::Create(definitions[0], inputs, false, equal));
+  return lowered.results();
+}
+absl::StatusOr<std::vector<ir::Buffer>> BuildExternal(const ComputeArgs&) {
+  return support::Unimplemented("op.external.compute",
+                                "expected an operator that the compiler computes, found a function "
+                                "of a library");
+}
+absl::StatusOr<std::vector<RefTensor>> ExternalReference(std::span<const RefTensor>,
+                                                         std::span<const TensorType>,
+                                                         const Attrs&) {
+  return support::Unimplemented("op.external.reference",
+                                "expected an operator with a reference, found a function of a "
+                                "library, which only the runtime calls");
+}
+double NoFlops(std::span<const TensorType>, std::span<const TensorType>, const Attrs&) { return 0; }
+
 // ------------------------------------------------------------ references
 
 // The definition's own meaning, by the interpreter of the tensor IR: no schedule, no code
@@ -269,8 +299,17 @@ std::vector<OpSpec> CustomRows() {
   custom.reference = Reference;
   custom.flops = CountFlops;
   custom.reduction_length = Length;
-  for (OpSpec* row : {&elementwise, &custom}) row->reads_wide = true;
-  return {std::move(elementwise), std::move(custom)};
+  OpSpec external;
+  external.name = "external";
+  external.fusion = FusionClass::kOpaque;
+  external.max_inputs = kMaxOperands;
+  external.infer = InferExternal;
+  external.compute = BuildExternal;
+  external.reference = ExternalReference;
+  external.flops = NoFlops;
+
+  for (OpSpec* row : {&elementwise, &custom, &external}) row->reads_wide = true;
+  return {std::move(elementwise), std::move(custom), std::move(external)};
 }
 
 }  // namespace tilewright::op

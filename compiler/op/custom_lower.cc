@@ -305,6 +305,7 @@ absl::Status Lowered::AddStages() {
       type.shape.push_back(std::move(dim));
     }
     TW_TRY(support::WithContext(CheckType(type), StrCat("result ", result.name)));
+    results_.push_back(std::move(type));
   }
   for (const Stage& stage : definition_.stages) {
     TW_TRY(support::WithContext(AddStage(stage), StrCat("stage ", stage.name)));

@@ -43,6 +43,7 @@ class Lowered {
                                         DimEqualities* equal);
 
   const std::vector<LoweredStage>& stages() const { return stages_; }
+  const std::vector<TensorType>& results() const { return results_; }
   const LoweredStage* Find(std::string_view name) const;
   // The names of the stages that a stage needs, itself included. Those in `given` are there.
   std::set<std::string> Needs(const std::string& stage, const std::set<std::string>& given) const;
@@ -85,6 +86,7 @@ class Lowered {
   std::optional<std::vector<Dim>> leading_;
   std::map<std::string, TensorType> tensors_;  // operands and stages
   std::vector<LoweredStage> stages_;
+  std::vector<TensorType> results_;
   std::map<std::string, std::string> lifted_;  // text of a reduction with its axes → stage
 };
 

@@ -135,7 +135,11 @@ class Parser {
     TW_TRY(Expect(">"));
     TW_TRY(Expect("("));
     TW_ASSIGN(d.results, Operands("a result"));
-    while (!Is("{")) TW_TRY(Clause(&d));
+    while (!Is("{") && !Is("library")) TW_TRY(Clause(&d));
+    if (Is("library")) {
+      TW_TRY(External(&d));
+      return d;
+    }
     TW_TRY(Expect("{"));
     while (!Accept("}")) {
       if (d.stages.size() == kMaxNames) return Limit("stages", kMaxNames);
@@ -151,6 +155,26 @@ class Parser {
                           " before the end of ", d.domain, "::", d.op_type));
     }
     return d;
+  }
+
+  // library "libacme.so" function acme_fft;
+  absl::Status External(Definition* d) {
+    TW_TRY(Expect("library"));
+    const bool text = token_.kind == TokenKind::kText && ir::UnquoteText(token_.text, &d->library);
+    const bool plain = std::all_of(d->library.begin(), d->library.end(), [](char c) {
+      return c > ' ' && c <= '~' && c != '/' && c != '"' && c != '\\';
+    });
+    if (!text || !plain || d->library.empty() || d->library.size() > kMaxWord ||
+        d->library.starts_with(".")) {
+      return Error("syntax", "expected the file name of a library in quotes, without folders");
+    }
+    Advance();
+    TW_TRY(Expect("function"));
+    TW_ASSIGN(d->function, Word("the name of a function"));
+    if (d->results.size() != 1) {
+      return Error("syntax", "expected an external kernel to have one result");
+    }
+    return Expect(";");
   }
 
   absl::StatusOr<std::vector<Operand>> Operands(std::string_view what) {
@@ -186,7 +210,7 @@ class Parser {
     if (Accept("type")) return AddTypes(d);
     if (Accept("attribute")) return AddAttribute(d);
     if (!Accept("require")) {
-      return Error("syntax", "expected type, attribute, require or the stages in { }");
+      return Error("syntax", "expected type, attribute, require, library or the stages in { }");
     }
     if (d->requirements.size() == kMaxNames) return Limit("requirements", kMaxNames);
     TW_ASSIGN(NodeRef condition, Expression(1));

@@ -1,6 +1,7 @@
 // Definitions → text on one line, in one form: what tasks carry.
 #include "compiler/ir/text_words.h"
 #include "compiler/op/custom_text.h"
+#include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::op::custom {
@@ -25,7 +26,7 @@ std::string OperandsText(const std::vector<Operand>& operands) {
   }
   return StrCat("(", Join(parts, ", "), ")");
 }
-std::string FallbackText(const AttrValue& value) {
+std::string ValueText(const AttrValue& value) {
   if (const auto* i = std::get_if<int64_t>(&value)) return StrCat(*i);
   if (const auto* d = std::get_if<double>(&value)) return ir::DoubleText(*d);
   if (const auto* s = std::get_if<std::string>(&value)) return ir::QuoteText(*s);
@@ -88,6 +89,17 @@ std::string Print(const NodeRef& node) {
   }
 }
 
+absl::StatusOr<std::string> AttributesText(const Definition& d, const Attrs& given) {
+  TW_TRY(SetAttributes(d, given).status());
+  std::string text;
+  for (const Attribute& attribute : d.attributes) {
+    const auto found = given.find(attribute.name);
+    text += StrCat(attribute.name, " = ",
+                   ValueText(found == given.end() ? *attribute.fallback : found->second), "\n");
+  }
+  return text;
+}
+
 std::string Print(const Definition& d) {
   std::string text = StrCat("operator ", d.domain, "::", d.op_type, OperandsText(d.operands),
                             " -> ", OperandsText(d.results));
@@ -98,10 +110,13 @@ std::string Print(const Definition& d) {
   }
   for (const Attribute& a : d.attributes) {
     text += StrCat(" attribute ", a.name, ": ", AttributeKindText(a.kind),
-                   a.fallback ? " = " + FallbackText(*a.fallback) : "", ";");
+                   a.fallback ? " = " + ValueText(*a.fallback) : "", ";");
   }
   for (const NodeRef& condition : d.requirements)
     text += StrCat(" require ", Print(condition), ";");
+  if (!d.library.empty()) {
+    return StrCat(text, " library ", ir::QuoteText(d.library), " function ", d.function, ";");
+  }
   std::vector<std::string> stages;
   for (const Stage& stage : d.stages) stages.push_back(StageText(stage));
   return StrCat(text, " { ", Join(stages, " "), " }");

@@ -84,6 +84,9 @@ struct Definition {
   std::vector<Attribute> attributes = {};
   std::vector<NodeRef> requirements = {};
   std::vector<Stage> stages = {};  // in the order of computation; each result is one of them
+  // Of an external kernel, which has one result and no stages: the file name of a shared library,
+  // and its function (deploy/runtime/external_kernel.h).
+  std::string library = {}, function = {};
 };
 
 // The definitions of a text. INVALID_ARGUMENT op.custom.syntax, .name, .limit, with line and
@@ -95,6 +98,10 @@ absl::StatusOr<NodeRef> ParseExpression(std::string_view text);
 // The definition for a node with these attributes: they are numbers and texts in its expressions
 // now. INVALID_ARGUMENT op.custom.attribute for others than it states.
 absl::StatusOr<Definition> SetAttributes(Definition definition, const Attrs& given);
+
+// The lines that an external kernel gets: "name = value" of each attribute, in the definition's
+// order, defaults included.
+absl::StatusOr<std::string> AttributesText(const Definition& definition, const Attrs& given);
 
 // On one line. Parse of it gives an equal definition, and printing that gives the same text.
 std::string Print(const Definition& definition);

@@ -227,6 +227,119 @@ def definitions_inside_of_a_model_need_no_file():
         expect("Softcap", run(folder / "m.tw", inputs, folder), inputs)
 
 
+LIBRARY = r"""
+#include <stdio.h>
+#include <string.h>
+#include "external_kernel.h"
+
+/* Sums of the last k elements of each row; fails for rows that begin with 99. */
+int32_t acme_window(const DLTensor* in, int32_t ins, DLTensor* out, int32_t outs, const char* attributes) {
+  long k = 0;
+  if (ins != 1 || outs != 1 || sscanf(attributes, "k = %ld\n", &k) != 1 || !strstr(attributes, "mode = \"sum\"\n")) return 2;
+  if (in->ndim != 2 || out->ndim != 2 || in->dtype.code != kDLFloat || in->dtype.bits != 32 || out->shape[1] != in->shape[1]) return 3;
+  const float* x = (const float*)in->data;
+  float* y = (float*)out->data;
+  for (int64_t r = 0; r < in->shape[0]; ++r) {
+    if (x[r * in->shape[1]] == 99) return 7;
+    for (int64_t c = 0; c < in->shape[1]; ++c) {
+      y[r * in->shape[1] + c] = 0;
+      for (int64_t i = c; i >= 0 && i > c - k; --i) y[r * in->shape[1] + c] += x[r * in->shape[1] + i];
+    }
+  }
+  return 0;
+}
+"""
+EXTERNAL = """
+operator com.acme::Window(x: T[n, d]) -> (y: T[n, d])
+  type T in f32; attribute k: int = 3; attribute mode: string = "sum"; require k >= 1;
+  library "libacme.so" function acme_window;
+"""
+
+
+def external(folder):
+    """relu → Window → twice, and the library."""
+    (folder / "acme.c").write_text(LIBRARY)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-I", ROOT / "deploy/runtime", "-o", folder / "libacme.so", folder / "acme.c"],
+                   check=True)
+    (folder / "window.ops").write_text(EXTERNAL)
+    nodes = [helper.make_node("Relu", ["x0"], ["r"], name="relu"), helper.make_node("Window", ["r"], ["w"], name="mine", domain="com.acme", k=4),
+             helper.make_node("Add", ["w", "w"], ["sum"], name="twice")]
+    make = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, "external", [make("x0", 1, ["N", 33])], [make("sum", 1, ["N", 33])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.acme", 1)])
+    onnx.save(model, str(folder / "m.onnx"))
+    x = np.random.default_rng(5).standard_normal((6, 33)).astype(np.float32)
+    r = np.maximum(x, 0).astype(np.float64)
+    sums = np.cumsum(r, 1)
+    np.save(folder / "x.npy", x)
+    np.save(folder / "y.npy", (2 * (sums - np.pad(sums, ((0, 0), (4, 0)))[:, :-4])).astype(np.float32))
+
+
+def a_library_computes_an_operator_where_it_is_allowed():
+    with Folder(prefix="tilewright-custom-") as folder:
+        external(folder)
+        allowed = ("--allow-library", folder / "libacme.so")
+        for threads, shape in ((1, "N=6"), (2, "N=1..64")):
+            tilewright("compile", folder / "m.onnx", "--target", f"native,threads={threads}", "--shape", shape, "--operators", folder / "window.ops",
+                       "-o", folder / "m.tw")
+            run_it = ("run", folder / "m.tw", "--input", f"x0={folder / 'x.npy'}", "--repeat", 3)
+            tilewright(*run_it, *allowed, "--expect", f"sum={folder / 'y.npy'}", "--rtol", "1e-4")
+            # Nothing is loaded that the caller did not name, wherever it is.
+            said = tilewright(*run_it, code=1)
+            assert "runtime.load.library" in said and "libacme.so" in said and "--allow-library" in said, said
+            (folder / "other.so").write_bytes((folder / "libacme.so").read_bytes())
+            assert "runtime.load.library" in tilewright(*run_it, "--allow-library", folder / "other.so", code=1)
+            tilewright(*run_it, *allowed, "--sandbox", code=2)
+        # A failing function ends the run, and the session can go on.
+        x = np.load(folder / "x.npy")
+        x[2, 0] = 99
+        np.save(folder / "bad.npy", x)
+        said = tilewright("run", folder / "m.tw", "--input", f"x0={folder / 'bad.npy'}", *allowed, code=1)
+        assert "acme_window returned 7" in said, said
+
+
+def a_module_with_a_library_runs_from_python():
+    code = """if True:
+        import sys, numpy as np
+        import tilewright_runtime as tw
+        x, y = np.load("x.npy"), np.load("y.npy")
+        try:
+            tw.Module("m.tw")
+            sys.exit("loaded without the library")
+        except tw.Error as error:
+            assert error.status == "failed_precondition", error
+        session = tw.Session(tw.Module("m.tw", libraries=["./libacme.so"]))
+        assert np.allclose(session.run({"x0": x})["sum"], y, rtol=1e-4, atol=1e-5)
+        bad = x.copy()
+        bad[0, 0] = 99
+        try:
+            session.run({"x0": bad})
+            sys.exit("a failing function was no error")
+        except tw.Error as error:
+            assert "acme_window returned 7" in str(error), error
+        assert np.allclose(session.run({"x0": x})["sum"], y, rtol=1e-4, atol=1e-5)
+    """
+    with Folder(prefix="tilewright-custom-") as folder:
+        external(folder)
+        tilewright("compile", folder / "m.onnx", "--target", "native,threads=1", "--shape", "N=6", "--operators", folder / "window.ops", "-o", folder / "m.tw")
+        environment = {"PYTHONPATH": str(ROOT / "deploy/bindings/python"), "PATH": "/usr/bin:/bin",
+                       "TILEWRIGHT_RUNTIME_LIBRARY": str(next((BIN.parent / "lib").glob("libtilewright_runtime.so")))}
+        done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
+def what_a_library_computes_is_not_tuned():
+    with Folder(prefix="tilewright-custom-") as folder:
+        external(folder)
+        said = json.loads(tilewright("tune", folder / "m.onnx", "--target", "native,threads=1", "--shape", "x0=6x33", "--operators", folder / "window.ops",
+                                     "--trials", 6, "--log", folder / "log.db", "--state-dir", folder / "state", "-o", folder / "m.tw", "--format", "json"))
+        assert said["progress"]["tasks"] == 2, said["progress"]
+        tilewright("run", folder / "m.tw", "--input", f"x0={folder / 'x.npy'}", "--expect", f"sum={folder / 'y.npy'}", "--rtol", "1e-4",
+                   "--allow-library", folder / "libacme.so")
+        said = tilewright("compare", folder / "m.onnx", "--shape", "N=6", "--operators", folder / "window.ops", code=1)
+        assert "libacme.so" in said or "op.external" in said, said
+
+
 def mistakes_say_where_they_are():
     with Folder(prefix="tilewright-custom-") as folder:
         save(folder, "Softcap")
@@ -250,4 +363,5 @@ def mistakes_say_where_they_are():
 if __name__ == "__main__":
     run_checks(fixed_sizes_are_what_numpy_says, one_module_computes_at_all_sizes, elementwise_definitions_are_fused,
                floats_of_16_bits_are_rounded_results, tuning_checks_candidates_with_the_definition, definitions_inside_of_a_model_need_no_file,
+               a_library_computes_an_operator_where_it_is_allowed, a_module_with_a_library_runs_from_python, what_a_library_computes_is_not_tuned,
                mistakes_say_where_they_are)

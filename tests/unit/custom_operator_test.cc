@@ -451,6 +451,39 @@ TEST(CustomOperator, AddOperatorsJoinsDefinitionsToTheModel) {
   EXPECT_EQ(stripped->onnx.find("author"), std::string::npos);
 }
 
+// A function of a library: its types alone are known.
+TEST(CustomOperator, ExternalKernels) {
+  const std::string text =
+      R"(operator com.acme::Op(x: T[n, d]) -> (y: T[n, d / s]) type T in f32;
+         attribute s: int = 2; attribute w: floats = [0.5, 1.0]; attribute mode: string = "a";
+         library "libacme.so" function acme_op;)";
+  OneNode model(text, "Op", {{3, 8}});
+  AddText(&model.node(), "mode", "b\"c");
+  const auto g = model.Import();
+  ASSERT_TRUE(g.ok()) << g.status();
+  ASSERT_EQ(g->nodes.size(), 1u);
+  EXPECT_EQ(g->nodes[0].op, "external");
+  EXPECT_EQ(op::ToText(g->values[g->outputs[0]].type), "f32[3,4]");
+  EXPECT_EQ(op::GetString(g->nodes[0].attrs, "attributes", ""),
+            "s = 2\nw = [0.5, 1.0]\nmode = \"b\\\"c\"\n");
+  const auto again = ParseGraph(Print(*g));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(StructuralEqual(*g, *again));
+  EXPECT_EQ(support::Slug(Interpret(*g, {TensorOf({3, 8}, Numbers(24, 1.0))}).status()),
+            "op.external.reference");
+
+  const auto slug = [&](const std::string& library) {
+    return Refusal("operator com.acme::Op(x: f32[n, d]) -> (y: f32[n]) " + library);
+  };
+  EXPECT_EQ(slug("library \"liba.so\" function f;"), "imported");
+  for (const char* bad : {"library liba.so function f;", "library \"\" function f;",
+                          "library \"/lib/liba.so\" function f;", "library \"..\" function f;",
+                          "library \"lib a.so\" function f;", "library \"liba.so\";",
+                          "library \"liba.so\" function f.g;"}) {
+    EXPECT_EQ(slug(bad), "op.custom.syntax") << bad;
+  }
+}
+
 TEST(CustomOperator, CheckNamesTheFile) {
   OneNode model(kNorm, "GatedNorm", {{2, 4}, {2, 4}, {4}});
   const auto check = CheckOnnx(model.Model().Bytes());

@@ -204,6 +204,10 @@ const RuleCase kResults[] = {
      {"f32[N,M]", "i64[K]"},
      R"text(definition="operator a::B(x: f32[n, m], z: i64[k]) -> (y: f32[n, ((m + 1) / 2)]) { y[i, j] = x[i, z[j]]; }")text",
      "f32[N,(M + 1) / 2]"},
+    {"external",
+     {"f32[N,M]"},
+     R"text(definition="operator a::B(x: f32[n, m]) -> (y: i64[(2 * n)]) library \x22liba.so\x22 function f;")text",
+     "i64[2*N]"},
     {"counting", {}, "shape=[2*N], start=[N]", "i64[2*N]"},
 };
 

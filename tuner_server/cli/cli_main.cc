@@ -224,6 +224,14 @@ void AddRun(CLI::App* app, Action* action) {
                     "with --sandbox or --bridge: run it also where the machine (a container, an "
                     "old kernel) permits a part of the sandbox only; behind a bridge, also where "
                     "it has none (an emulator)");
+  command
+      ->add_option("--allow-library", options->libraries,
+                   "path of a shared library whose functions the module may call, if it asks for\n"
+                   "its file name (external kernels); loaded with all your rights; repeatable")
+      ->allow_extra_args(false)
+      ->take_all()
+      ->excludes("--sandbox")
+      ->excludes("--bridge");
   AddInputs(command, &options->inputs);
   AddSizes(command, &options->shapes);
   command

@@ -124,7 +124,8 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
   for (const graph::Graph& g : specialised_) graphs.push_back(&g);
   TW_ASSIGN(const driver::ModelTasks model, driver::ExtractModelTasks(graphs));
   for (const driver::Task& task : model.tasks) {
-    if (!task.open_sizes) TW_TRY(AddTask(task, request, reply));
+    const bool tunable = !task.open_sizes && task.library.empty();
+    if (tunable) TW_TRY(AddTask(task, request, reply));
   }
   model_ = UntrainedModel(request.cost_model(), request.seed(), target_.machine.feature_set);
   if (request.cost_model() == log::kXgboostModel && parts_.shipped_model &&
