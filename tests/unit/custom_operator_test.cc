@@ -180,6 +180,13 @@ TEST(CustomText, MutatedTextsNeverCrash) {
     if (!g.ok()) continue;
     ++imported;
     EXPECT_TRUE(RunGraphPasses(*g).ok());
+    for (const Node& node : g->nodes) {
+      std::vector<op::TensorType> types;
+      for (const ValueId id : node.inputs) types.push_back(g->values[id].type);
+      const op::TensorType result = g->values[node.outputs[0]].type;
+      const auto function = op::AsFunction(*op::FindOp(node.op), types, {result}, node.attrs);
+      ASSERT_TRUE(function.ok() && ir::Verify(*function).ok()) << text;
+    }
   }
   EXPECT_GT(imported, 0);
 }
