@@ -201,6 +201,7 @@ class ModelLowering {
     kernel.task_name = task.name;
     kernel.task_label = task.label;
     kernel.uses = task.weight;
+    kernel.library = task.library;
     kernel.flops = task.flops;
     kernel.bytes = task.bytes;
     const absl::Status placed = Place(task, &kernel);

@@ -280,8 +280,9 @@ def a_library_computes_an_operator_where_it_is_allowed():
         external(folder)
         allowed = ("--allow-library", folder / "libacme.so")
         for threads, shape in ((1, "N=6"), (2, "N=1..64")):
-            tilewright("compile", folder / "m.onnx", "--target", f"native,threads={threads}", "--shape", shape, "--operators", folder / "window.ops",
-                       "-o", folder / "m.tw")
+            said = tilewright("compile", folder / "m.onnx", "--target", f"native,threads={threads}", "--shape", shape, "--operators", folder / "window.ops",
+                              "-o", folder / "m.tw")
+            assert "none: library libacme.so" in said, said
             run_it = ("run", folder / "m.tw", "--input", f"x0={folder / 'x.npy'}", "--repeat", 3)
             tilewright(*run_it, *allowed, "--expect", f"sum={folder / 'y.npy'}", "--rtol", "1e-4")
             # Nothing is loaded that the caller did not name, wherever it is.

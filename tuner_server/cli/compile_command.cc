@@ -233,7 +233,9 @@ absl::StatusOr<std::string> KernelTable(const json& summary) {
       return support::Internal("builder.summary.malformed", "expected kernels as objects");
     }
     const bool stale = Flag(kernel, "stale");
-    const std::string schedule = Flag(kernel, "tuned")       ? "tuned"
+    const std::string library = Text(kernel, "library");
+    const std::string schedule = !library.empty()            ? "none: library " + library
+                                 : Flag(kernel, "tuned")     ? "tuned"
                                  : Flag(kernel, "predicted") ? "predicted"
                                  : stale                     ? "stale, default used"
                                                              : "default";
