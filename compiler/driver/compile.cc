@@ -20,7 +20,9 @@
 #include "compiler/transform/passes.h"
 #include "compiler/transform/split_prepare.h"
 #include "deploy/module/module_file.h"
+#include "deploy/runtime/c_abi.h"
 #include "deploy/runtime/cpu_info.h"
+#include "deploy/runtime/external_library.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
@@ -159,10 +161,11 @@ ir::Function ChooseByRows(const ir::Function& task, const ir::Function& few,
 // The memory plan of a graph; kernels whose result shares an operand's storage somewhere are
 // marked, so that their code assumes nothing about the two. On a device a task may be several
 // launches, of which a later one may still read the operand, so nothing shares there. `in_place`
-// and `lowered` are by task.
+// and `placed` are by task, `lowered` by the program of a task of the first part.
 absl::Status PlanInPlace(const targets::Backend& backend,
                          const std::vector<std::vector<int>>& in_place,
-                         std::vector<ir::Function>* lowered, ModelFunction* function) {
+                         const std::vector<PlacedTask>& placed, std::vector<ir::Function>* lowered,
+                         ModelFunction* function) {
   const graph::Graph& fused = *function->fused;
   graph::InPlaceOperands may(fused.nodes.size());
   for (size_t n = 0; n < fused.nodes.size(); ++n) {
@@ -175,7 +178,8 @@ absl::Status PlanInPlace(const targets::Backend& backend,
   for (size_t n = 0; n < fused.nodes.size(); ++n) {
     const int operand = function->plan.in_place[n];
     if (operand < 0) continue;
-    ir::Function& kernel = (*lowered)[static_cast<size_t>(function->of_node[n])];
+    const PlacedTask& task = placed[static_cast<size_t>(function->of_node[n])];
+    ir::Function& kernel = (*lowered)[static_cast<size_t>(task.program)];
     // Parameters keep their order; their names are what the attribute can hold.
     const std::string name = kernel.params[operand]->name;
     ir::AnnotationValue& marked = kernel.attrs[std::string(codegen::kMayAlias)];
@@ -206,6 +210,7 @@ class ModelLowering {
     kernel.task_name = task.name;
     kernel.task_label = task.label;
     kernel.uses = task.weight;
+    kernel.library = task.library;
     kernel.flops = task.flops;
     kernel.bytes = task.bytes;
     const absl::Status placed = Place(task, &kernel);
@@ -217,13 +222,13 @@ class ModelLowering {
   std::vector<ir::Function>* functions_of_target() { return &sides_[0].mains; }
   const std::vector<PlacedTask>& placed() const { return placed_; }
 
-  // Code for all that was added; the functions are gone then.
+  // Code for all that was added; the functions are gone then. Libraries come last.
   absl::StatusOr<std::vector<CodePart>> Generate() {
     codegen::CodegenOptions codegen_options;
     codegen_options.dump_dir = options_.dump_dir;
     for (PlacedTask& task : placed_) {
       // The functions that prepare follow the others.
-      if (task.prepared.program >= 0)
+      if (task.part < kFirstLibrary && task.prepared.program >= 0)
         task.prepared.program += static_cast<int>(sides_[task.part].mains.size());
     }
     std::vector<CodePart> parts;
@@ -236,6 +241,10 @@ class ModelLowering {
           part.code,
           targets::BackendOf(side.target).generate({functions, side.target, codegen_options}));
     }
+    for (PlacedTask& task : placed_) {
+      if (task.part >= kFirstLibrary) task.part += parts.size() - kFirstLibrary;
+    }
+    for (auto& [text, code] : libraries_) parts.push_back(std::move(code));
     return parts;
   }
 
@@ -262,6 +271,7 @@ class ModelLowering {
 
   absl::Status Place(const Task& task, CompileReport::Kernel* kernel) {
     TW_ASSIGN(const graph::Graph body, ParseTask(task.text));  // its sizes may be open
+    if (const auto call = LibraryCallOf(body)) return PlaceCall(body, *call);
     TW_ASSIGN(std::vector<schedule::Variant> variants, TaskVariants(body));
     const std::string name = StrCat("k", placed_.size(), "_", variants[0].function.name);
     for (schedule::Variant& variant : variants) variant.function.name = name;
@@ -283,6 +293,31 @@ class ModelLowering {
     if (!dump.empty()) TW_TRY(DumpReasons(variants, sides_[1].target, dump));
     TW_ASSIGN(scheduled, ScheduleTask(variants, task, sides_[1].target, schedules_, kernel));
     return Keep(1, LowerTask(scheduled, sides_[1].target, dump, ""));
+  }
+
+  // A call of a library is a code object of text (deploy/runtime/external_library.h).
+  absl::Status PlaceCall(const graph::Graph& body, const LibraryCall& call) {
+    const std::string text = StrCat(call.library, "\n", call.attributes);
+    size_t at = 0;
+    while (at < libraries_.size() && libraries_[at].first != text) ++at;
+    if (at == libraries_.size()) {
+      const target::Target& target = sides_[0].target;
+      CodePart part{.target = target};
+      if (targets::BackendOf(target).on_device) {
+        TW_ASSIGN(part.target, HostOf());
+      }
+      part.code.format = runtime::kLibraryFormat;
+      part.code.bytes = text;
+      libraries_.emplace_back(text, std::move(part));
+    }
+    codegen::Call made;
+    made.symbol = StrCat(TW_KERNEL_SYMBOL_PREFIX, call.function);
+    for (size_t i = 0; i < body.inputs.size() + 1; ++i) made.buffers.push_back(static_cast<int>(i));
+    std::vector<codegen::Program>& programs = libraries_[at].second.code.programs;
+    placed_.push_back({.part = kFirstLibrary + at, .program = static_cast<int>(programs.size())});
+    programs.emplace_back().calls.push_back(std::move(made));
+    in_place_.emplace_back();
+    return absl::OkStatus();
   }
 
   // The kernel of a task with open rows also has the algorithm for many of them, if there is one.
@@ -317,8 +352,12 @@ class ModelLowering {
     return absl::OkStatus();
   }
 
+  // Until Generate, `part` of a library's call is this and its position.
+  static constexpr size_t kFirstLibrary = size_t{1} << 16;
+
   ScheduleProvider* const schedules_;
   const CompileOptions& options_;
+  std::vector<std::pair<std::string, CodePart>> libraries_;  // by the text of the code object
   std::vector<Side> sides_;  // the target's; the processor's where it is needed
   std::vector<PlacedTask> placed_;
   std::vector<std::vector<int>> in_place_;  // operands, by task
@@ -378,7 +417,7 @@ absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const target
   out.seconds_lower = lower_time.Seconds();
   for (size_t f = 0; f < functions.size(); ++f) {
     functions[f].of_node = std::move(model.of_node[f]);
-    TW_TRY(PlanInPlace(targets::BackendOf(target), lowering.in_place(),
+    TW_TRY(PlanInPlace(targets::BackendOf(target), lowering.in_place(), lowering.placed(),
                        lowering.functions_of_target(), &functions[f]));
   }
   TW_ASSIGN(const std::vector<CodePart> parts, lowering.Generate());

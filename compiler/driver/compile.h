@@ -51,6 +51,7 @@ struct CompileReport {
     bool stale = false;  // one was provided but did not replay to its hash: `stale_reason` says how
     std::string stale_reason;
     std::string measurement_id;
+    std::string library;  // whose function computes it; empty: a kernel of the compiler does
     double flops = 0;
     int64_t bytes = 0;  // operands and results of one use, each once
   };

@@ -10,6 +10,7 @@
 #include "deploy/module/launch_names.h"
 #include "deploy/module/size_plan.h"
 #include "deploy/runtime/c_abi.h"
+#include "deploy/runtime/external_library.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "deploy/support/version.h"
@@ -38,9 +39,11 @@ void AddCode(const CodePart& part, module::ModuleParts* parts) {
   object.format = code.format;
   object.abi_version = TW_ABI_VERSION;
   if (backend.on_device) object.device = part.target.kind;
-  std::vector<std::string>& features = backend.on_device ? object.features : manifest->cpu_features;
-  features = code.required_features;
-  std::sort(features.begin(), features.end());
+  if (code.format != runtime::kLibraryFormat) {
+    auto& features = backend.on_device ? object.features : manifest->cpu_features;
+    features = code.required_features;
+    std::sort(features.begin(), features.end());
+  }
   manifest->code.push_back(std::move(object));
   parts->code.push_back(code.bytes);
   for (const codegen::Program& program : code.programs) {

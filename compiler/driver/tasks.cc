@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "compiler/graph/graph_passes.h"
+#include "compiler/op/custom_text.h"
 #include "compiler/targets/kind_table.h"
 #include "deploy/module/manifest.h"
 #include "deploy/runtime/input_gen.h"
@@ -94,6 +95,12 @@ bool NeedsPositive(const Graph& task) {
   for (const Node& node : task.nodes) {
     for (std::string_view name : {"sqrt", "log", "pow", "div", "reciprocal", "batch_norm"}) {
       if (node.op == name) return true;
+    }
+    // What a definition divides by, or takes the root of, may be any operand.
+    const std::string custom =
+        op::GetString(node.attrs, "definition", "") + op::GetString(node.attrs, "expression", "");
+    for (std::string_view part : {"sqrt(", "log(", "pow(", "acosh(", " / "}) {
+      if (custom.find(part) != std::string::npos) return true;
     }
   }
   return false;
@@ -187,6 +194,7 @@ Task DescribeTask(const Graph& task) {
   result.name = TaskName(task);
   result.data_type = DataType(task);
   result.open_sizes = graph::IsSymbolic(task);
+  if (const auto call = LibraryCallOf(task)) result.library = call->library;
   if (result.open_sizes) return result;
   result.flops = graph::Flops(task);
   for (ValueId id : task.inputs) result.bytes += task.values[id].type.bytes();
@@ -248,6 +256,15 @@ absl::StatusOr<Graph> ParseTask(std::string_view text) {
     }
   }
   return task;
+}
+
+std::optional<LibraryCall> LibraryCallOf(const Graph& task) {
+  if (task.nodes.size() != 1 || task.nodes[0].op != "external") return std::nullopt;
+  const op::Attrs& attrs = task.nodes[0].attrs;
+  const auto parsed = op::custom::Parse(op::GetString(attrs, "definition", ""));
+  TW_CHECK(parsed.ok()) << support::StatusText(parsed.status());  // graph::Verify parsed it
+  return LibraryCall{(*parsed)[0].library, (*parsed)[0].function,
+                     op::GetString(attrs, "attributes", "")};
 }
 
 absl::Status RequireFixed(const Graph& task) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +30,7 @@ struct Task {
   std::string label;        // ExtractTasks: unique in the model, "t0-conv2d-add-relu"
   std::string text;         // canonical
   bool open_sizes = false;  // some dimension is an expression: it has no flops, bytes, measurement
+  std::string library;      // whose function computes it; empty: a kernel of the compiler does
   int weight = 1;           // uses in the model
   // Of what its sums or products are made: "float32"; "int8" for products of bytes, whatever their
   // sums are. Decides which of a machine's peaks counts.
@@ -53,6 +55,11 @@ Task DescribeTask(const graph::Graph& task);
 // driver.task.text: the text must be canonical, so that equal tasks have equal hashes.
 absl::StatusOr<graph::Graph> ParseTask(std::string_view text);
 absl::StatusOr<Task> MakeTask(std::string_view text);
+// The function of a library that computes a task; nullopt for tasks that kernels compute.
+struct LibraryCall {
+  std::string library, function, attributes;
+};
+std::optional<LibraryCall> LibraryCallOf(const graph::Graph& task);
 // driver.task.open_size where a dimension is an expression: such a task is compiled, not measured.
 absl::Status RequireFixed(const graph::Graph& task);
 // The unscheduled tensor-IR function of a task: parameters are inputs, constants, outputs in the

@@ -5,6 +5,7 @@
 
 #include "compiler/graph/graph.h"
 #include "compiler/graph/rewrite_util.h"
+#include "compiler/ir/text_words.h"
 #include "compiler/op/empty.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
@@ -32,12 +33,6 @@ std::string Quoted(std::string_view text) {
     }
   }
   return out + "\"";
-}
-
-// Doubles always show a point, an exponent or a name, so that they differ from integers.
-std::string DoubleText(double value) {
-  std::string text = support::FormatDouble(value);
-  return text.find_first_of(".einf") == std::string::npos ? text + ".0" : text;
 }
 
 std::string_view InputWord(const Value& value) {
@@ -418,14 +413,14 @@ class Parser {
 
 std::string AttrText(const op::AttrValue& value) {
   if (const auto* i = std::get_if<int64_t>(&value)) return StrCat(*i);
-  if (const auto* d = std::get_if<double>(&value)) return DoubleText(*d);
+  if (const auto* d = std::get_if<double>(&value)) return ir::DoubleText(*d);
   if (const auto* s = std::get_if<std::string>(&value)) return Quoted(*s);
   if (const auto* v = std::get_if<std::vector<int64_t>>(&value)) {
     return StrCat("[", support::Join(*v, ","), "]");
   }
   if (const auto* v = std::get_if<std::vector<op::Dim>>(&value)) return op::DimsText(*v);
   std::vector<std::string> parts;
-  for (double d : std::get<std::vector<double>>(value)) parts.push_back(DoubleText(d));
+  for (double d : std::get<std::vector<double>>(value)) parts.push_back(ir::DoubleText(d));
   return StrCat("f[", support::Join(parts, ","), "]");
 }
 

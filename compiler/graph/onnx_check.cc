@@ -114,7 +114,7 @@ void Importer::CheckNodes(ImportCheck* check) {
     const std::vector<std::string> reads = NamesRead(node);
     const bool known = std::none_of(reads.begin(), reads.end(),
                                     [&](auto& name) { return unknown_.count(name) > 0; });
-    const bool supported = FindConversion(node.op_type(), node.domain()) != nullptr;
+    const bool supported = RowOf(node) != nullptr;
     if (supported && !known) ++check->unchecked_nodes;
     if (supported && known) {
       const absl::Status status = Convert(node);
@@ -136,9 +136,13 @@ void Importer::Check(const std::set<std::string>& no_data, ImportCheck* check) {
     AddError(check, model, "opset", "", "");
     if (support::Slug(model) != "graph.onnx.opset") return;
   }
+  AddError(check, custom_.Read(model_), "operators", "", "");
   ForEachNode(model_.graph(), [&](const pb::NodeProto& node) {
     ++check->operators[OperatorLabel(node)];
-    if (FindConversion(node.op_type(), node.domain()) != nullptr) return;
+    if (const CustomOperator* custom = custom_.Find(node)) {
+      check->custom[OperatorLabel(node)] = custom->file;
+    }
+    if (RowOf(node) != nullptr) return;
     Add(check, std::string(kUnsupportedOperator), OperatorLabel(node), "", NodeLabel(node));
   });
   if (const absl::Status read = ReadInitializers(); !read.ok()) {

@@ -23,7 +23,9 @@ struct ImportProblem {
 struct ImportCheck {
   int64_t opset = 0;                     // 0: the model states none
   std::map<std::string, int> operators;  // how many nodes of each
-  std::vector<ImportProblem> problems;   // equal ones of several places are one problem
+  // Of these, the ones that the model defines itself, and where the definition is from.
+  std::map<std::string, std::string> custom;
+  std::vector<ImportProblem> problems;  // equal ones of several places are one problem
   // Nodes of supported operators whose attributes and shapes were not checked: the type of an
   // operand is unknown because of another problem.
   int unchecked_nodes = 0;

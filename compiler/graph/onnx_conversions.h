@@ -13,6 +13,8 @@ namespace tilewright::graph::onnx {
 using Result = absl::StatusOr<ValueId>;
 class Composer;
 
+// onnx_custom_ops.cc
+Result ImportCustom(NodeReader& n);
 // onnx_elementwise_ops.cc
 Result ImportBitCast(NodeReader& n);
 Result ImportBitShift(NodeReader& n);

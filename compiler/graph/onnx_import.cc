@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "compiler/graph/keep_state.h"
+#include "compiler/graph/onnx_conversions.h"
 #include "compiler/graph/onnx_importer.h"
 #include "compiler/graph/symbolic_shapes.h"
 #include "compiler/ir/numeric.h"
@@ -51,6 +52,7 @@ std::string OperatorLabel(const pb::NodeProto& node) {
 
 absl::StatusOr<Graph> Importer::Run() {
   TW_TRY(CheckModel());
+  TW_TRY(custom_.Read(model_));
   TW_TRY(ReadInitializers());
   TW_TRY(ReadInputs());
   TW_TRY(CheckOperators());
@@ -97,7 +99,7 @@ absl::Status Importer::ReadInitializers() {
 absl::Status Importer::CheckOperators() {
   std::vector<std::string> unknown;
   ForEachNode(model_.graph(), [&](const pb::NodeProto& node) {
-    if (FindConversion(node.op_type(), node.domain()) != nullptr) return;
+    if (RowOf(node) != nullptr) return;
     const std::string domain =
         IsDefaultDomain(node.domain()) ? "" : StrCat(" of ", Printable(node.domain()));
     unknown.push_back(StrCat(NodeLabel(node), domain));
@@ -160,6 +162,16 @@ absl::StatusOr<std::vector<int>> Importer::Order() {
   return order;
 }
 
+const Conversion* Importer::RowOf(const pb::NodeProto& node) const {
+  static constexpr Conversion kCustom = {.onnx = "", .run = ImportCustom, .takes_open = true};
+  if (custom_.Find(node) != nullptr) return &kCustom;
+  return FindConversion(node.op_type(), node.domain());
+}
+
+const CustomOperator* Importer::FindCustom(const NodeReader& node) const {
+  return custom_.Find(node.node());
+}
+
 absl::Status Importer::CheckEmpty(const Conversion& row, const pb::NodeProto& node) {
   for (int i = 0; i < node.input_size(); ++i) {
     auto it = values_.find(node.input(i));
@@ -174,7 +186,7 @@ absl::Status Importer::CheckEmpty(const Conversion& row, const pb::NodeProto& no
 absl::Status Importer::Convert(const pb::NodeProto& node) {
   const size_t first = graph_.nodes.size();
   NodeReader reader(*this, node, NodeLabel(node));
-  const Conversion* row = FindConversion(node.op_type(), node.domain());
+  const Conversion* row = RowOf(node);
   if (row == nullptr) {
     return support::Unimplemented(kUnsupportedOperator,
                                   StrCat("expected a supported operator, found ", NodeLabel(node)));
@@ -359,6 +371,9 @@ absl::StatusOr<ValueId> Importer::EmitOfEmpty(const op::OpSpec& spec, std::vecto
 std::optional<ValueId> Importer::Folded(const op::OpSpec& spec, const std::vector<ValueId>& inputs,
                                         const op::Attrs& attrs, const op::TensorType& type,
                                         const std::string& name) {
+  // Constants are a model's shapes and scales. What costs more is computed when the module runs,
+  // whatever a definition of the model's own says.
+  constexpr double kMaxFoldedFlops = 1e8;
   // The passes want quantised constants as they are.
   if (spec.name == "quantize" || spec.name == "dequantize") return std::nullopt;
   if (!type.fixed() || IsOpen(attrs) || type.elements() > kMaxFolded) return std::nullopt;
@@ -369,7 +384,9 @@ std::optional<ValueId> Importer::Folded(const op::OpSpec& spec, const std::vecto
     if (ValueOf(id).constant == nullptr) return std::nullopt;
     types.push_back(TypeOf(id));
   }
-  const bool moves = op::Flops(spec, types, {&type, 1}, attrs) == 0;
+  const double flops = op::Flops(spec, types, {&type, 1}, attrs);
+  if (flops > kMaxFoldedFlops) return std::nullopt;
+  const bool moves = flops == 0;
   auto exact = [&](const op::RefTensor& tensor) {
     return tensor.type.dtype.is_float() || tensor.type.dtype.bits < 64 || moves ||
            std::all_of(

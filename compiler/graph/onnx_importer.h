@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/graph/graph.h"
 #include "compiler/graph/onnx_check.h"
+#include "compiler/graph/onnx_custom_ops.h"
 #include "tilewright_onnx.pb.h"
 
 namespace tilewright::graph::onnx {
@@ -151,6 +152,7 @@ class Importer {
   // All so far, those of subgraphs included: an If or a Loop relaxes what its own ways expect.
   std::vector<Expectation>& expectations() { return expectations_; }
   int64_t opset() const { return opset_; }
+  const CustomOperator* FindCustom(const NodeReader& node) const;
   int64_t max_bytes() const { return options_.max_bytes; }
 
  private:
@@ -173,6 +175,8 @@ class Importer {
   absl::Status AddChecks();
   absl::StatusOr<ValueId> EmitOfEmpty(const op::OpSpec& spec, std::vector<ValueId> inputs,
                                       op::Attrs attrs, const std::string& name);
+  // The row of the node's operator, the model's own ones first; null where there is none.
+  const Conversion* RowOf(const pb::NodeProto& node) const;
   absl::Status CheckEmpty(const Conversion& row, const pb::NodeProto& node);
   absl::Status CheckOpen(const Conversion& row, const pb::NodeProto& node);
   // The variable of an open dimension of this name; nullopt unless it stays open.
@@ -217,6 +221,7 @@ class Importer {
   std::vector<Expectation> expectations_;
   std::set<std::string> checked_;  // CheckOnce
   int64_t opset_ = 0;
+  CustomOperators custom_;
   std::set<std::string> unknown_;  // ONNX names of values whose type an error hides; of Check
 };
 
@@ -239,6 +244,8 @@ class NodeReader {
   absl::StatusOr<std::string> String(std::string_view name, std::string_view fallback);
   absl::StatusOr<std::vector<int64_t>> Ints(std::string_view name, std::vector<int64_t> fallback);
   const pb::AttributeProto* Find(std::string_view name) const;
+  const auto& attributes() const { return node_.attribute(); }
+  const pb::NodeProto& node() const { return node_; }
   const std::string& op_type() const { return node_.op_type(); }
   const std::string& domain() const { return node_.domain(); }
   int num_outputs() const { return node_.output_size(); }

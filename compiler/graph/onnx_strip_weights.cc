@@ -1,9 +1,11 @@
 #include "compiler/graph/onnx_strip_weights.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <set>
 
+#include "compiler/graph/custom_operators.h"
 #include "compiler/graph/onnx_importer.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/rng.h"
@@ -249,7 +251,12 @@ absl::StatusOr<StrippedModel> StripWeights(std::string_view onnx, uint64_t seed)
     return support::InvalidArgument("graph.onnx.strip", "expected a model without functions");
   }
   model.clear_training_info();
-  model.clear_metadata_props();
+  // Definitions of custom operators are part of the graph.
+  auto& metadata = *model.mutable_metadata_props();
+  metadata.erase(
+      std::remove_if(metadata.begin(), metadata.end(),
+                     [](const auto& entry) { return !entry.key().starts_with(kOperatorsKey); }),
+      metadata.end());
   model.clear_doc_string();
   Stripper stripper(seed);
   TW_TRY(stripper.Strip(model.mutable_graph(), {}));

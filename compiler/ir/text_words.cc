@@ -4,6 +4,7 @@
 #include <array>
 
 #include "compiler/ir/type_rules.h"
+#include "deploy/support/strings.h"
 
 namespace tilewright::ir {
 namespace {
@@ -103,6 +104,11 @@ std::string Sanitise(std::string_view name) {
   if (text.empty() || !IsWordStart(text[0])) text.insert(text.begin(), '_');
   if (IsReserved(text)) text += '_';
   return text;
+}
+
+std::string DoubleText(double value) {
+  std::string text = support::FormatDouble(value);
+  return text.find_first_of(".einf") == std::string::npos ? text + ".0" : text;
 }
 
 std::string QuoteText(std::string_view text) {

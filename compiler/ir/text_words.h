@@ -37,6 +37,8 @@ bool IsWordChar(char c);     // [A-Za-z0-9_]
 bool IsPlainWord(std::string_view word);  // [A-Za-z_][A-Za-z0-9_]*
 // A plain, unreserved word that resembles `name`.
 std::string Sanitise(std::string_view name);
+// A number with a point, an exponent or a name (inf), so that it differs from an integer.
+std::string DoubleText(double value);
 // In double quotes; everything but printable ASCII as \xHH.
 std::string QuoteText(std::string_view text);
 

@@ -52,14 +52,6 @@ int64_t ClipInt(int64_t x, ir::DType type, const Attrs& a) {
   return Below(high, x, type) ? high : x;
 }
 
-// Division by zero gives 0, as in NumPy: machines trap.
-Expr SafeDivide(ir::ExprKind kind, const Expr& a, const Expr& b) {
-  const int64_t* divisor = ir::AsInt(b);
-  if (divisor != nullptr && *divisor != 0) return ir::Binary(kind, a, b);
-  // Without a select: vectors evaluate both sides.
-  const Expr zero = ir::Cast(b->dtype, ir::Eq(b, Like(0, b)));
-  return ir::Binary(kind, a, b + zero) * (Like(1, b) - zero);
-}
 int64_t DivideInt(int64_t a, int64_t b, ir::DType type) {
   if (b == 0) return 0;
   if (type == ir::kU64) return Wrapped(Bits(a) / Bits(b));

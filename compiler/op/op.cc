@@ -15,10 +15,10 @@ using support::StrCat;
 
 std::vector<OpSpec> MakeTable() {
   std::vector<OpSpec> table;
-  for (auto rows :
-       {ElementwiseRows(), LogicRows(), CastRows(), ConvRows(), ConvBlockedRows(),
-        ConvTransposeRows(), ContractRows(), ReductionRows(), OrderingRows(), PoolRows(),
-        ShapeRows(), IndexingRows(), QuantizeRows(), PackedDenseRows(), RecurrentRows()}) {
+  for (auto rows : {ElementwiseRows(), LogicRows(), CastRows(), ConvRows(), ConvBlockedRows(),
+                    ConvTransposeRows(), ContractRows(), ReductionRows(), OrderingRows(),
+                    PoolRows(), ShapeRows(), IndexingRows(), QuantizeRows(), PackedDenseRows(),
+                    RecurrentRows(), CustomRows()}) {
     for (OpSpec& row : rows) table.push_back(std::move(row));
   }
   return table;

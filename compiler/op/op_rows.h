@@ -18,6 +18,7 @@ std::vector<OpSpec> ConvRows();
 std::vector<OpSpec> ConvBlockedRows();
 std::vector<OpSpec> ConvTransposeRows();
 std::vector<OpSpec> ContractRows();
+std::vector<OpSpec> CustomRows();
 std::vector<OpSpec> IndexingRows();
 std::vector<OpSpec> OrderingRows();
 std::vector<OpSpec> ReductionRows();
@@ -43,6 +44,9 @@ OpSpec SpecOf(const ScalarRow& row);
 bool IsExact(double integer);
 // a < b for integers of this type: u64 compares by its bit pattern.
 bool Below(int64_t a, int64_t b, ir::DType type);
+
+// A quotient or remainder of integers. Division by zero gives 0, as in NumPy: machines trap.
+ir::Expr SafeDivide(ir::ExprKind kind, const ir::Expr& a, const ir::Expr& b);
 
 // InferTypes, with this check of the types of operands and results.
 using TypeCheck = absl::Status(const TensorType&);

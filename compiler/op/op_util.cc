@@ -32,6 +32,14 @@ bool Below(int64_t a, int64_t b, ir::DType type) {
   return type == ir::kU64 ? static_cast<uint64_t>(a) < static_cast<uint64_t>(b) : a < b;
 }
 
+ir::Expr SafeDivide(ir::ExprKind kind, const ir::Expr& a, const ir::Expr& b) {
+  const int64_t* divisor = ir::AsInt(b);
+  if (divisor != nullptr && *divisor != 0) return ir::Binary(kind, a, b);
+  // Without a select: vectors evaluate both sides.
+  const ir::Expr zero = ir::Cast(b->dtype, ir::Eq(b, ir::Zero(b->dtype)));
+  return ir::Binary(kind, a, b + zero) * (ir::Int(1, b->dtype) - zero);
+}
+
 namespace {
 template <typename T>
 std::vector<T> Strides(const std::vector<T>& shape) {

@@ -97,10 +97,11 @@ struct TwSession {
 
 namespace {
 
-absl::Status FinishOpen(absl::StatusOr<mod::ModuleFile> file, TwModule** out) {
+absl::Status FinishOpen(absl::StatusOr<mod::ModuleFile> file, TwModule** out,
+                        const rt::LoadOptions& options = {}) {
   TW_TRY(file.status());
   auto module = std::make_unique<TwModule>();
-  TW_ASSIGN(module->loaded, rt::LoadedModule::Load(*std::move(file)));
+  TW_ASSIGN(module->loaded, rt::LoadedModule::Load(*std::move(file), options));
   const mod::Manifest& manifest = module->loaded->manifest();
   const mod::Function* main = manifest.FindFunction("main");
   if (main == nullptr) {
@@ -202,6 +203,21 @@ TwStatus tw_module_open(const char* path, TwModule** out) {
   return Guarded([&]() -> absl::Status {
     if (path == nullptr || out == nullptr) return NullArgument("path or out");
     return FinishOpen(mod::ModuleFile::Open(path), out);
+  });
+}
+
+TwStatus tw_module_open_with_libraries(const char* path, const char* const* libraries,
+                                       size_t num_libraries, TwModule** out) {
+  return Guarded([&]() -> absl::Status {
+    if (path == nullptr || out == nullptr || (libraries == nullptr && num_libraries > 0)) {
+      return NullArgument("path, libraries or out");
+    }
+    rt::LoadOptions options;
+    for (size_t i = 0; i < num_libraries; ++i) {
+      if (libraries[i] == nullptr) return NullArgument("libraries");
+      options.libraries.emplace_back(libraries[i]);
+    }
+    return FinishOpen(mod::ModuleFile::Open(path), out, options);
   });
 }
 

@@ -310,8 +310,24 @@ absl::Status Session::Impl::Execute(const ExecutionStep& step,
   return absl::OkStatus();
 }
 
+namespace {
+
+// The function gets descriptions of its own, which it may change.
+int32_t CallLibrary(const BoundLaunch& bound) {
+  std::vector<DLTensor> tensors = bound.tensors;
+  const auto outputs = static_cast<int32_t>(bound.launch->num_outputs);
+  const int32_t inputs = static_cast<int32_t>(tensors.size()) - outputs;
+  return bound.external.function(tensors.data(), inputs, tensors.data() + inputs, outputs,
+                                 bound.external.attributes);
+}
+
+}  // namespace
+
 absl::Status Session::Impl::CallKernel(const BoundLaunch& bound) {
-  const int32_t result = bound.kernel(&context, bound.buffers.data(), bound.sizes, bound.workspace);
+  const int32_t result =
+      bound.external.function != nullptr
+          ? CallLibrary(bound)
+          : bound.kernel(&context, bound.buffers.data(), bound.sizes, bound.workspace);
   if (result == TW_OK) return absl::OkStatus();
   return support::Internal("runtime.run.kernel_failed",
                            bound.launch->symbol + " returned " + std::to_string(result));

@@ -5,6 +5,7 @@
 #include "deploy/runtime/code_loader.h"
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/device_loader.h"
+#include "deploy/runtime/external_library.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -19,15 +20,19 @@ struct LoadedModule::Impl {
   explicit Impl(module::ModuleFile f) : file(std::move(f)) {}
 
   absl::Status CheckMachine() const;
-  absl::Status LoadCode();
+  absl::Status LoadCode(const LoadOptions& options);
   absl::Status LoadPlugin(const std::string& kind);
   absl::Status Resolve(const Launch& launch);
+  absl::Status ResolveExternal(const Launch& launch);
 
   module::ModuleFile file;
   std::vector<LoadedCode> code;  // by index in the module; none for a device's
   std::optional<DevicePlugin> plugin;
   const TwDevicePlugin* device_table = nullptr;
   std::map<std::pair<int64_t, std::string>, TwKernelFn> kernels;
+  ExternalLibraries libraries;
+  std::map<int64_t, ExternalLibraries::Use> uses;  // by index of the code object
+  std::map<std::pair<int64_t, std::string>, TwExternalKernel> external;
 };
 
 absl::Status LoadedModule::Impl::CheckMachine() const {
@@ -51,10 +56,15 @@ absl::Status LoadedModule::Impl::CheckMachine() const {
   return absl::OkStatus();
 }
 
-absl::Status LoadedModule::Impl::LoadCode() {
+absl::Status LoadedModule::Impl::LoadCode(const LoadOptions& options) {
   for (size_t i = 0; i < file.num_code(); ++i) {
     if (const std::string& device = file.manifest().code[i].device; !device.empty()) {
       TW_TRY(LoadPlugin(device));
+      code.emplace_back();
+      continue;
+    }
+    if (file.manifest().code[i].format == kLibraryFormat) {
+      TW_ASSIGN(uses[static_cast<int64_t>(i)], libraries.Load(file.code(i), options.libraries));
       code.emplace_back();
       continue;
     }
@@ -96,6 +106,7 @@ absl::Status LoadedModule::Impl::Resolve(const Launch& launch) {
         "runtime.load.grid",
         "launch '" + launch.symbol + "' is one of groups and threads; the CPU runs none");
   }
+  if (uses.contains(launch.code)) return ResolveExternal(launch);
   const auto [it, added] = kernels.try_emplace({launch.code, launch.symbol}, nullptr);
   if (!added) return absl::OkStatus();
   const absl::StatusOr<void*> symbol = code[static_cast<size_t>(launch.code)].Symbol(launch.symbol);
@@ -104,19 +115,29 @@ absl::Status LoadedModule::Impl::Resolve(const Launch& launch) {
   return absl::OkStatus();
 }
 
+absl::Status LoadedModule::Impl::ResolveExternal(const Launch& launch) {
+  // The manifest has one form of symbols; the library's own names have no prefix.
+  const std::string function = launch.symbol.substr(sizeof(TW_KERNEL_SYMBOL_PREFIX) - 1);
+  TW_ASSIGN((external[{launch.code, launch.symbol}]),
+            ExternalLibraries::Find(uses.at(launch.code), function));
+  return absl::OkStatus();
+}
+
 LoadedModule::LoadedModule(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 LoadedModule::~LoadedModule() = default;
 
-absl::StatusOr<std::shared_ptr<const LoadedModule>> LoadedModule::Load(module::ModuleFile file) {
+absl::StatusOr<std::shared_ptr<const LoadedModule>> LoadedModule::Load(module::ModuleFile file,
+                                                                       const LoadOptions& options) {
   auto impl = std::make_unique<Impl>(std::move(file));
   TW_TRY(impl->CheckMachine());
-  TW_TRY(impl->LoadCode());
+  TW_TRY(impl->LoadCode(options));
   return std::shared_ptr<const LoadedModule>(new LoadedModule(std::move(impl)));
 }
 
-absl::StatusOr<std::shared_ptr<const LoadedModule>> LoadedModule::Open(const std::string& path) {
+absl::StatusOr<std::shared_ptr<const LoadedModule>> LoadedModule::Open(const std::string& path,
+                                                                       const LoadOptions& options) {
   TW_ASSIGN(module::ModuleFile file, module::ModuleFile::Open(path));
-  return Load(std::move(file));
+  return Load(std::move(file), options);
 }
 
 const module::ModuleFile& LoadedModule::file() const { return impl_->file; }
@@ -124,7 +145,14 @@ const Manifest& LoadedModule::manifest() const { return impl_->file.manifest(); 
 
 const TwDevicePlugin* LoadedModule::device_plugin() const { return impl_->device_table; }
 
+ExternalCall LoadedModule::External(const Launch& launch) const {
+  const auto it = impl_->external.find({launch.code, launch.symbol});
+  if (it == impl_->external.end()) return {};
+  return {it->second, impl_->uses.at(launch.code).attributes.c_str()};
+}
+
 TwKernelFn LoadedModule::Kernel(const Launch& launch) const {
+  if (impl_->uses.contains(launch.code)) return nullptr;
   const auto it = impl_->kernels.find({launch.code, launch.symbol});
   TW_CHECK(it != impl_->kernels.end()) << launch.symbol;
   return it->second;

@@ -18,9 +18,22 @@
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/c_abi.h"
 #include "deploy/runtime/device_plugin.h"
+#include "deploy/runtime/external_kernel.h"
 #include "deploy/runtime/tilewright.h"
 
 namespace tilewright::runtime {
+
+struct LoadOptions {
+  // Paths of shared libraries whose functions the module may call (external_library.h). A module
+  // that calls others is refused.
+  std::vector<std::string> libraries = {};
+};
+
+// A function of a library that computes an operator; `attributes` is its last argument.
+struct ExternalCall {
+  TwExternalKernel function = nullptr;
+  const char* attributes = nullptr;
+};
 
 class LoadedModule {
  public:
@@ -30,9 +43,13 @@ class LoadedModule {
   // FAILED_PRECONDITION `runtime.load.cpu_features` names the features that are missing;
   // UNIMPLEMENTED `runtime.load.devices` (code for several kinds of device); NOT_FOUND
   // `runtime.device.missing`, `.none`; DATA_LOSS if a code object does not load or lacks a symbol.
+  // FAILED_PRECONDITION `runtime.load.library`, NOT_FOUND `runtime.load.library_file`,
+  // `.library_function`: errors of libraries (LoadOptions).
   // Running a module runs its code: load only modules that you trust.
-  static absl::StatusOr<std::shared_ptr<const LoadedModule>> Load(module::ModuleFile file);
-  static absl::StatusOr<std::shared_ptr<const LoadedModule>> Open(const std::string& path);
+  static absl::StatusOr<std::shared_ptr<const LoadedModule>> Load(module::ModuleFile file,
+                                                                  const LoadOptions& options = {});
+  static absl::StatusOr<std::shared_ptr<const LoadedModule>> Open(const std::string& path,
+                                                                  const LoadOptions& options = {});
 
   ~LoadedModule();
   LoadedModule(const LoadedModule&) = delete;
@@ -43,8 +60,11 @@ class LoadedModule {
   // Returns the plug-in that runs the launches of code for a device; null if all code is the
   // processor's.
   const TwDevicePlugin* device_plugin() const;
-  // Returns the entry that `launch`, one of this module's launches on the processor, calls.
+  // Returns the entry that `launch`, one of this module's launches on the processor, calls; null
+  // if it calls a library.
   TwKernelFn Kernel(const module::Launch& launch) const;
+  // Returns the call that `launch` makes of a library; without a function for other launches.
+  ExternalCall External(const module::Launch& launch) const;
 
  private:
   struct Impl;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "deploy/runtime/dl_tensor.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -155,6 +156,18 @@ void* SessionProgram::StateAddress(const Tensor& tensor, const SessionMemory& me
   return list + values_[length] * (place.bytes / place.shape[0]);
 }
 
+// Its shape belongs to the plan: launches are bound again when that changes.
+DLTensor SessionProgram::DescribeTensor(int64_t id) const {
+  const std::vector<int64_t>& shape = PlaceOf(id).shape;
+  DLTensor tensor{};
+  tensor.data = addresses_[static_cast<size_t>(id)];
+  tensor.device = {kDLCPU, 0};
+  tensor.ndim = static_cast<int32_t>(shape.size());
+  tensor.dtype = ToDlType(TensorOf(id).dtype);
+  tensor.shape = const_cast<int64_t*>(shape.data());
+  return tensor;
+}
+
 void SessionProgram::BindLaunches(const std::vector<Launch>& list,
                                   const std::vector<SizePlan::Call>& calls, void* workspace,
                                   std::vector<BoundLaunch>* bound) const {
@@ -164,12 +177,16 @@ void SessionProgram::BindLaunches(const std::vector<Launch>& list,
     entry.launch = &list[i];
     if (part_ != nullptr && part_->Runs(list[i])) continue;
     if (entry.kernel == nullptr) entry.kernel = module_.Kernel(list[i]);
+    entry.external = module_.External(list[i]);
     entry.sizes = calls[i].sizes.empty() ? nullptr : calls[i].sizes.data();
     entry.workspace = calls[i].workspace_bytes > 0 ? workspace : nullptr;
     entry.buffers.clear();
     for (const int64_t id : list[i].args) {
       entry.buffers.push_back(addresses_[static_cast<size_t>(id)]);
     }
+    entry.tensors.clear();
+    if (entry.external.function == nullptr) continue;
+    for (const int64_t id : list[i].args) entry.tensors.push_back(DescribeTensor(id));
   }
 }
 

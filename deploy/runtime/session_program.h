@@ -27,6 +27,9 @@ struct BoundLaunch {
   std::vector<void*> buffers;
   const int64_t* sizes = nullptr;
   void* workspace = nullptr;
+  // Of a call of a library: the tensors of `buffers`, in their order.
+  ExternalCall external = {};
+  std::vector<DLTensor> tensors = {};
 };
 
 class SessionProgram {
@@ -88,6 +91,7 @@ class SessionProgram {
   void BindLaunches(const std::vector<module::Launch>& list,
                     const std::vector<module::SizePlan::Call>& calls, void* workspace,
                     std::vector<BoundLaunch>* bound) const;
+  DLTensor DescribeTensor(int64_t id) const;
 
   const LoadedModule& module_;
   const module::Function& function_;

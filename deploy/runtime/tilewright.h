@@ -81,6 +81,11 @@ TW_API uint32_t tw_abi_version(void);
 TW_API TwStatus tw_module_open(const char* path, TwModule** out);
 /* Opens a module that is in memory. Copies the bytes. */
 TW_API TwStatus tw_module_open_memory(const void* bytes, size_t size, TwModule** out);
+/* Opens a module that calls functions of shared libraries (external_kernel.h). `libraries` are the
+ * paths of those that it may load; a module that asks for another one is refused
+ * (FAILED_PRECONDITION), as tw_module_open refuses every such module. */
+TW_API TwStatus tw_module_open_with_libraries(const char* path, const char* const* libraries,
+                                              size_t num_libraries, TwModule** out);
 /* NULL is allowed. */
 TW_API void tw_module_close(TwModule* module);
 

@@ -42,10 +42,12 @@ std::string FirstDifference(const std::vector<RefTensor>& expected,
                     op::ToText(actual[o].type));
     }
     double largest = 1;
-    for (double v : expected[o].values) largest = std::max(largest, std::fabs(v));
+    for (double v : expected[o].values) {
+      if (std::isfinite(v)) largest = std::max(largest, std::fabs(v));
+    }
     for (size_t i = 0; i < expected[o].values.size(); ++i) {
       const double e = expected[o].values[i], a = actual[o].values[i];
-      if (std::isnan(e) && std::isnan(a)) continue;
+      if (e == a || (std::isnan(e) && std::isnan(a))) continue;
       if (!(std::fabs(a - e) <= kTolerance * largest)) {
         return StrCat("output ", o, " element ", i, ": expected ", e, ", found ", a);
       }

@@ -185,6 +185,9 @@ class Pages(cli_case.Case):
         self.daemon("agent", "--tracker", tracker.address, "--device", "cpu")
         self.read("engineer.md", [(r"tuner\.example\.org:7000", tuner.address)])
 
+    def test_custom_operators(self):
+        self.read("custom_operators.md")
+
     def test_ci_author(self):
         """With what an operator gives: an address, an identity, the public key, and a module that is released."""
         self.good("certs", "init", "pki")

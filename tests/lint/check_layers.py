@@ -87,7 +87,7 @@ LIBRARIES = [
 ]
 
 # Headers that are also installed into one flat folder, so they include their siblings by name.
-SHIPPED_HEADERS = {"deploy/runtime/tilewright.h"}
+SHIPPED_HEADERS = {"deploy/runtime/external_kernel.h", "deploy/runtime/tilewright.h"}
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 GENERATED = re.compile(r"^tilewright/v1/\w+(\.grpc)?\.pb\.h$")

@@ -38,6 +38,12 @@ def texts(*folders):
     return [p.read_bytes() for f in folders for p in sorted((GOLDEN / f).iterdir())]
 
 
+def definitions():
+    """The definitions of the manual, and some that only the test has."""
+    for page in ("deploy/docs/custom_operators.md", "tests/e2e/custom_operators.py"):
+        yield from re.findall(rb"^operator .*?^}", (ROOT / page).read_bytes(), re.M | re.S)
+
+
 def graphs():
     """The graphs of golden files: each may hold several, of a pass before and after."""
     for text in texts("graph"):
@@ -235,6 +241,7 @@ SEEDS = {
     "graph_text_fuzzer": graphs,
     "ir_text_fuzzer": lambda: texts("programs", "transform"),
     "onnx_import_fuzzer": models,
+    "operator_text_fuzzer": definitions,
     "schedule_text_fuzzer": schedules,
     "security_fuzzer": credentials,
     "task_text_fuzzer": graphs,

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "deploy/support/status.h"
+#include "deploy/support/strings.h"
 
 namespace tilewright::tests {
 namespace {
@@ -123,7 +124,8 @@ class Generator {
         &Generator::Gather,        &Generator::Rounding,    &Generator::Again,
         &Generator::OfConstants,   &Generator::WideAndBack, &Generator::Quantized,
         &Generator::Bounded,       &Generator::Choice,      &Generator::Positions,
-        &Generator::WholeNumbers,  &Generator::Repeated,    &Generator::Counted};
+        &Generator::WholeNumbers,  &Generator::Repeated,    &Generator::Counted,
+        &Generator::Custom,        &Generator::Custom};
     (this->*kMakers[rng_.Uniform(std::size(kMakers))])();
   }
 
@@ -307,6 +309,33 @@ class Generator {
     Ints shape = ShapeOf(x);
     shape.insert(shape.begin(), rng_.UniformInt(1, 3));
     Emit("expand", {x}, {{"shape", shape}});
+  }
+  // Definitions that users could write: of one element, of neighbours, of rows.
+  void Custom() {
+    const ValueId x = Pick();
+    const auto element = [&](std::vector<ValueId> operands, const char* expression) {
+      Emit("custom_elementwise", std::move(operands),
+           {{"expression", std::string(expression)}, {"dtype", std::string("f32")}});
+    };
+    const auto rows = [&](std::string_view results, std::string_view stages) {
+      Emit("custom", {x},
+           {{"definition", support::StrCat("operator t::Rows(x: T[.., d]) -> (", results,
+                                           ") type T in f32; { ", stages, " }")}});
+    };
+    switch (rng_.UniformInt(0, 4)) {
+      case 0:
+        return element({x}, "select((x0 < 0.0), (0.1 * x0), (x0 - 0.25))");
+      case 1:
+        return element({x, x}, "(max(x0, 0.5) * sigmoid((x1 - 0.5)))");
+      case 2:
+        return rows("y: T[.., d]", "y[.., j] = (x[.., (j + 1)] - (0.5 * x[.., (j - 1)]));");
+      case 3:
+        return rows("y: T[.., d]",
+                    "mean[..] = (sum(k: d, x[.., k]) / T(d)); "
+                    "y[.., j] = ((x[.., j] - mean[..]) / (1.0 + max(k: d, abs(x[.., k]))));");
+      default:
+        return rows("y: T[..]", "y[..] = max(k: d, select((k > 0), x[.., (k - 1)], 0.0));");
+    }
   }
   Attrs WindowAttrs(int64_t kernel) {
     const int64_t pad = rng_.UniformInt(0, kernel / 2);
@@ -614,6 +643,7 @@ std::vector<std::pair<std::string, std::string>> OperatorsLeftOut() {
   return {
       {"append", "made by KeepState; keep_state_test has it, and tests/e2e/decoder.py"},
       {"conv2d_blocked", "made by the pass block_layouts"},
+      {"external", "a library computes it; tests/e2e/custom_operators.py has it"},
       {"packed_dense", "made by the pass pack_weights; CompiledPackedWeights has it"},
       {"recurrent", "made where the number of steps is open; OpenCompute.RecurrentLayers has it"},
       {"requantize", "made by the pass requantize_sums, for a matrix unit"}};

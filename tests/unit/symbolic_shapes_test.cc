@@ -196,6 +196,18 @@ const RuleCase kResults[] = {
      {"f32[T,N,12]", "f32[3,12]", "f32[N,3]", "f32[N,3]", "bool[T,N]"},
      R"(activations="sigmoid tanh tanh", alphas=f[0.0,0.0,0.0], betas=f[0.0,0.0,0.0], cell="lstm", masked=1)",
      "f32[T + 1,2,N,3]"},
+    {"custom_elementwise",
+     {"f32[N,4]", "f32[4]"},
+     R"text(dtype="bool", expression="(x0 < x1)")text",
+     "bool[N,4]"},
+    {"custom",
+     {"f32[N,M]", "i64[K]"},
+     R"text(definition="operator a::B(x: f32[n, m], z: i64[k]) -> (y: f32[n, ((m + 1) / 2)]) { y[i, j] = x[i, z[j]]; }")text",
+     "f32[N,(M + 1) / 2]"},
+    {"external",
+     {"f32[N,M]"},
+     R"text(definition="operator a::B(x: f32[n, m]) -> (y: i64[(2 * n)]) library \x22liba.so\x22 function f;")text",
+     "i64[2*N]"},
     {"counting", {}, "shape=[2*N], start=[N]", "i64[2*N]"},
 };
 

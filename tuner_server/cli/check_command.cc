@@ -9,6 +9,7 @@
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/model_compiler.h"
 #include "tuner_server/cli/native_target.h"
+#include "tuner_server/cli/operator_files.h"
 #include "tuner_server/cli/shape_flags.h"
 
 namespace tilewright::cli {
@@ -118,13 +119,10 @@ json CheckJson(const CheckOptions& options, const std::string& target,
                         {"where", found.problem.where},
                         {"do", found.advice}});
   }
-  return {{"model", options.model_path},
-          {"target", target},
-          {"compiles", all.empty()},
-          {"opset", check.opset},
-          {"operators", check.operators},
-          {"kernels", kernels},
-          {"unchecked_nodes", check.unchecked_nodes},
+  return {{"model", options.model_path},  {"target", target},
+          {"compiles", all.empty()},      {"opset", check.opset},
+          {"operators", check.operators}, {"custom_operators", check.custom},
+          {"kernels", kernels},           {"unchecked_nodes", check.unchecked_nodes},
           {"problems", problems}};
 }
 
@@ -134,6 +132,10 @@ std::string CheckText(const CheckOptions& options, const std::string& target,
   std::string text =
       StrCat("model   ", options.model_path, ": opset ", check.opset, ", ", NodeCount(check),
              " nodes of ", check.operators.size(), " operators\ntarget  ", target, "\n");
+  for (const auto& [name, file] : check.custom) {
+    text +=
+        StrCat("custom  ", name, ": ", check.operators.at(name), " nodes, defined in ", file, "\n");
+  }
   for (size_t i = 0; i < all.size(); ++i) {
     text += "\n" + ProblemText(i + 1, all[i]);
     // Problems of one kind have one advice, after the last of them.
@@ -152,16 +154,18 @@ std::string CheckText(const CheckOptions& options, const std::string& target,
 absl::Status Check(const CheckOptions& options) {
   TW_ASSIGN(const log::ModelSizes sizes, ParseSizes({options.shapes, {}, {}}));
   TW_ASSIGN(const std::string target, ExpandTarget(options.target));
-  TW_ASSIGN(const std::string bytes, support::ReadFile(options.model_path, graph::kMaxModelBytes));
+  TW_ASSIGN(const std::string bytes, ReadModel(options.model_path, options.operators));
   graph::ImportOptions import;
   import.shapes = sizes.shapes;
   for (const auto& [name, range] : sizes.open) import.open[name] = {range.min, range.max};
   TW_ASSIGN(graph::ImportCheck check, graph::CheckOnnx(bytes, import));
   int64_t kernels = 0;
   if (check.problems.empty()) {
-    TW_ASSIGN(
-        check.problems,
-        TryCompile({.model_path = options.model_path, .target = target, .sizes = sizes}, &kernels));
+    TW_ASSIGN(check.problems, TryCompile({.model_path = options.model_path,
+                                          .target = target,
+                                          .sizes = sizes,
+                                          .operators = options.operators},
+                                         &kernels));
   }
   const std::vector<Found> all = WithAdvice(options.model_path, std::move(check.problems));
   if (options.format == OutputFormat::kJson) {

@@ -15,7 +15,8 @@ namespace tilewright::cli {
 struct CheckOptions {
   std::string model_path;
   std::string target = "native";
-  std::vector<std::string> shapes;  // NAME=1x3x224x224
+  std::vector<std::string> shapes;     // NAME=1x3x224x224
+  std::vector<std::string> operators;  // files with definitions of custom operators
   OutputFormat format = OutputFormat::kTable;
 };
 // Imports the model without stopping at the first error. Where nothing is found, compiles it for

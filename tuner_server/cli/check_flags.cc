@@ -17,6 +17,7 @@ void AddCheck(CLI::App* app, Action* action) {
                  "  tilewright check model.onnx --target cpu,arch=x86_64,cpu=znver4 -o json\n"
                  "  tilewright check model.onnx --shape batch=1 --shape image=1x3x224x224\n"
                  "  tilewright check model.onnx --shape batch=1..64\n"
+                 "  tilewright check model.onnx --operators acme.ops\n"
                  "\nExit code 0: it compiles; 1: it does not.\n");
   command->add_option("MODEL", options->model_path, "ONNX file")->required();
   command->add_option("--target", options->target, "target, see 'tilewright targets'")
@@ -27,6 +28,7 @@ void AddCheck(CLI::App* app, Action* action) {
                    "repeatable")
       ->allow_extra_args(false)
       ->take_all();
+  AddOperatorFiles(command, &options->operators);
   AddFormat(command, kOutputFlag, &options->format);
   command->callback([=] { *action = [options] { return CheckModel(*options); }; });
 }
@@ -62,6 +64,7 @@ void AddCompare(CLI::App* app, Action* action) {
             "leave out this graph pass ('tilewright compile --print-passes'); repeatable"}}) {
     command->add_option(flag, *values, what)->allow_extra_args(false)->take_all();
   }
+  AddOperatorFiles(command, &options->operators);
   AddInputs(command, &options->inputs);
   AddInputSeed(command, &options->seed);
   command
@@ -132,6 +135,7 @@ void AddQuantize(CLI::App* app, Action* action) {
   command->add_option("--shape", options->shapes, "input shape NAME=1x3x224x224; repeatable")
       ->allow_extra_args(false)
       ->take_all();
+  AddOperatorFiles(command, &options->operators);
   AddFormat(command, kFormatFlag, &options->format);
   command->callback([=] { *action = [options] { return QuantizeModel(*options); }; });
 }

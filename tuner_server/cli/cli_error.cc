@@ -46,8 +46,9 @@ constexpr AdviceRow kAdvice[] = {
      "check the calibration data, and that the model computes finite numbers of it"},
     {"cli.calibration", "see --data in 'tilewright quantize --help'"},
     {"graph.onnx.unsupported_operator",
-     "replace these operators before the export, or leave that part out of the model; 'tilewright "
-     "operators' lists what is supported, 'tilewright check MODEL' all that is in the way"},
+     "define these operators in a file and give it with --operators FILE "
+     "(deploy/docs/custom_operators.md), or replace them before the export; 'tilewright operators' "
+     "lists what is supported, 'tilewright check MODEL' all that is in the way"},
     {"graph.onnx.symbolic_shape",
      "add these --shape flags with a number in place of each N, as in --shape batch=1"},
     {"graph.onnx.shape_override",
@@ -102,6 +103,28 @@ constexpr AdviceRow kAdvice[] = {
     {"graph.pass", "'tilewright compile --print-passes' lists the passes"},
     {"graph", "check the model with onnx.checker and its input shapes (--shape NAME=1x3x224x224)"},
     {"dim.", "check the model's shapes and attributes (--shape NAME=1x3x224x224)"},
+    {"runtime.load.library_file", "check that the file is a shared library for this machine"},
+    {"runtime.load.library_function",
+     "give the library that the operator's definition was written for, or correct the definition"},
+    {"runtime.load.library_name", "the module is damaged: compile or fetch it again"},
+    {"runtime.load.library",
+     "if you trust this library, allow its path: tilewright run --allow-library PATH, "
+     "tw_module_open_with_libraries, Module(path, libraries=[...])"},
+    {"op.external", "only 'tilewright run' computes such operators: compare outputs by --expect"},
+    {"op.custom.attribute",
+     "compare the node's attributes with those that its definition states (--operators FILE)"},
+    {"op.custom.syntax",
+     "correct the definition at this place; deploy/docs/custom_operators.md has the grammar"},
+    {"op.custom.name",
+     "give one definition for each operator and number of operands, and one name for each thing "
+     "in it (--operators FILE)"},
+    {"op.custom.type",
+     "write a cast in the definition, or allow this element type (type T in f32, ...;)"},
+    {"op.custom.limit", "make the definition smaller, or two operators of it"},
+    {"op.custom.symbolic", "give numbers instead of ranges: --shape NAME=N"},
+    {"op.custom",
+     "compare the shapes that the node has with those that its definition states (--operators "
+     "FILE)"},
     {"op.", "check the model's shapes and attributes (--shape NAME=1x3x224x224)"},
     {"signing.signature.missing",
      "ask for its release ('tilewright modules release NAME/NUMBER'), or fetch a version that "

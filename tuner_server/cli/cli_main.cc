@@ -96,6 +96,15 @@ void AddModelSizes(CLI::App* command, SizeFlags* flags) {
       ->take_all();
 }
 
+void AddOperatorFiles(CLI::App* command, std::vector<std::string>* files) {
+  command
+      ->add_option("--operators", *files,
+                   "file with definitions of custom operators that the model has; repeatable\n"
+                   "(deploy/docs/custom_operators.md)")
+      ->allow_extra_args(false)
+      ->take_all();
+}
+
 void AddInputSeed(CLI::App* command, uint64_t* seed) {
   command->add_option("--seed", *seed, "seed of the inputs that are not given")
       ->capture_default_str();
@@ -124,6 +133,7 @@ void AddCompile(CLI::App* app, Action* action) {
       "  tilewright compile model.onnx --target native --shape batch=1..8 --shape seq=1..512 "
       "--specialise batch=1,8,seq=128 --specialise batch=1\n"
       "  tilewright compile model.onnx --target native --max-ram 64MiB\n"
+      "  tilewright compile model.onnx --target native --operators acme.ops\n"
       "  tilewright compile decoder.onnx --target native --shape past=0..512 --state known\n");
   CLI::Option* model = command->add_option("MODEL", options->model_path, "ONNX file");
   CLI::Option* target =
@@ -135,6 +145,7 @@ void AddCompile(CLI::App* app, Action* action) {
   command->add_option("--device-class", options->device_class,
                       "whose records to use (default: the class that knows most kernels)");
   AddModelSizes(command, &options->sizes);
+  AddOperatorFiles(command, &options->operators);
   command
       ->add_option("--effort", options->effort_s,
                    "seconds in which the cost model chooses schedules of kernels that were\n"
@@ -218,6 +229,14 @@ void AddRun(CLI::App* app, Action* action) {
                     "with --sandbox or --bridge: run it also where the machine (a container, an "
                     "old kernel) permits a part of the sandbox only; behind a bridge, also where "
                     "it has none (an emulator)");
+  command
+      ->add_option("--allow-library", options->libraries,
+                   "path of a shared library whose functions the module may call, if it asks for\n"
+                   "its file name (external kernels); loaded with all your rights; repeatable")
+      ->allow_extra_args(false)
+      ->take_all()
+      ->excludes("--sandbox")
+      ->excludes("--bridge");
   AddInputs(command, &options->inputs);
   AddSizes(command, &options->shapes);
   command
@@ -275,6 +294,7 @@ void AddJobFlags(CLI::App* command, JobRequest* job) {
           CLI::IsMember(std::vector<std::string>(log::kCostModels.begin(), log::kCostModels.end())))
       ->capture_default_str();
   AddModelSizes(command, &job->sizes);
+  AddOperatorFiles(command, &job->operators);
   command->add_option("--name", job->name, "id of the job (default: the server chooses)");
   command->add_option("--pool", job->pool, "device class (default: any that satisfies the target)");
   command->add_flag(

@@ -33,6 +33,8 @@ void AddInputs(CLI::App* command, std::vector<std::string>* inputs);
 void AddSizes(CLI::App* command, std::vector<std::string>* shapes);
 // --shape, --specialise and --state of a command that imports a model.
 void AddModelSizes(CLI::App* command, SizeFlags* flags);
+// --operators of a command that reads a model.
+void AddOperatorFiles(CLI::App* command, std::vector<std::string>* files);
 void AddInputSeed(CLI::App* command, uint64_t* seed);
 
 // --server and --identity.

@@ -14,6 +14,7 @@
 #include "tuner_server/cli/launch_text.h"
 #include "tuner_server/cli/model_compiler.h"
 #include "tuner_server/cli/native_target.h"
+#include "tuner_server/cli/operator_files.h"
 #include "tuner_server/cli/own_process.h"
 #include "tuner_server/cli/predicted_schedules.h"
 #include "tuner_server/cli/progress.h"
@@ -90,6 +91,7 @@ class Comparer {
     TW_ASSIGN(ModelCompiler compiler, ModelCompiler::Open({.model_path = options_.model_path,
                                                            .target = target,
                                                            .sizes = {.shapes = shapes_},
+                                                           .operators = options_.operators,
                                                            .disabled = options_.disabled_passes,
                                                            .enabled = {},
                                                            .predict = options_.effort_s > 0}));
@@ -143,8 +145,7 @@ class Comparer {
   // Against the model as it was imported: what graph passes did wrong shows here only.
   absl::Status CompareOutputs() {
     step_("computing the reference of the model as imported");
-    TW_ASSIGN(const std::string bytes,
-              support::ReadFile(options_.model_path, graph::kMaxModelBytes));
+    TW_ASSIGN(const std::string bytes, ReadModel(options_.model_path, options_.operators));
     graph::ImportOptions import;
     import.shapes = shapes_;
     TW_ASSIGN(const graph::Graph imported, graph::ImportOnnx(bytes, import));

@@ -15,10 +15,11 @@ namespace tilewright::cli {
 struct CompareOptions {
   std::string model_path;
   std::string target = "native";
-  std::string log_path;             // tuned schedules; empty: none
-  std::string device_class;         // of the log
-  double effort_s = 10;             // as for compile
-  std::vector<std::string> shapes;  // NAME=1x3x224x224
+  std::string log_path;                // tuned schedules; empty: none
+  std::string device_class;            // of the log
+  double effort_s = 10;                // as for compile
+  std::vector<std::string> shapes;     // NAME=1x3x224x224
+  std::vector<std::string> operators;  // files with definitions of custom operators
   std::vector<std::string> disabled_passes;
   std::vector<std::string> inputs;  // NAME=FILE.pb|.npy; the others are drawn from the seed
   uint64_t seed = 0;

@@ -112,6 +112,7 @@ absl::Status Compile(const CompileOptions& options) {
   TW_ASSIGN(ModelCompiler compiler, ModelCompiler::Open({.model_path = options.model_path,
                                                          .target = target,
                                                          .sizes = sizes,
+                                                         .operators = options.operators,
                                                          .disabled = options.disabled_passes,
                                                          .enabled = options.enabled_passes,
                                                          .predict = options.effort_s > 0}));
@@ -225,7 +226,9 @@ absl::StatusOr<std::string> KernelTable(const json& summary) {
       return support::Internal("builder.summary.malformed", "expected kernels as objects");
     }
     const bool stale = Flag(kernel, "stale");
-    const std::string schedule = Flag(kernel, "tuned")       ? "tuned"
+    const std::string library = Text(kernel, "library");
+    const std::string schedule = !library.empty()            ? "none: library " + library
+                                 : Flag(kernel, "tuned")     ? "tuned"
                                  : Flag(kernel, "predicted") ? "predicted"
                                  : stale                     ? "stale, default used"
                                                              : "default";

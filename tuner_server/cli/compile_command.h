@@ -21,9 +21,10 @@ struct CompileOptions {
   std::string log_path;      // tuning log (SQLite); empty: default schedules
   std::string device_class;  // device class of the records; empty: the one with most tasks
   SizeFlags sizes;
-  double effort_s = 10;       // to predict schedules of kernels that the log does not know
-  double require_tuned = -1;  // least percentage of time in tuned kernels; < 0: any
-  uint64_t max_ram = 0;       // bytes that a session may hold for its data; 0: any number
+  std::vector<std::string> operators;  // files with definitions of custom operators
+  double effort_s = 10;                // to predict schedules of kernels that the log does not know
+  double require_tuned = -1;           // least percentage of time in tuned kernels; < 0: any
+  uint64_t max_ram = 0;                // bytes that a session may hold for its data; 0: any number
   std::string dump_dir;
   std::vector<std::string> disabled_passes;  // graph passes to leave out
   std::vector<std::string> enabled_passes;   // optional graph passes to run

@@ -17,6 +17,7 @@
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/job_commands.h"
 #include "tuner_server/cli/native_target.h"
+#include "tuner_server/cli/operator_files.h"
 #include "tuner_server/cli/progress.h"
 #include "tuner_server/cli/shape_flags.h"
 #include "tuner_server/jobs/size_messages.h"
@@ -132,7 +133,7 @@ void CatchInterrupts() {
 bool Interrupted() { return g_interrupted.load(); }
 
 absl::StatusOr<v1::Job> SubmitJob(ServerClient& client, const JobRequest& request) {
-  TW_ASSIGN(std::string model, support::ReadFile(request.model_path, graph::kMaxModelBytes));
+  TW_ASSIGN(std::string model, ReadModel(request.model_path, request.operators));
   TW_ASSIGN(std::string target, ExpandTarget(request.target));
   // A file may have any name, a job's is text.
   const std::string model_name = support::Printable(support::BaseName(request.model_path));

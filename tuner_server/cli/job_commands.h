@@ -25,6 +25,7 @@ struct JobRequest {
   std::string name;  // job id; empty = the server chooses
   std::string pool;
   SizeFlags sizes;
+  std::vector<std::string> operators;  // files with definitions; the model that is sent has them
   int priority = 3;
   std::vector<std::string> search_parts;  // PART=on or PART=off
   bool recall = false;                    // continue from what earlier jobs measured

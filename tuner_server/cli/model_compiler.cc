@@ -3,6 +3,7 @@
 #include "deploy/support/file.h"
 #include "deploy/support/process.h"
 #include "deploy/support/strings.h"
+#include "tuner_server/cli/operator_files.h"
 #include "tuner_server/jobs/size_messages.h"
 #include "tuner_server/log/cost_models.h"
 
@@ -30,6 +31,12 @@ absl::StatusOr<ModelCompiler> ModelCompiler::Open(const ModelSource& source) {
   // No state_dir: nothing is measured.
   open->set_cost_model(std::string(source.predict ? log::kXgboostModel : log::kPriorModel));
   jobs::PutSizes(source.sizes, open);
+  TW_ASSIGN(const std::vector<graph::OperatorFile> operators, ReadOperatorFiles(source.operators));
+  for (const graph::OperatorFile& file : operators) {
+    v1::OperatorFile* sent = open->add_operators();
+    sent->set_name(file.name);
+    sent->set_text(file.text);
+  }
   open->mutable_enabled_passes()->Assign(source.enabled.begin(), source.enabled.end());
   open->mutable_disabled_passes()->Assign(source.disabled.begin(), source.disabled.end());
   TW_ASSIGN(v1::BuilderReply reply, opened.client_->Ask(std::move(request), kOpenTimeoutMs));

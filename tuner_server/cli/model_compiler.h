@@ -22,9 +22,10 @@ struct ModelSource {
   std::string model_path;
   std::string target;  // canonical
   log::ModelSizes sizes = {};
-  std::vector<std::string> disabled = {};  // graph passes to leave out
-  std::vector<std::string> enabled = {};   // optional graph passes to run
-  bool predict = false;                    // schedules are predicted: loads the cost model
+  std::vector<std::string> operators = {};  // files with definitions of custom operators
+  std::vector<std::string> disabled = {};   // graph passes to leave out
+  std::vector<std::string> enabled = {};    // optional graph passes to run
+  bool predict = false;                     // schedules are predicted: loads the cost model
 };
 
 class ModelCompiler {

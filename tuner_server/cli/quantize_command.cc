@@ -15,6 +15,7 @@
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/native_target.h"
 #include "tuner_server/cli/observed_run.h"
+#include "tuner_server/cli/operator_files.h"
 #include "tuner_server/cli/own_process.h"
 #include "tuner_server/cli/progress.h"
 #include "tuner_server/cli/quantize_report.h"
@@ -60,7 +61,7 @@ class Quantizer {
     TW_ASSIGN(choice_, quantize::ParseRangeChoice(options_.ranges));
     TW_ASSIGN(shapes_, ParseShapes(options_.shapes));
     TW_ASSIGN(target_, ExpandTarget(options_.target));
-    TW_ASSIGN(bytes_, support::ReadFile(options_.model_path, graph::kMaxModelBytes));
+    TW_ASSIGN(bytes_, ReadModel(options_.model_path, options_.operators));
     TW_ASSIGN(const graph::Graph graph, Import(bytes_));
     TW_ASSIGN(model_, quantize::FloatModel::Read(bytes_, ModelOptions()));
     TW_ASSIGN(std::vector<module::Tensor> inputs, InputsOf(graph));

@@ -21,6 +21,7 @@ struct QuantizeCommandOptions {
   bool no_report = false;         // does not compare with the float model
   std::string target = "native";  // of this machine: what runs the models
   std::vector<std::string> shapes;
+  std::vector<std::string> operators;  // files with definitions of custom operators
   OutputFormat format = OutputFormat::kTable;
 };
 // Returns the exit code.

@@ -66,9 +66,10 @@ class Runner {
       return support::InvalidArgument("cli.usage.weak_sandbox",
                                       "--allow-weak-sandbox needs --sandbox or --bridge");
     }
-    TW_ASSIGN(host_, confined ? LoadInSandbox(std::move(file), threads,
-                                              {options_.bridge, options_.allow_weak_sandbox})
-                              : LoadHere(std::move(file), threads, options_.device));
+    TW_ASSIGN(host_, confined
+                         ? LoadInSandbox(std::move(file), threads,
+                                         {options_.bridge, options_.allow_weak_sandbox})
+                         : LoadHere(std::move(file), threads, options_.device, options_.libraries));
     tensors_ = host_->tensors();
     return absl::OkStatus();
   }

@@ -17,10 +17,11 @@ struct RunOptions {
   bool sandbox = false;   // in a confined process (run_sandbox.h)
   std::string bridge;     // shell command: in such a process on another machine
   bool allow_weak_sandbox = false;
-  std::vector<std::string> inputs;   // NAME=FILE.pb|.npy
-  std::vector<std::string> shapes;   // N=7: sizes of variables (tensor_files.h)
-  std::vector<std::string> expects;  // NAME=FILE.pb|.npy
-  double rtol = 1e-3;                // |a - e| <= atol + rtol * |e|
+  std::vector<std::string> libraries;  // paths of those whose functions the module may call
+  std::vector<std::string> inputs;     // NAME=FILE.pb|.npy
+  std::vector<std::string> shapes;     // N=7: sizes of variables (tensor_files.h)
+  std::vector<std::string> expects;    // NAME=FILE.pb|.npy
+  double rtol = 1e-3;                  // |a - e| <= atol + rtol * |e|
   double atol = 1e-5;
   std::string output_dir;
   std::string output_format = "pb";  // "pb" or "npy": the files in output_dir

@@ -24,9 +24,10 @@ class LocalHost final : public RunHost {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<runtime::Session>> LoadSession(module::ModuleFile file, int threads,
-                                                              const std::string& device) {
-  TW_ASSIGN(auto module, runtime::LoadedModule::Load(std::move(file)));
+absl::StatusOr<std::unique_ptr<runtime::Session>> LoadSession(
+    module::ModuleFile file, int threads, const std::string& device,
+    const std::vector<std::string>& libraries) {
+  TW_ASSIGN(auto module, runtime::LoadedModule::Load(std::move(file), {libraries}));
   runtime::SessionOptions options;
   options.num_threads = threads;
   options.code_cache = runtime::UserCodeCache();
@@ -35,8 +36,9 @@ absl::StatusOr<std::unique_ptr<runtime::Session>> LoadSession(module::ModuleFile
 }
 
 absl::StatusOr<std::unique_ptr<RunHost>> LoadHere(module::ModuleFile file, int threads,
-                                                  const std::string& device) {
-  TW_ASSIGN(auto session, LoadSession(std::move(file), threads, device));
+                                                  const std::string& device,
+                                                  const std::vector<std::string>& libraries) {
+  TW_ASSIGN(auto session, LoadSession(std::move(file), threads, device, libraries));
   return std::make_unique<LocalHost>(std::move(session));
 }
 

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/run_times.h"
@@ -23,12 +24,14 @@ class RunHost {
 };
 
 // Loads the module's code into this process: its constructors run, with all rights of the caller.
-// `device`: SessionOptions::device.
-absl::StatusOr<std::unique_ptr<runtime::Session>> LoadSession(module::ModuleFile file, int threads,
-                                                              const std::string& device = "");
+// `device`: SessionOptions::device; `libraries`: LoadOptions::libraries.
+absl::StatusOr<std::unique_ptr<runtime::Session>> LoadSession(
+    module::ModuleFile file, int threads, const std::string& device = "",
+    const std::vector<std::string>& libraries = {});
 
 // The same as a host.
 absl::StatusOr<std::unique_ptr<RunHost>> LoadHere(module::ModuleFile file, int threads,
-                                                  const std::string& device);
+                                                  const std::string& device,
+                                                  const std::vector<std::string>& libraries = {});
 
 }  // namespace tilewright::cli

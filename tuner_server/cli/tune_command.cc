@@ -175,6 +175,7 @@ class Tuner {
     TW_ASSIGN(ModelCompiler compiler, ModelCompiler::Open({.model_path = options_.job.model_path,
                                                            .target = job.target(),
                                                            .sizes = sizes_,
+                                                           .operators = options_.job.operators,
                                                            .disabled = {},
                                                            .enabled = {}}));
     v1::CompileModule request;

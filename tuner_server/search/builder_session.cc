@@ -5,6 +5,7 @@
 
 #include "compiler/driver/compile.h"
 #include "compiler/driver/specialise.h"
+#include "compiler/graph/custom_operators.h"
 #include "compiler/graph/graph.h"
 #include "compiler/graph/graph_passes.h"
 #include "compiler/ir/structural.h"
@@ -114,13 +115,17 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
   task_order_.clear();
   TW_ASSIGN(target_, target::ParseTarget(request.target()));
   TW_ASSIGN(std::string bytes, support::ReadFile(request.model_path(), graph::kMaxModelBytes));
+  for (const v1::OperatorFile& file : request.operators()) {
+    TW_TRY(graph::AddOperators({file.name(), file.text()}, &bytes));
+  }
   model_digest_ = support::Sha256Hex(bytes);
   TW_TRY(ImportModel(request, bytes));
   std::vector<const graph::Graph*> graphs = {&graph_};
   for (const graph::Graph& g : specialised_) graphs.push_back(&g);
   TW_ASSIGN(const driver::ModelTasks model, driver::ExtractModelTasks(graphs));
   for (const driver::Task& task : model.tasks) {
-    if (!task.open_sizes) TW_TRY(AddTask(task, request, reply));
+    const bool tunable = !task.open_sizes && task.library.empty();
+    if (tunable) TW_TRY(AddTask(task, request, reply));
   }
   model_ = UntrainedModel(request.cost_model(), request.seed(), target_.machine.feature_set);
   if (request.cost_model() == log::kXgboostModel && parts_.shipped_model &&

@@ -102,6 +102,7 @@ def _load():
         "tw_module_output": (status, [pointer, size, out(_TensorInfo)]),
         "tw_module_num_size_vars": (size, [pointer]),
         "tw_module_size_var": (status, [pointer, size, out(_SizeVar)]),
+        "tw_module_open_with_libraries": (status, [text, out(text), size, out(pointer)]),
         "tw_module_input_dim": (status, [pointer, size, ctypes.c_int32, out(_DimInfo)]),
         "tw_module_output_dim": (status, [pointer, size, ctypes.c_int32, out(_DimInfo)]),
         "tw_module_output_shape": (
@@ -161,11 +162,16 @@ class TensorInfo:
 
 class Module:
     """A module, from a path or from bytes. `size_vars` is {name: (min, max)} of the variables that
-    open dimensions depend on; empty if all sizes are fixed."""
+    open dimensions depend on; empty if all sizes are fixed. `libraries` are paths of shared libraries
+    whose functions the module, given by its path, may call (external_kernel.h)."""
 
-    def __init__(self, source):
+    def __init__(self, source, libraries=()):
         self._handle = ctypes.c_void_p()
-        if isinstance(source, (bytes, bytearray)):
+        if libraries:
+            names = (ctypes.c_char_p * len(libraries))(*map(os.fsencode, libraries))
+            _check(_lib.tw_module_open_with_libraries(
+                os.fsencode(source), names, len(libraries), ctypes.byref(self._handle)))
+        elif isinstance(source, (bytes, bytearray)):
             data = bytes(source)
             _check(_lib.tw_module_open_memory(data, len(data), ctypes.byref(self._handle)))
         else:
