@@ -25,7 +25,7 @@ differential  180 1 ctest:$jobs
 conformance   120 0 ctest:1
 sim           180 2 ctest:$jobs
 fault         480 1 ctest:3
-e2e           960 5 scripts:1
+e2e           960 5 scripts:2
 "
 WHOLE_BUDGET_S=2700
 # For one script, many times what it takes: a machine may be busy, a noisy device pauses for minutes.

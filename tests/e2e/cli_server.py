@@ -3,6 +3,7 @@
 
     cli_server.py [--build DIR]        DIR (default: TILEWRIGHT_BUILD_DIR or build/release) has bin/
 """
+# Runs alone: a device measures in it.
 
 import hashlib
 import json

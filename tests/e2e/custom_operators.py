@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Custom operators: models with nodes of a foreign domain, defined in a file, compute what NumPy says."""
+# Runs alone: a device measures in it.
 
 import json
 import subprocess

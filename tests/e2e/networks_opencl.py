@@ -2,6 +2,7 @@
 """The seven networks, narrow and small, compiled for OpenCL with default schedules and run on the machine's
 device: the same bounds as on the processor (networks_quick.py). DQN again from Python; DQN tuned by a real tracker,
 tuner and agent, whose records know the driver's compiler. With --long MobileNet, too: minutes, in which a busy machine may quarantine the only device."""
+# Runs alone: a device measures in it.
 
 import json
 import os

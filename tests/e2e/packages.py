@@ -5,6 +5,7 @@ agent of the tarball joins a tracker and measures.
 
     packages.py [--build DIR]        DIR (default: TILEWRIGHT_BUILD_DIR or build/release) has bin/
 """
+# Runs alone: a device measures in it.
 
 import glob
 import hashlib
