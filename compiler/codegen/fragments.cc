@@ -80,7 +80,8 @@ absl::StatusOr<FragmentLayouts> FindFragments(const ir::Function& kernel) {
 
 const ir::StmtNode* FragmentMapOf(const Stmt& s) {
   const bool marked = s->kind == StmtKind::kFor && s->annotations.contains(ir::kFragmentKey);
-  return marked && s->body->kind == StmtKind::kFor ? s.get() : nullptr;
+  // The annotation alone says nothing: any loop may have it.
+  return marked && s->body->kind == StmtKind::kFor && HasFragments(s) ? s.get() : nullptr;
 }
 
 bool HasFragments(const Stmt& s) {

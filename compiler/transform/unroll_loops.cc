@@ -72,9 +72,28 @@ class Unroller {
     return elements <= kMaxLocalElements;
   }
 
+  // Any loop may have the annotation; it means something where fragments are.
+  static bool IsFragmentMap(const Stmt& s) {
+    if (!s->annotations.contains(ir::kFragmentKey) || s->for_kind != ir::ForKind::kSerial)
+      return false;
+    bool found = false;
+    const auto see = [&found](const ir::Buffer& buffer) {
+      found = found || ir::EngineOf(buffer->scope) == "wmma";
+    };
+    ir::VisitStmts(s, [&](const Stmt& part) {
+      if (part->kind == StmtKind::kStore) see(part->buffer);
+      return !found;
+    });
+    ir::VisitExprsIn(s, [&](const Expr& e) {
+      if (e->kind == ir::ExprKind::kLoad) see(e->buffer);
+      return !found;
+    });
+    return found;
+  }
+
   Stmt WalkFor(const Stmt& s) {
     // One instruction, or one operation on the elements of a fragment.
-    if (!ir::TensorNameOf(*s).empty() || s->annotations.contains(ir::kFragmentKey)) return s;
+    if (!ir::TensorNameOf(*s).empty() || IsFragmentMap(s)) return s;
     int64_t outer_max = unroll_max_;
     auto hint = s->annotations.find("unroll_max");
     if (hint != s->annotations.end() && std::holds_alternative<int64_t>(hint->second)) {
