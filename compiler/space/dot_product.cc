@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
 #include "compiler/space/lane_axes.h"
@@ -62,13 +61,16 @@ std::optional<DotProduct> FindDotProduct(const StmtNode& block) {
   return dot.lane_axis < 0 ? std::nullopt : std::optional(dot);
 }
 
+bool HasFeatures(const ir::TensorIntrinsic& row, const target::Machine& machine) {
+  return std::all_of(row.features.begin(), row.features.end(),
+                     [&](const std::string& feature) { return machine.Has(feature); });
+}
+
 std::optional<DotTile> FindDotTile(const DotProduct& dot, const target::Machine& machine) {
   for (const ir::TensorIntrinsic& row : ir::TensorIntrinsics()) {
     if (row.op != ir::TensorOp::kDotTile) continue;
     const ir::Buffer &sums = row.update.params[0], &data = row.update.params[1];
-    const bool has = std::all_of(row.features.begin(), row.features.end(),
-                                 [&](const std::string& feature) { return machine.Has(feature); });
-    if (!has || data->dtype != dot.data) continue;
+    if (!HasFeatures(row, machine) || data->dtype != dot.data) continue;
     return DotTile{.intrinsic = row.name,
                    .rows = ExtentOf(sums->shape[0]),
                    .columns = ExtentOf(sums->shape[1]),

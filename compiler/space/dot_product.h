@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/ir/ir.h"
+#include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/target/machine.h"
 
 namespace tilewright::space {
@@ -28,6 +29,9 @@ struct DotProduct {
   std::string intrinsic;
 };
 std::optional<DotProduct> FindDotProduct(const ir::StmtNode& block);
+
+// Whether the machine has the instruction of a tensor intrinsic.
+bool HasFeatures(const ir::TensorIntrinsic& row, const target::Machine& machine);
 
 // A tensor intrinsic that computes such sums for a tile of rows, columns (lanes) and groups of four
 // terms.

@@ -6,6 +6,7 @@
 #include "compiler/ir/expr_parts.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
+#include "compiler/space/block_info.h"
 #include "compiler/space/lane_axes.h"
 
 namespace tilewright::space {
@@ -14,7 +15,7 @@ namespace {
 constexpr double kSumBytes = 4;
 
 std::vector<int64_t> MenuOf(int64_t given, int64_t n) {
-  return given > 0 ? std::vector<int64_t>{given} : DivisorsOf(n);
+  return given > 0 ? std::vector<int64_t>{given} : Divisors(n, 1, n);
 }
 
 // Extents of a block's iterators; empty where one is not constant, or where the last `reduced` are
@@ -264,14 +265,6 @@ double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& p, const 
   // Before the first operations on sums all threads load.
   const double first = load + d(t.threads - 1) * std::max(0.0, load - product);
   return d(work.tiles) * std::max(tile, turns * load) + first + store;
-}
-
-std::vector<int64_t> DivisorsOf(int64_t n) {
-  std::vector<int64_t> divisors;
-  for (int64_t d = 1; d <= n; ++d) {
-    if (n % d == 0) divisors.push_back(d);
-  }
-  return divisors;
 }
 
 std::optional<MatrixTile> BestTile(const target::MatrixUnit& unit, const MatrixProblem& p,

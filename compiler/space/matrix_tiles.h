@@ -64,9 +64,6 @@ bool Fits(const target::MatrixUnit& unit, const MatrixProblem& problem, const Ma
 double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& problem,
                   const MatrixTile& tile);
 
-// The numbers that divide n, ascending.
-std::vector<int64_t> DivisorsOf(int64_t n);
-
 // Returns the tile of the best estimate of those whose members are the given ones, where these are
 // not 0. nullopt if none fits.
 std::optional<MatrixTile> BestTile(const target::MatrixUnit& unit, const MatrixProblem& problem,

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "compiler/driver/compile.h"
+#include "compiler/space/block_info.h"
 #include "compiler/space/default_schedule.h"
 #include "compiler/space/matrix_tiles.h"
 #include "compiler/targets/backend.h"
@@ -102,10 +103,10 @@ absl::Status RunTiles(const std::string& name, const ir::Function& function,
   std::optional<Run> best, of_default;
   int64_t tiles = 0, better = 0;
   std::vector<int64_t> cycles;
-  for (const int64_t rows : space::DivisorsOf(problem->rows)) {
-    for (const int64_t width : space::DivisorsOf(problem->width)) {
-      for (const int64_t columns : space::DivisorsOf(problem->columns)) {
-        for (const int64_t steps : space::DivisorsOf(problem->steps)) {
+  for (const int64_t rows : space::Divisors(problem->rows, 1, problem->rows)) {
+    for (const int64_t width : space::Divisors(problem->width, 1, problem->width)) {
+      for (const int64_t columns : space::Divisors(problem->columns, 1, problem->columns)) {
+        for (const int64_t steps : space::Divisors(problem->steps, 1, problem->steps)) {
           for (const int64_t threads : {1, 2, 4}) {
             const space::MatrixTile tile{rows, columns, steps, threads, width};
             if (!Fits(unit, *problem, tile)) continue;

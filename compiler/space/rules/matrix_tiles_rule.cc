@@ -44,7 +44,7 @@ class MatrixTiles final : public Sketch {
  private:
   // 0: by the estimate.
   static std::vector<int64_t> MenuOf(int64_t n) {
-    std::vector<int64_t> menu = DivisorsOf(n);
+    std::vector<int64_t> menu = Divisors(n, 1, n);
     menu.insert(menu.begin(), 0);
     return menu;
   }

@@ -23,6 +23,13 @@ constexpr Rule kLoopRules[] = {
 
 }  // namespace
 
+bool FirstPointApplies(const Sketch& sketch, const ir::Function& function) {
+  Point first;
+  first.choices.assign(sketch.knobs().size(), 0);
+  schedule::Schedule trial(function);
+  return sketch.Apply(first, &trial).ok();
+}
+
 std::span<const Rule> Rules(const target::Target& target) {
   switch (target.machine.rule_set) {
     case target::RuleSet::kGroups:

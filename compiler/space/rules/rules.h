@@ -23,6 +23,9 @@ struct Rule {
   // Adds its sketches to those of the first other rule that applies.
   bool beside = false;
 };
+// Whether the point of all first values is legal for the function: facts of blocks do not say all
+// that a primitive asks.
+bool FirstPointApplies(const Sketch& sketch, const ir::Function& function);
 // Those of the target's kind, in order of preference.
 std::span<const Rule> Rules(const target::Target& target);
 

@@ -19,6 +19,7 @@
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/loop_tree.h"
 #include "compiler/space/block_info.h"
+#include "compiler/space/dot_product.h"
 #include "compiler/space/lane_axes.h"
 #include "compiler/space/rules/bound_nest.h"
 #include "compiler/space/rules/rules.h"
@@ -35,11 +36,6 @@ struct Fragments {
   std::string product, load_a, load_b;
   int64_t rows = 0, columns = 0, terms = 0;
 };
-
-bool HasFeatures(const ir::TensorIntrinsic& row, const target::Machine& machine) {
-  return std::all_of(row.features.begin(), row.features.end(),
-                     [&](const std::string& feature) { return machine.Has(feature); });
-}
 
 std::string LoadOf(const ir::TensorOperand& operand, const ir::Buffer& fragment,
                    const target::Machine& machine) {
@@ -437,10 +433,7 @@ std::vector<std::unique_ptr<Sketch>> MakeTensorTiles(const ir::Function& functio
   if (!product.has_value()) return out;
   auto sketch = std::make_unique<TensorTiles>(blocks[0], *product, consumer, target);
   // Whether P has other readers than its consumer, for example: the first point tells.
-  Point first;
-  first.choices.assign(sketch->knobs().size(), 0);
-  schedule::Schedule trial(function);
-  if (sketch->Apply(first, &trial).ok()) out.push_back(std::move(sketch));
+  if (FirstPointApplies(*sketch, function)) out.push_back(std::move(sketch));
   return out;
 }
 

@@ -577,10 +577,7 @@ std::vector<std::unique_ptr<Sketch>> MakeThreadTiles(const ir::Function& functio
       *p, schedule::FindBlock(function.body, p->name).back(), consumer, before, behind, target);
   if (!sketch->usable()) return out;
   // Whether P has other readers than its consumer, for example: the first point tells.
-  Point first;
-  first.choices.assign(sketch->knobs().size(), 0);
-  schedule::Schedule trial(function);
-  if (sketch->Apply(first, &trial).ok()) out.push_back(std::move(sketch));
+  if (FirstPointApplies(*sketch, function)) out.push_back(std::move(sketch));
   return out;
 }
 

@@ -155,10 +155,7 @@ std::vector<std::unique_ptr<Sketch>> MakeTreeReduction(const ir::Function& funct
   auto sketch = std::make_unique<TreeReduction>(blocks, target);
   if (!sketch->usable()) return out;
   // Not every reduction can be put together from parts (rfactor: combiner): the first point tells.
-  Point first;
-  first.choices.assign(sketch->knobs().size(), 0);
-  schedule::Schedule trial(function);
-  if (sketch->Apply(first, &trial).ok()) out.push_back(std::move(sketch));
+  if (FirstPointApplies(*sketch, function)) out.push_back(std::move(sketch));
   return out;
 }
 
