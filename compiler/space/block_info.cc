@@ -137,6 +137,22 @@ bool IsTileable(const BlockInfo& p) {
          std::any_of(p.iters.begin(), p.iters.end(), [](const IterInfo& i) { return i.reduce; });
 }
 
+std::optional<TiledReduction> FindTiledReduction(const std::vector<BlockInfo>& blocks,
+                                                 size_t most) {
+  const auto reduces = [](const BlockInfo& block) { return block.has_init; };
+  const auto p = std::find_if(blocks.begin(), blocks.end(), reduces);
+  const auto reductions = std::count_if(blocks.begin(), blocks.end(), reduces);
+  if (p == blocks.end() || reductions != 1 || !IsTileable(*p) || blocks.size() > most) {
+    return std::nullopt;
+  }
+  TiledReduction found{*p, {blocks.begin(), p}, {p + 1, blocks.end()}, ""};
+  if (!found.behind.empty() && FollowsPointwise(*p, found.behind[0])) {
+    found.consumer = found.behind[0].name;
+    found.behind.erase(found.behind.begin());
+  }
+  return found;
+}
+
 std::optional<StageBlocks> StageBlocks::Around(const std::vector<BlockInfo>& blocks,
                                                std::string_view suffix) {
   const auto found = std::find_if(blocks.begin(), blocks.end(), [&](const BlockInfo& block) {

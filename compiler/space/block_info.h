@@ -46,6 +46,17 @@ bool FollowsPointwise(const BlockInfo& p, const BlockInfo& o);
 // Returns whether the block is a reduction whose loops may be cut into tiles of any kind.
 bool IsTileable(const BlockInfo& p);
 
+// A function's one reduction, whose loops may be tiled, and the blocks around it. `consumer`: the
+// block right behind it that is element by element over its results, "" if there is none; `behind`
+// has the others.
+struct TiledReduction {
+  BlockInfo reduction;
+  std::vector<BlockInfo> before, behind;
+  std::string consumer;
+};
+// Returns nullopt where there is another number of reductions, or more than `most` blocks.
+std::optional<TiledReduction> FindTiledReduction(const std::vector<BlockInfo>& blocks, size_t most);
+
 // The blocks of an algorithm in stages, each named after the result with a suffix ("y_tiles",
 // "y_products", "y"), and one element-wise block behind them at most. REQUIRES: `blocks` outlives
 // it.

@@ -452,21 +452,10 @@ std::vector<std::unique_ptr<Sketch>> MakeMultiLevelTiling(const ir::Function& fu
                                                           const target::Target& target) {
   const std::vector<BlockInfo> blocks = DescribeBlocks(function);
   std::vector<std::unique_ptr<Sketch>> out;
-  const auto p = std::find_if(blocks.begin(), blocks.end(),
-                              [](const BlockInfo& block) { return block.has_init; });
-  const auto reductions = std::count_if(blocks.begin(), blocks.end(),
-                                        [](const BlockInfo& block) { return block.has_init; });
-  if (p == blocks.end() || reductions != 1 || !IsTileable(*p) || blocks.size() > kMaxTiledBlocks) {
-    return out;
-  }
-  const std::vector<BlockInfo> before(blocks.begin(), p);
-  std::vector<BlockInfo> behind(p + 1, blocks.end());
-  std::string consumer;
-  if (!behind.empty() && FollowsPointwise(*p, behind[0])) {
-    consumer = behind[0].name;
-    behind.erase(behind.begin());
-  }
-  auto sketch = std::make_unique<TilingSketch>(*p, consumer, before, behind, target);
+  const auto found = FindTiledReduction(blocks, kMaxTiledBlocks);
+  if (!found.has_value()) return out;
+  auto sketch = std::make_unique<TilingSketch>(found->reduction, found->consumer, found->before,
+                                               found->behind, target);
   if (sketch->usable()) out.push_back(std::move(sketch));
   return out;
 }

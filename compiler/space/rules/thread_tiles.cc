@@ -555,26 +555,16 @@ std::vector<std::unique_ptr<Sketch>> MakeThreadTiles(const ir::Function& functio
                                                      const target::Target& target) {
   const std::vector<BlockInfo> blocks = DescribeBlocks(function);
   std::vector<std::unique_ptr<Sketch>> out;
-  const auto reduces = [](const BlockInfo& block) { return block.has_init; };
-  const auto p = std::find_if(blocks.begin(), blocks.end(), reduces);
-  const auto reductions = std::count_if(blocks.begin(), blocks.end(), reduces);
-  if (p == blocks.end() || reductions != 1 || !IsTileable(*p) || blocks.size() > kMaxBlocks) {
-    return out;
-  }
-  const std::vector<BlockInfo> before(blocks.begin(), p);
-  std::vector<BlockInfo> behind(p + 1, blocks.end());
-  std::string consumer;
-  if (!behind.empty() && FollowsPointwise(*p, behind[0])) {
-    consumer = behind[0].name;
-    behind.erase(behind.begin());
-  }
+  const auto found = FindTiledReduction(blocks, kMaxBlocks);
+  if (!found.has_value()) return out;
   const auto binds = [](const BlockInfo& block) { return BoundNest::Fits(block); };
-  if (!std::all_of(before.begin(), before.end(), binds) ||
-      !std::all_of(behind.begin(), behind.end(), binds)) {
+  if (!std::all_of(found->before.begin(), found->before.end(), binds) ||
+      !std::all_of(found->behind.begin(), found->behind.end(), binds)) {
     return out;
   }
   auto sketch = std::make_unique<ThreadTiles>(
-      *p, schedule::FindBlock(function.body, p->name).back(), consumer, before, behind, target);
+      found->reduction, schedule::FindBlock(function.body, found->reduction.name).back(),
+      found->consumer, found->before, found->behind, target);
   if (!sketch->usable()) return out;
   // Whether P has other readers than its consumer, for example: the first point tells.
   if (FirstPointApplies(*sketch, function)) out.push_back(std::move(sketch));
