@@ -37,10 +37,12 @@ std::string ShapeWords(const op::TensorType& type) {
 std::string KernelWords(const Graph& task) {
   for (const Node& node : task.nodes) {
     if (node.op == "conv2d" && task.values[node.inputs[1]].type.fixed()) {
+      const auto layout = op::WeightLayout(*op::FindOp(node.op), node.attrs);
+      if (!layout.ok()) return "";
       const std::vector<int64_t> w = task.values[node.inputs[1]].type.sizes();
-      const size_t kh = op::GetString(node.attrs, "weight_layout", "OIHW") == "IHWO" ? 1 : 2;
+      const size_t kh = layout->Dimension('H');
       const auto strides = op::GetInts(node.attrs, "strides", {1, 1});
-      std::string words = StrCat(" k", w[kh], "x", w[kh + 1]);
+      std::string words = StrCat(" k", w[kh], "x", w[layout->Dimension('W')]);
       if (strides[0] != 1 || strides[1] != 1) {
         words += strides[0] == strides[1] ? StrCat(" s", strides[0])
                                           : StrCat(" s", strides[0], "x", strides[1]);

@@ -17,6 +17,7 @@ namespace tilewright::graph {
 namespace {
 
 using support::StrCat;
+using Dims = std::vector<op::Dim>;
 using Ints = std::vector<int64_t>;
 
 // Moving an image costs about what blocks save in a few convolutions.
@@ -54,10 +55,12 @@ class Blocker {
   }
 
  private:
-  Ints ShapeOf(ValueId id) const { return g_.values[id].type.sizes(); }
+  const Dims& ShapeOf(ValueId id) const { return g_.values[id].type.shape; }
   bool HasBlocked(ValueId id) const { return blocked_.count(id) > 0; }
   bool Divides(int64_t channels) const { return channels % block_ == 0; }
-  Ints BlockedShape(const Ints& s) const { return {s[0], s[1] / block_, s[2], s[3], block_}; }
+  bool InBlocks(const Dims& image) const {
+    return image.size() == 4 && image[1].is_constant() && Divides(image[1].value());
+  }
 
   absl::StatusOr<ValueId> Emit(const std::string& name, std::string_view op_name,
                                std::vector<ValueId> inputs, op::Attrs attrs) {
@@ -69,15 +72,17 @@ class Blocker {
         MakeNode(name, std::string(op_name), std::move(inputs), out, std::move(attrs)));
     return out;
   }
+  absl::StatusOr<ValueId> View(const std::string& name, ValueId id, const Dims& shape) {
+    return Emit(name, kViewOp, {id}, {{"shape", op::ShapeAttr(shape)}});
+  }
   // The blocked form of an image; made on first demand.
   absl::StatusOr<ValueId> Pack(ValueId id) {
     auto it = blocked_.find(id);
     if (it != blocked_.end()) return it->second;
-    const Ints s = ShapeOf(id);
+    const Dims s = ShapeOf(id);
     const std::string name = g_.values[id].name;
     TW_ASSIGN(const ValueId split,
-              Emit(name + "_split", kViewOp, {id},
-                   {{"shape", Ints{s[0], s[1] / block_, block_, s[2], s[3]}}}));
+              View(name + "_split", id, {s[0], s[1].value() / block_, block_, s[2], s[3]}));
     TW_ASSIGN(const ValueId packed,
               Emit(name + "_blocked", "transpose", {split}, {{"perm", Ints{0, 1, 3, 4, 2}}}));
     ++transforms_;
@@ -85,9 +90,9 @@ class Blocker {
   }
   // Blocks of one channel: the same bytes.
   absl::StatusOr<ValueId> AsSingleChannels(ValueId id) {
-    Ints s = ShapeOf(id);
+    Dims s = ShapeOf(id);
     s.push_back(1);
-    return Emit(g_.values[id].name + "_channels", kViewOp, {id}, {{"shape", s}});
+    return View(g_.values[id].name + "_channels", id, s);
   }
   // All channels as one block; made on first demand.
   absl::StatusOr<ValueId> PackWhole(ValueId id) {
@@ -95,29 +100,29 @@ class Blocker {
     if (it != whole_.end()) return it->second;
     if (plain_.count(id) > 0) TW_TRY(Plain(id));
     const std::string name = g_.values[id].name;
-    Ints s = ShapeOf(id);
+    const Dims s = ShapeOf(id);
+    int64_t channels = s[1].value();
     ValueId filled = id;
-    if (s[1] % op::kDot != 0) {
-      const int64_t more = op::kDot - s[1] % op::kDot;
+    if (channels % op::kDot != 0) {
+      const int64_t more = op::kDot - channels % op::kDot;
       TW_ASSIGN(filled,
                 Emit(name + "_filled", "pad", {id}, {{"pads", Ints{0, 0, 0, 0, 0, more, 0, 0}}}));
-      s[1] += more;
+      channels += more;
     }
     TW_ASSIGN(const ValueId moved,
               Emit(name + "_last", "transpose", {filled}, {{"perm", Ints{0, 2, 3, 1}}}));
     ++transforms_;
-    TW_ASSIGN(const ValueId whole, Emit(name + "_whole", kViewOp, {moved},
-                                        {{"shape", Ints{s[0], 1, s[2], s[3], s[1]}}}));
+    TW_ASSIGN(const ValueId whole, View(name + "_whole", moved, {s[0], 1, s[2], s[3], channels}));
     return whole_[id] = whole;
   }
   // Computes a value that so far exists in blocked form only.
   absl::Status Plain(ValueId id) {
     plain_.erase(id);
-    const Ints s = ShapeOf(id);
+    const Dims s = ShapeOf(id);
     TW_ASSIGN(const ValueId moved, Emit(g_.values[id].name + "_unblocked", "transpose",
                                         {blocked_.at(id)}, {{"perm", Ints{0, 1, 4, 2, 3}}}));
-    g_.nodes.push_back(
-        MakeNode(g_.values[id].name, std::string(kViewOp), {moved}, id, {{"shape", s}}));
+    g_.nodes.push_back(MakeNode(g_.values[id].name, std::string(kViewOp), {moved}, id,
+                                {{"shape", op::ShapeAttr(s)}}));
     ++transforms_;
     return absl::OkStatus();
   }
@@ -131,10 +136,7 @@ class Blocker {
     if (node.outputs.size() != 1) return false;
     if (node.op == "conv2d") return Convolution(node);
     const bool image = !node.inputs.empty() && HasBlocked(node.inputs[0]);
-    if (node.op == "pool2d" && ShapeOf(node.inputs[0]).size() == 4 &&
-        Divides(ShapeOf(node.inputs[0])[1])) {
-      return Pool(node);
-    }
+    if (node.op == "pool2d" && InBlocks(ShapeOf(node.inputs[0]))) return Pool(node);
     if (node.op == "reduce" && image) return Reduce(node);
     const op::OpSpec* spec = op::FindOp(node.op);
     return spec != nullptr && spec->elementwise() ? Elementwise(node) : false;
@@ -143,15 +145,15 @@ class Blocker {
   absl::StatusOr<bool> Convolution(const Node& node) {
     const ValueId x = node.inputs[0], w = node.inputs[1], y = node.outputs[0];
     if (g_.values[x].type.dtype == ir::kI32) return false;  // has no blocked form
-    if (node.inputs.size() != 2 || !IsConstant(g_, w) || !Divides(ShapeOf(y)[1]) ||
-        op::GetString(node.attrs, "weight_layout", "OIHW") != "OIHW") {
+    if (node.inputs.size() != 2 || !IsConstant(g_, w) || !LiesPlain(node) ||
+        !InBlocks(ShapeOf(y)) || !ShapeOf(x)[1].is_constant()) {
       return false;
     }
-    const Ints s = ShapeOf(w);
+    const Ints s = g_.values[w].type.sizes();
     const int64_t groups = op::GetInt(node.attrs, "groups", 1);
     const bool depthwise = groups > 1 && groups == s[0] && s[1] == 1;
     if (groups > 1 && !depthwise) return false;
-    const int64_t channels = ShapeOf(x)[1];
+    const int64_t channels = ShapeOf(x)[1].value();
     const bool bytes = g_.values[w].type.dtype == ir::kI8;
     const bool unit = Divides(channels) && !depthwise && requantized_.count(y) > 0;
     int64_t in_block = Divides(channels) ? block_ : 1;
@@ -161,70 +163,39 @@ class Blocker {
     }
     if (depthwise && in_block == 1) return false;
     const bool whole = in_block > 1 && !(Divides(channels) && in_block == block_);
-    const ValueId packed = depthwise ? PackDepthwise(w)
-                           : unit    ? PackSquares(w)
-                           : bytes   ? PackDots(w, in_block)
-                                     : PackDense(w, in_block);
     ValueId image = x;
     if (whole) {
       TW_ASSIGN(image, PackWhole(x));
     } else {
       TW_ASSIGN(image, in_block > 1 ? Pack(x) : AsSingleChannels(x));
     }
+    // Loops over input channels follow the weights' blocks: dot products and matrix units have own
+    // orders.
+    const std::string layout =
+        depthwise ? StrCat("OHW", block_, "o")
+        : unit    ? StrCat("OIHW", block_, "o", block_, "i")
+        : bytes   ? StrCat("OIHW", in_block / op::kDot, "i", block_, "o", op::kDot, "i")
+                  : StrCat("OIHW", in_block, "i", block_, "o");
+    TW_ASSIGN(const ValueId packed, Packed(w, layout));
     op::Attrs attrs = node.attrs;
-    attrs.erase("groups");
-    attrs.erase("weight_layout");
-    TW_ASSIGN(const ValueId out, Emit(node.name + "_b", "conv2d_blocked", {image, packed}, attrs));
+    if (groups == 1) attrs.erase("groups");
+    attrs["data_layout"] = StrCat("NCHW", in_block, "c");
+    attrs["weight_layout"] = layout;
+    TW_ASSIGN(const ValueId out, Emit(node.name + "_b", "conv2d", {image, packed}, attrs));
     Define(y, out);
     ++convolutions_;
     of_bytes_ += bytes;
     return true;
   }
 
-  // [o, i, kh, kw] → [o/b, kh, kw, b] of one input channel each.
-  ValueId PackDepthwise(ValueId w) {
-    const Ints s = ShapeOf(w);
-    return Packed(w, {s[0] / block_, s[2], s[3], block_},
-                  PermuteBytes(g_.values[w].constant->view(), {s[0] / block_, block_, s[2], s[3]},
-                               {0, 2, 3, 1}, ElementOf(w)));
-  }
-  // → [o/b, i/a, kh, kw, a, b]
-  ValueId PackDense(ValueId w, int64_t a) {
-    const Ints s = ShapeOf(w);
-    return Packed(w, {s[0] / block_, s[1] / a, s[2], s[3], a, block_},
-                  PermuteBytes(g_.values[w].constant->view(),
-                               {s[0] / block_, block_, s[1] / a, a, s[2], s[3]}, {0, 2, 4, 5, 3, 1},
-                               ElementOf(w)));
-  }
-  // → [o/b, i/b, kh, kw, b out, b in]
-  ValueId PackSquares(ValueId w) {
-    const Ints s = ShapeOf(w);
-    return Packed(w, {s[0] / block_, s[1] / block_, s[2], s[3], block_, block_},
-                  PermuteBytes(g_.values[w].constant->view(),
-                               {s[0] / block_, block_, s[1] / block_, block_, s[2], s[3]},
-                               {0, 2, 4, 5, 1, 3}, ElementOf(w)));
-  }
-  // → [o/b, i/a, kh, kw, a/4, b, 4], with zeros for channels that fill a block.
-  ValueId PackDots(ValueId w, int64_t a) {
-    const Ints s = ShapeOf(w);
-    const int64_t inputs = (s[1] + a - 1) / a * a, taps = s[2] * s[3];
-    const std::string_view bytes = g_.values[w].constant->view();
-    std::string filled;
-    for (int64_t o = 0; o < s[0]; ++o) {
-      filled +=
-          bytes.substr(static_cast<size_t>(o * s[1] * taps), static_cast<size_t>(s[1] * taps));
-      filled.append(static_cast<size_t>((inputs - s[1]) * taps), '\0');
-    }
-    return Packed(
-        w, {s[0] / block_, inputs / a, s[2], s[3], a / op::kDot, block_, op::kDot},
-        PermuteBytes(filled,
-                     {s[0] / block_, block_, inputs / a, a / op::kDot, op::kDot, s[2], s[3]},
-                     {0, 2, 5, 6, 3, 1, 4}, 1));
-  }
-  int64_t ElementOf(ValueId id) const { return g_.values[id].type.dtype.bytes(); }
-  ValueId Packed(ValueId w, Ints shape, const std::string& bytes) {
-    const op::TensorType type{g_.values[w].type.dtype, std::move(shape)};
-    return AddConstant(&g_, g_.values[w].name + "_packed", type, bytes);
+  absl::StatusOr<ValueId> Packed(ValueId w, const std::string& layout) {
+    const Value weight = g_.values[w];
+    const op::Layout plain("OIHW");
+    TW_ASSIGN(const op::Layout to, op::Layout::Parse(layout, "OIHW"));
+    const Ints sizes = weight.type.sizes();
+    return AddConstant(
+        &g_, weight.name + "_packed", {weight.type.dtype, to.Stored(sizes)},
+        op::Repack(weight.constant->view(), plain, to, sizes, weight.type.dtype.bytes()));
   }
 
   // Sums of signed bytes that become bytes without floats (requantize_sums): a matrix unit computes
@@ -263,8 +234,8 @@ class Blocker {
     TW_ASSIGN(const ValueId out,
               Emit(node.name + "_b", node.op, {blocked_.at(node.inputs[0])}, attrs));
     const ValueId y = node.outputs[0];
-    g_.nodes.push_back(
-        MakeNode(node.name, std::string(kViewOp), {out}, y, {{"shape", ShapeOf(y)}}));
+    g_.nodes.push_back(MakeNode(node.name, std::string(kViewOp), {out}, y,
+                                {{"shape", op::ShapeAttr(ShapeOf(y))}}));
     return true;
   }
 
@@ -285,7 +256,7 @@ class Blocker {
   }
 
   absl::StatusOr<bool> Elementwise(const Node& node) {
-    const Ints shape = ShapeOf(node.outputs[0]);
+    const Dims shape = ShapeOf(node.outputs[0]);
     bool any = false;
     for (ValueId id : node.inputs) {
       if (IsConstant(g_, id)) continue;

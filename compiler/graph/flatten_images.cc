@@ -58,8 +58,7 @@ class Flattener : public ForwardRewriter {
 
   bool OfPixels(const Node& node) const {
     const Ints weight = TypeOf(node.inputs[1]).sizes();
-    return op::GetInt(node.attrs, "groups", 1) > 1 &&
-           op::GetString(node.attrs, "weight_layout", "OIHW") == "OIHW" && weight[2] == 1 &&
+    return op::GetInt(node.attrs, "groups", 1) > 1 && LiesPlain(node) && weight[2] == 1 &&
            weight[3] == 1 && AllAre(node.attrs, "strides", 1) && AllAre(node.attrs, "pads", 0);
   }
 

@@ -28,20 +28,20 @@ std::optional<Channels> ChannelsOf(const Node& node) {
   Channels c;
   c.groups = op::GetInt(node.attrs, "groups", 1);
   if (node.op == "conv2d") {
-    if (op::GetString(node.attrs, "weight_layout", "OIHW") != "OIHW") return std::nullopt;
-    return c;
+    return LiesPlain(node) ? std::optional(c) : std::nullopt;
   }
   if (node.op == "conv2d_transpose") {
-    if (op::GetString(node.attrs, "weight_layout", "IOHW") != "IOHW") return std::nullopt;
+    if (!LiesPlain(node)) return std::nullopt;
     c.out_axis = 1;
     c.in_axis = 0;
     c.out_grouped = true;
     return c;
   }
   if (node.op != "dense") return std::nullopt;
-  const bool kn = op::GetString(node.attrs, "weight_layout", "NK") == "KN";
-  c.out_axis = kn ? 1 : 0;
-  c.in_axis = kn ? 0 : 1;
+  const std::optional<op::Layout> weights = UncutWeights(node);
+  if (!weights) return std::nullopt;
+  c.out_axis = static_cast<int64_t>(weights->Dimension('N'));
+  c.in_axis = static_cast<int64_t>(weights->Dimension('K'));
   c.data_axis = -1;
   return c;
 }

@@ -158,11 +158,10 @@ absl::StatusOr<Graph> FoldBatchNorm(Graph g, const GraphPassContext&) {
     const ValueId x = node.inputs[0], y = node.outputs[0];
     const int before = producer[x];
     Node* conv = before >= 0 && position[before] >= 0 ? &result[position[before]] : nullptr;
-    const bool into_conv = conv != nullptr && conv->op == "conv2d" && conv->outputs[0] == x &&
-                           readers[x].size() == 1 && outputs.count(x) == 0 &&
-                           IsConstant(g, conv->inputs[1]) &&
-                           (conv->inputs.size() == 2 || IsConstant(g, conv->inputs[2])) &&
-                           op::GetString(conv->attrs, "weight_layout", "OIHW") == "OIHW";
+    const bool into_conv =
+        conv != nullptr && conv->op == "conv2d" && conv->outputs[0] == x &&
+        readers[x].size() == 1 && outputs.count(x) == 0 && IsConstant(g, conv->inputs[1]) &&
+        (conv->inputs.size() == 2 || IsConstant(g, conv->inputs[2])) && LiesPlain(*conv);
     if (into_conv) {
       TW_TRY(ScaleConv(&g, conv, affine));
       conv->outputs[0] = y;

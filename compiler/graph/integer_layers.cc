@@ -23,12 +23,10 @@ struct Axes {
   int64_t weight, result;
 };
 std::optional<Axes> AxesOf(const Node& node, const op::TensorType& result) {
-  if (node.op == "conv2d" && op::GetString(node.attrs, "weight_layout", "OIHW") == "OIHW") {
-    return Axes{0, 1};
-  }
-  const std::string layout = op::GetString(node.attrs, "weight_layout", "NK");
-  if (node.op != "dense" || (layout != "NK" && layout != "KN")) return std::nullopt;
-  return Axes{layout == "KN" ? 1 : 0, static_cast<int64_t>(result.shape.size()) - 1};
+  if (node.op == "conv2d" && LiesPlain(node)) return Axes{0, 1};
+  const std::optional<op::Layout> weights = UncutWeights(node);
+  if (node.op != "dense" || !weights) return std::nullopt;
+  return Axes{static_cast<int64_t>(weights->Dimension('N')), result.rank() - 1};
 }
 
 class IntegerLayerMaker : public ForwardRewriter {

@@ -147,15 +147,15 @@ class WeightPacker : public ForwardRewriter {
 
   absl::StatusOr<bool> Rewrite(const Node& node) override {
     if (node.op != "dense" || node.inputs.size() != 2) return false;
-    const std::string layout = op::GetString(node.attrs, "weight_layout", "NK");
+    const std::optional<op::Layout> layout = UncutWeights(node);
     const op::TensorType &x = TypeOf(node.inputs[0]), &result = TypeOf(node.outputs[0]);
-    if ((layout != "NK" && layout != "KN") || x.dtype != ir::kF32) return false;
+    if (!layout || x.dtype != ir::kF32) return false;
     if (!x.shape.back().is_constant() || !result.shape.back().is_constant()) return false;
     const int64_t k = x.size(-1), n = result.size(-1), rows = RowsOf(x);
     if (rows > max_rows_) return false;
     TW_ASSIGN(auto w, IntegersBehind(node.inputs[1]));
     if (!w) return false;
-    if (layout == "KN") {
+    if (layout->Dimension('N') == 1) {
       for (op::RefTensor* tensor : {&w->q, &w->scale_of, &w->zero_of}) {
         TW_ASSIGN(*tensor, Moved("transpose", {{"perm", std::vector<int64_t>{1, 0}}}, *tensor));
       }

@@ -58,8 +58,7 @@ class SumRequantizer : public ForwardRewriter {
       return std::nullopt;
     const bool image = layer->op == "conv2d";
     if (image && (op::GetInt(layer->attrs, "groups", 1) != 1 ||
-                  op::GetInt(layer->attrs, "pad_value", 0) != 0 ||
-                  op::GetString(layer->attrs, "weight_layout", "OIHW") != "OIHW" ||
+                  op::GetInt(layer->attrs, "pad_value", 0) != 0 || !LiesPlain(*layer) ||
                   !SeesTheImage(*layer, weights.sizes()))) {
       return std::nullopt;
     }

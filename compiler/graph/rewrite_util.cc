@@ -65,23 +65,21 @@ std::optional<std::vector<double>> PerChannel(const op::RefTensor& tensor,
   return values;
 }
 
-std::string PermuteBytes(std::string_view bytes, const std::vector<int64_t>& shape,
-                         const std::vector<int64_t>& perm, int64_t element) {
-  const size_t rank = shape.size();
-  std::vector<int64_t> strides(rank, element), out_shape, index(rank, 0);
-  for (size_t d = rank; d-- > 1;) strides[d - 1] = strides[d] * shape[d];
-  for (int64_t p : perm) out_shape.push_back(shape[p]);
-  std::string out(bytes.size(), '\0');
-  for (size_t to = 0; to < out.size(); to += element) {
-    int64_t from = 0;
-    for (size_t d = 0; d < rank; ++d) from += index[d] * strides[perm[d]];
-    std::memcpy(out.data() + to, bytes.data() + from, element);
-    for (size_t d = rank; d-- > 0;) {
-      if (++index[d] < out_shape[d]) break;
-      index[d] = 0;
-    }
-  }
-  return out;
+bool LiesPlain(const Node& node) {
+  const op::OpSpec* spec = op::FindOp(node.op);
+  const auto is = [&](std::string_view attr, std::string_view plain) {
+    return op::GetString(node.attrs, attr, plain) == plain;
+  };
+  return spec != nullptr && is("data_layout", spec->data_layout) &&
+         is("weight_layout", spec->weight_layout);
+}
+
+std::optional<op::Layout> UncutWeights(const Node& node) {
+  const op::OpSpec* spec = op::FindOp(node.op);
+  if (spec == nullptr || spec->weight_layout.empty()) return std::nullopt;
+  absl::StatusOr<op::Layout> layout = op::WeightLayout(*spec, node.attrs);
+  if (!layout.ok() || layout->is_cut()) return std::nullopt;
+  return *std::move(layout);
 }
 
 }  // namespace tilewright::graph

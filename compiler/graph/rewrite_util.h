@@ -32,9 +32,10 @@ std::vector<int64_t> ChannelShape(int64_t channels, size_t rank);
 // where the tensor does not broadcast to it along that axis alone.
 std::optional<std::vector<double>> PerChannel(const op::RefTensor& tensor,
                                               const std::vector<op::Dim>& shape, int64_t axis);
-// The bytes of a row-major tensor of elements of `element` bytes with its dimensions permuted.
-std::string PermuteBytes(std::string_view bytes, const std::vector<int64_t>& shape,
-                         const std::vector<int64_t>& perm, int64_t element);
+// Whether data and weights have the layouts that the operator's row says.
+bool LiesPlain(const Node& node);
+// The layout of the weights; nothing where the operator has none, or they lie in blocks.
+std::optional<op::Layout> UncutWeights(const Node& node);
 // An attribute as the text form writes it; equal texts mean equal values.
 std::string AttrText(const op::AttrValue& value);
 

@@ -12,92 +12,70 @@ namespace {
 
 using support::StrCat;
 
-// `to` is `from` permuted; with a block, of the output channels cut into [blocks, block], and with
-// dots, for bytes only, of the input channels cut into [groups, 4], or [blocks, block] of squares.
 struct LayoutRule {
-  std::string_view op, from, to;
-  std::vector<int64_t> perm;
-  int64_t block = 1;
-  bool dots = false;
-  bool squares = false;
+  std::string_view op, from;
+  std::string to;
 };
 
-// In order of preference: the first whose block divides the output channels. A matrix unit has one
-// layout, for what it computes.
+// In order of preference: the first that the sizes fit. A matrix unit has one layout, for what it
+// computes.
 std::vector<LayoutRule> LayoutRules(int64_t matrix_block) {
-  constexpr int64_t kBlock = op::kWeightBlock;
+  static_assert(op::kWeightBlock == 16 && op::kDot == 4);
   if (matrix_block > 0) {
-    return {{"dense", "NK", "NKnk", {0, 2, 1, 3}, matrix_block, false, /*squares=*/true},
-            {"dense", "KN", "NKnk", {2, 0, 3, 1}, matrix_block, false, /*squares=*/true}};
+    const std::string squares = StrCat("NK", matrix_block, "n", matrix_block, "k");
+    return {{"dense", "NK", squares}, {"dense", "KN", squares}};
   }
-  return {{"conv2d", "OIHW", "OIHW16o", {0, 2, 3, 4, 1}, kBlock},
-          {"conv2d", "OIHW", "IHWO", {1, 2, 3, 0}},
-          {"conv2d_transpose", "IOHW", "OHWI16o", {1, 3, 4, 0, 2}, kBlock},
-          {"conv2d_transpose", "IOHW", "IHWO", {0, 2, 3, 1}},
-          {"dense", "NK", "NK16n4k", {0, 2, 1, 3}, kBlock, /*dots=*/true},
-          {"dense", "KN", "NK16n4k", {2, 0, 3, 1}, kBlock, /*dots=*/true},
-          {"dense", "NK", "NK16n", {0, 2, 1}, kBlock},
-          {"dense", "NK", "KN", {1, 0}},
+  return {{"conv2d", "OIHW", "OIHW16o"},
+          {"conv2d", "OIHW", "IHWO"},
+          {"conv2d_transpose", "IOHW", "OHWI16o"},
+          {"conv2d_transpose", "IOHW", "IHWO"},
+          {"dense", "NK", "NK16n4k"},
+          {"dense", "KN", "NK16n4k"},
+          {"dense", "NK", "NK16n"},
+          {"dense", "NK", "KN"},
           // Already contiguous along n, so only the order of the blocks changes.
-          {"dense", "KN", "NK16n", {1, 0, 2}, kBlock}};
-}
-
-// What an operator without the attribute has.
-std::string_view DefaultLayout(std::string_view op) {
-  return op == "dense" ? "NK" : op == "conv2d" ? "OIHW" : "IOHW";
+          {"dense", "KN", "NK16n"}};
 }
 
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-size_t BlockedAxis(const LayoutRule& rule) {
-  return rule.from == "KN" || rule.from == "IOHW" ? 1 : 0;
+// A rule with what follows from it for one operator.
+struct Repacking {
+  op::Layout from, to;
+  std::vector<int64_t> sizes;  // of the weight's axes
+  char units, terms;           // the axes of the results and of the sum
+
+  bool of_bytes() const { return to.Block(terms) > 1; }  // blocks of terms are for bytes
+  int64_t Size(char axis, const op::OpSpec& spec) const {
+    return sizes[spec.weight_layout.find(axis)];
+  }
+};
+
+Repacking RepackingOf(const LayoutRule& rule, const op::OpSpec& spec,
+                      const op::TensorType& weight) {
+  const bool dense = spec.name == "dense";
+  Repacking r{op::Layout::Parse(rule.from, spec.weight_layout).value(),
+              op::Layout::Parse(rule.to, spec.weight_layout).value(),
+              {},
+              dense ? 'N' : 'O',
+              dense ? 'K' : 'I'};
+  const std::vector<op::Dim> sizes = r.from.SizesOf(weight.shape, nullptr).value();
+  for (const op::Dim& size : sizes) r.sizes.push_back(size.value());
+  return r;
 }
 
 // A dense layer of some size may end inside a block, which zeros fill: columns that nobody reads.
 constexpr int64_t kMinPaddedBlocks = 8;
 
-// The shape that a rule permutes; empty where the rule does not apply.
-std::vector<int64_t> CutShape(const LayoutRule& rule, const Node& node,
-                              std::vector<int64_t> shape) {
-  if (rule.block == 1) return shape;
-  if (rule.squares && (shape[0] % rule.block != 0 || shape[1] % rule.block != 0)) return {};
-  if (op::GetInt(node.attrs, "groups", 1) != 1) return {};
-  const size_t at = BlockedAxis(rule);
-  const bool fill = rule.op == "dense" && (rule.dots || shape[at] >= kMinPaddedBlocks * rule.block);
-  if (shape[at] % rule.block != 0 && !fill) return {};
-  if (rule.dots && shape[1 - at] % op::kDot != 0) return {};
-  std::vector<int64_t> cut;
-  for (size_t d = 0; d < shape.size(); ++d) {
-    if (d == at) {
-      cut.insert(cut.end(), {RoundUp(shape[d], rule.block) / rule.block, rule.block});
-    } else if (rule.dots || rule.squares) {
-      const int64_t part = rule.dots ? op::kDot : rule.block;
-      cut.insert(cut.end(), {shape[d] / part, part});
-    } else {
-      cut.push_back(shape[d]);
-    }
-  }
-  return cut;
-}
-
-// The weight as `cut` with the rule's order of dimensions; zeros fill the last block.
-std::string Permuted(const LayoutRule& rule, const Value& weight, const std::vector<int64_t>& cut) {
-  const int64_t element = weight.type.dtype.bytes();
-  const std::vector<int64_t> shape = weight.type.sizes();
-  const std::string_view bytes = weight.constant->view();
-  const size_t at = BlockedAxis(rule);
-  if (rule.block == 1 || shape[at] % rule.block == 0) {
-    return PermuteBytes(bytes, cut, rule.perm, element);
-  }
-  int64_t inner = element;
-  for (size_t d = at + 1; d < shape.size(); ++d) inner *= shape[d];
-  const size_t row = static_cast<size_t>(inner * shape[at]);
-  const size_t zeros = static_cast<size_t>(inner * (RoundUp(shape[at], rule.block) - shape[at]));
-  std::string padded;
-  for (size_t begin = 0; begin < bytes.size(); begin += row) {
-    padded.append(bytes.substr(begin, row)).append(zeros, '\0');
-  }
-  return PermuteBytes(padded, cut, rule.perm, element);
+bool Fits(const Repacking& r, const op::OpSpec& spec, const Node& node, ir::DType type) {
+  if (!r.to.is_cut()) return true;
+  if (r.of_bytes() && type != ir::kI8) return false;
+  if (op::GetInt(node.attrs, "groups", 1) != 1) return false;
+  const int64_t units = r.Size(r.units, spec), block = r.to.Block(r.units);
+  const bool dots = r.to.Block(r.terms) == op::kDot;
+  const bool fill =
+      dots || (spec.name == "dense" && !r.of_bytes() && units >= kMinPaddedBlocks * block);
+  return r.Size(r.terms, spec) % r.to.Block(r.terms) == 0 && (units % block == 0 || fill);
 }
 
 // A dense layer of bytes computes whole blocks, for dot products fill vectors; what is none of its
@@ -123,35 +101,35 @@ absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext& ctx) {
   for (Node& node : nodes) {
     std::optional<Node> behind;
     for (const LayoutRule& rule : rules) {
-      if (node.op != rule.op || !IsConstant(g, node.inputs[1]) ||
-          op::GetString(node.attrs, "weight_layout", DefaultLayout(rule.op)) != rule.from) {
+      if (node.op != rule.op || !IsConstant(g, node.inputs[1])) continue;
+      const op::OpSpec& spec = *op::FindOp(node.op);
+      if (op::GetString(node.attrs, "data_layout", spec.data_layout) != spec.data_layout ||
+          op::GetString(node.attrs, "weight_layout", spec.weight_layout) != rule.from) {
         continue;
       }
       const ValueId from = node.inputs[1];
-      if ((rule.dots || rule.squares) && g.values[from].type.dtype != ir::kI8) continue;
+      const ir::DType type = g.values[from].type.dtype;
       // Fragments are loaded from rows or columns alike.
-      if (ctx.half_products && rule.op == "dense" && g.values[from].type.dtype == ir::kF16)
-        continue;
-      const std::vector<int64_t> cut = CutShape(rule, node, g.values[from].type.sizes());
-      if (cut.empty()) continue;
-      ValueId& to = moved.try_emplace({from, std::string(rule.to)}, -1).first->second;
+      if (ctx.half_products && rule.op == "dense" && type == ir::kF16) continue;
+      const Repacking r = RepackingOf(rule, spec, g.values[from].type);
+      if (!Fits(r, spec, node, type)) continue;
+      ValueId& to = moved.try_emplace({from, rule.to}, -1).first->second;
       if (to < 0) {
         const Value weight = g.values[from];
-        op::TensorType type{weight.type.dtype, {}};
-        for (int64_t p : rule.perm) type.shape.push_back(cut[p]);
-        to = AddConstant(&g, StrCat(weight.name, "_", support::ToLower(rule.to)), type,
-                         Permuted(rule, weight, cut));
+        to = AddConstant(&g, StrCat(weight.name, "_", support::ToLower(rule.to)),
+                         op::TensorType(type, r.to.Stored(r.sizes)),
+                         op::Repack(weight.constant->view(), r.from, r.to, r.sizes, type.bytes()));
       }
-      const int64_t units = g.values[from].type.size(BlockedAxis(rule));
-      if (rule.block > 1 && units % rule.block != 0) {
-        if (rule.dots) {
+      const int64_t units = r.Size(r.units, spec);
+      if (units % r.to.Block(r.units) != 0) {
+        if (r.of_bytes()) {
           behind = CutUnits(&g, &node, units);
         } else {
           node.attrs["units"] = units;
         }
       }
       node.inputs[1] = to;
-      node.attrs["weight_layout"] = std::string(rule.to);
+      node.attrs["weight_layout"] = rule.to;
       break;
     }
     g.nodes.push_back(std::move(node));

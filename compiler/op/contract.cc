@@ -1,8 +1,8 @@
-// Contractions: dense (a matrix of weights in one of five layouts; in the last block of NK16n the
-// attribute `units` may leave some columns out) and matmul (NumPy semantics with batch dimensions).
-// On floats, i32, or bytes with weights i8 and sums i32. The layout NK16n4k keeps four bytes of a
-// column side by side, as dot products of four bytes read them. NKnk is of square blocks, whose
-// size is that of the weights' last dimensions.
+// Contractions: dense (a matrix of weights in any layout of its axes N and K; in the last block of
+// N the attribute `units` may leave some columns out) and matmul (NumPy semantics with batch
+// dimensions). On floats, i32, or bytes with weights i8 and sums i32. The sum follows the blocks of
+// K: NK16n4k keeps four bytes of a column side by side, as dot products of four bytes read them,
+// NK16n16k has the squares of a matrix unit.
 #include "compiler/op/op_rows.h"
 #include "compiler/op/plain_product.h"
 #include "deploy/support/status.h"
@@ -13,44 +13,26 @@ namespace {
 
 using support::StrCat;
 
-enum class WeightLayout : uint8_t { kNk, kKn, kBlocked, kDots, kSquares };
+constexpr std::string_view kWeights = "NK";
 
-bool IsBlocked(WeightLayout layout) {
-  return layout == WeightLayout::kBlocked || layout == WeightLayout::kDots;
-}
-
-absl::StatusOr<WeightLayout> LayoutOf(const Attrs& attrs) {
-  const std::string layout = GetString(attrs, "weight_layout", "NK");
-  if (layout == "NK") return WeightLayout::kNk;
-  if (layout == "KN") return WeightLayout::kKn;
-  if (layout == "NK16n") return WeightLayout::kBlocked;
-  if (layout == "NK16n4k") return WeightLayout::kDots;
-  if (layout == "NKnk") return WeightLayout::kSquares;
-  return OpError("dense", "attribute",
-                 StrCat("expected weight_layout NK, KN, NK16n, NK16n4k or NKnk, found ", layout));
+absl::StatusOr<Layout> LayoutOf(const Attrs& attrs) {
+  return LayoutAttr("dense", attrs, "weight_layout", kWeights);
 }
 
 absl::StatusOr<TensorTypes> InferDense(std::span<const TensorType> inputs, const Attrs& attrs,
                                        DimEqualities* equal) {
   const TensorType &a = inputs[0], &w = inputs[1];
-  TW_ASSIGN(const WeightLayout layout, LayoutOf(attrs));
-  const bool blocked = IsBlocked(layout), dots = layout == WeightLayout::kDots;
-  const bool squares = layout == WeightLayout::kSquares;
-  const size_t rank = dots || squares ? 4 : blocked ? 3 : 2;
-  if (a.shape.empty() || w.shape.size() != rank ||
-      (blocked && !MayEqual(w.shape[2], kWeightBlock, equal)) ||
-      (dots && !MayEqual(w.shape[3], kDot, equal)) ||
-      (squares && !MayEqual(w.shape[2], w.shape[3], equal))) {
+  TW_ASSIGN(const Layout layout, LayoutOf(attrs));
+  const auto sizes = layout.SizesOf(w.shape, equal);
+  if (a.shape.empty() || !sizes.has_value()) {
     return OpError("dense", "shape",
-                   StrCat("expected data [...,k] and a weight matrix of the layout, found ",
+                   StrCat("expected data [...,k] and a weight ", layout.ToText(), ", found ",
                           ToText(a), " and ", ToText(w)));
   }
   TW_ASSIGN(const ir::DType sum, SumType("dense", a, w));
-  const bool kn = layout == WeightLayout::kKn;
-  const int64_t block = blocked ? kWeightBlock : 1;
-  const Dim k = w.shape[kn ? 0 : 1] * (squares ? w.shape[3] : Dim(dots ? kDot : 1));
-  const Dim columns = w.shape[kn ? 1 : 0] * (squares ? w.shape[2] : Dim(block));
-  const Dim n = blocked && attrs.contains("units") ? Dim(GetInt(attrs, "units", 0)) : columns;
+  const Dim &columns = (*sizes)[0], &k = (*sizes)[1];
+  const int64_t block = layout.Block('N');
+  const Dim n = block > 1 && attrs.contains("units") ? Dim(GetInt(attrs, "units", 0)) : columns;
   if (SurelyBelow(columns, n) || SurelyBelow(n, columns - Dim(block - 1))) {
     return OpError("dense", "attribute",
                    StrCat("expected units in the last of the weight's blocks, found ", n.ToText()));
@@ -65,39 +47,32 @@ absl::StatusOr<TensorTypes> InferDense(std::span<const TensorType> inputs, const
   return TensorTypes{out};
 }
 
-std::vector<ir::Expr> WeightIndex(WeightLayout layout, const ir::Buffer& weights, const ir::Expr& n,
-                                  const ir::Expr& k) {
-  if (layout == WeightLayout::kNk) return {n, k};
-  if (layout == WeightLayout::kKn) return {k, n};
-  const ir::Expr block =
-      layout == WeightLayout::kSquares ? weights->shape[2] : ir::Int(kWeightBlock);
-  return {ir::FloorDiv(n, block), k, ir::FloorMod(n, block)};
-}
-
 absl::StatusOr<std::vector<ir::Buffer>> BuildDense(const ComputeArgs& a) {
   const auto& [b, name, inputs, types, outputs, attrs] = a;
-  TW_ASSIGN(const WeightLayout layout, LayoutOf(attrs));
-  const bool squares = layout == WeightLayout::kSquares;
-  const bool cut = layout == WeightLayout::kDots || squares;  // the sum, into blocks
-  const ir::Expr block = squares ? inputs[1]->shape.back() : ir::Int(kDot);
-  std::vector<ir::Axis> sum = {
-      b.ReduceAxis("k", cut ? inputs[1]->shape[1] : inputs[0]->shape.back())};
-  if (cut) sum.push_back(b.ReduceAxis("kl", block));
+  TW_ASSIGN(const Layout layout, LayoutOf(attrs));
+  const std::vector<int64_t> blocks = layout.Blocks('K');
+  const ir::Expr outer =
+      blocks.empty() ? inputs[0]->shape.back() : inputs[1]->shape[layout.Dimension('K')];
+  std::vector<ir::Axis> sum = {b.ReduceAxis("k", outer)};
+  Place k = {{sum[0].var}};
+  for (const int64_t block : blocks) {
+    sum.push_back(b.ReduceAxis(StrCat("k", sum.size()), ir::Int(block)));
+    k.push_back({sum.back().var, block});
+  }
   const size_t rank = outputs[0].shape.size();
   std::vector<std::string> axes;
   for (size_t d = 0; d + 1 < rank; ++d) axes.push_back(rank == 2 ? "m" : StrCat("m", d));
   axes.push_back("n");
   const ir::DType type = outputs[0].dtype;
-  return std::vector<ir::Buffer>{b.Reduce(
-      name, type, ShapeExprs(b, outputs[0].shape), axes, sum, ir::Combiner::kSum,
-      [&](const std::vector<ir::Var>& i) {
-        std::vector<ir::Expr> at = VarExprs(i);
-        const ir::Expr n = at.back(), k = sum[0].var;
-        std::vector<ir::Expr> with = WeightIndex(layout, inputs[1], n, k);
-        if (cut) with.push_back(sum[1].var);
-        at.back() = cut ? k * block + sum[1].var : k;
-        return AsSum(type, ir::Load(inputs[0], at)) * AsSum(type, ir::Load(inputs[1], with));
-      })};
+  return std::vector<ir::Buffer>{b.Reduce(name, type, ShapeExprs(b, outputs[0].shape), axes, sum,
+                                          ir::Combiner::kSum, [&](const std::vector<ir::Var>& i) {
+                                            std::vector<ir::Expr> at = VarExprs(i);
+                                            const Place weight[] = {{{at.back()}}, k};
+                                            at.back() = Join(k);
+                                            return AsSum(type, ir::Load(inputs[0], at)) *
+                                                   AsSum(type,
+                                                         ir::Load(inputs[1], layout.Index(weight)));
+                                          })};
 }
 
 double DenseReduction(std::span<const TensorType> inputs, const Attrs&) {
@@ -107,28 +82,17 @@ double DenseReduction(std::span<const TensorType> inputs, const Attrs&) {
 absl::StatusOr<std::vector<RefTensor>> PlainDense(std::span<const RefTensor> inputs,
                                                   std::span<const TensorType> outputs,
                                                   const Attrs& attrs) {
-  TW_ASSIGN(const WeightLayout layout, LayoutOf(attrs));
+  TW_ASSIGN(const Layout layout, LayoutOf(attrs));
   const int64_t n_size = outputs[0].size(-1), k_size = inputs[0].type.size(-1);
   const int64_t rows = outputs[0].elements() / n_size;
-  const int64_t block = layout == WeightLayout::kSquares ? inputs[1].type.size(-1) : 1;
-  auto weight = [&](int64_t n, int64_t k) {
-    if (layout == WeightLayout::kSquares) {
-      const int64_t square = n / block * (k_size / block) + k / block;
-      return (square * block + n % block) * block + k % block;
-    }
-    if (layout == WeightLayout::kNk) return n * k_size + k;
-    if (layout == WeightLayout::kKn) return k * n_size + n;
-    if (layout == WeightLayout::kDots) {
-      const int64_t group = n / kWeightBlock * (k_size / kDot) + k / kDot;
-      return (group * kWeightBlock + n % kWeightBlock) * kDot + k % kDot;
-    }
-    return (n / kWeightBlock * k_size + k) * kWeightBlock + n % kWeightBlock;
-  };
+  // Steps along n and k, each on its own.
+  const auto offsets = layout.Offsets({n_size, k_size});
   RefTensor out{outputs[0], std::vector<double>(outputs[0].elements(), 0)};
   const double* weights = inputs[1].values.data();
   AddProduct(
-      inputs[0].values.data(), [&](int64_t k, int64_t n) { return weights[weight(n, k)]; }, rows,
-      n_size, k_size, out.values.data());
+      inputs[0].values.data(),
+      [&](int64_t k, int64_t n) { return weights[offsets[0][n] + offsets[1][k]]; }, rows, n_size,
+      k_size, out.values.data());
   return std::vector<RefTensor>{std::move(out)};
 }
 
@@ -230,6 +194,7 @@ std::vector<OpSpec> ContractRows() {
   dense.takes_empty = true;
   dense.onnx = {"Gemm", "MatMul"};
   dense.fusion = FusionClass::kComplexOutFusable;
+  dense.weight_layout = kWeights;
   dense.min_inputs = dense.max_inputs = 2;
   dense.infer = InferDense;
   dense.compute = BuildDense;
@@ -242,6 +207,7 @@ std::vector<OpSpec> ContractRows() {
 
   OpSpec matmul = dense;
   matmul.name = "matmul";
+  matmul.weight_layout = "";
   matmul.onnx = {"MatMul"};
   matmul.infer = InferMatmul;
   matmul.compute = BuildMatmul;

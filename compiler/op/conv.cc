@@ -1,14 +1,24 @@
 // Convolutions. Padding is a stage of its own in front of the sum: a schedule keeps the padded
-// copy, makes it per tile (compute_at), or guards the loads instead (inline). Weight layouts: OIHW
-// as in ONNX, IHWO where a kernel reads the output channels contiguously. Integers: i32, or
+// copy, makes it per tile (compute_at), or guards the loads instead (inline). Integers: i32, or
 // activations in bytes (u8 or i8, padded with the attribute pad_value) with weights i8 and sums
 // i32.
+//
+// Layouts. Weights may have any: OIHW as in ONNX, OIHW16o where a kernel reads the output channels
+// contiguously. Data lie as NCHW, or in blocks of channels (NCHW16c): lanes along the block need
+// neither gathered loads nor transposed stores. The result then has the weights' blocks of output
+// channels. Loops over input channels follow the weights' blocks, so these choose what an
+// instruction sees: OIHW4i16o4i has four channels side by side, as dot products of four bytes read
+// them (x86 vpdpbusd), OIHW16o16i the squares of a matrix unit, OHW16o one channel each.
 #include <optional>
+#include <string>
+#include <tuple>
 
 #include "compiler/op/conv_shape.h"
+#include "compiler/op/depthwise_dots.h"
 #include "compiler/op/op_rows.h"
 #include "compiler/op/plain_product.h"
 #include "compiler/op/winograd.h"
+#include "compiler/op/winograd_form.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -17,37 +27,33 @@ namespace {
 
 using support::StrCat;
 
-absl::StatusOr<WeightLayout> LayoutOf(std::string_view op, const Attrs& attrs) {
-  const std::string layout = GetString(attrs, "weight_layout", "OIHW");
-  if (layout == "OIHW") return WeightLayout::kOihw;
-  if (layout == "IHWO") return WeightLayout::kIhwo;
-  if (layout == "OIHW16o") return WeightLayout::kBlocked;
-  return OpError(op, "attribute",
-                 StrCat("expected weight_layout OIHW, IHWO or OIHW16o, found ", layout));
-}
+constexpr std::string_view kOp = "conv2d";
+constexpr std::string_view kData = "NCHW", kWeights = "OIHW";
 
-// The weight's sizes as [out, in, kh, kw]; nothing where the shape is not the layout's.
-std::optional<std::vector<Dim>> Oihw(WeightLayout layout, const std::vector<Dim>& w,
-                                     DimEqualities* equal) {
-  if (layout == WeightLayout::kBlocked) {
-    if (w.size() != 5 || !MayEqual(w[4], kWeightBlock, equal)) return std::nullopt;
-    return std::vector<Dim>{w[0] * Dim(kWeightBlock), w[1], w[2], w[3]};
+// Data of channels in their order, or in blocks behind the image.
+absl::StatusOr<Layout> DataLayoutOf(const Attrs& attrs) {
+  TW_ASSIGN(Layout layout, LayoutAttr(kOp, attrs, "data_layout", kData));
+  const bool in_order = layout.ToText().starts_with(kData);
+  if (in_order && layout.rank() == kData.size() + layout.Blocks('C').size() && layout.rank() < 6) {
+    return layout;
   }
-  if (w.size() != 4) return std::nullopt;
-  return layout == WeightLayout::kIhwo ? std::vector<Dim>{w[3], w[0], w[1], w[2]} : w;
+  return OpError(
+      kOp, "attribute",
+      StrCat("expected data_layout NCHW, or with one block of channels behind it, found ",
+             layout.ToText()));
 }
 
 // Applies the type rule. Says what it read on the way in `form`.
 absl::StatusOr<TensorTypes> InferForm(std::span<const TensorType> inputs, const Attrs& attrs,
                                       DimEqualities* equal, ConvForm* form) {
-  constexpr std::string_view kOp = "conv2d";
   const TensorType &x = inputs[0], &w = inputs[1];
-  TW_ASSIGN(form->layout, LayoutOf(kOp, attrs));
-  const std::optional<std::vector<Dim>> ws = Oihw(form->layout, w.shape, equal);
-  if (x.shape.size() != 4 || !ws.has_value()) {
+  TW_ASSIGN(form->data, DataLayoutOf(attrs));
+  TW_ASSIGN(form->weights, LayoutAttr(kOp, attrs, "weight_layout", kWeights));
+  const auto xs = form->data.SizesOf(x.shape, equal), ws = form->weights.SizesOf(w.shape, equal);
+  if (!xs.has_value() || !ws.has_value()) {
     return OpError(kOp, "shape",
-                   StrCat("expected an input of rank 4 and a weight of the layout, found ",
-                          ToText(x), " and ", ToText(w)));
+                   StrCat("expected an input ", form->data.ToText(), " and a weight ",
+                          form->weights.ToText(), ", found ", ToText(x), " and ", ToText(w)));
   }
   TW_ASSIGN(const ir::DType sum, SumType(kOp, x, w));
   if (inputs.size() > 2 && inputs[2].dtype != sum) {
@@ -56,9 +62,9 @@ absl::StatusOr<TensorTypes> InferForm(std::span<const TensorType> inputs, const 
   }
   TW_ASSIGN(form->pad_value, PadValueOf(kOp, attrs, x.dtype));
   form->groups = GetInt(attrs, "groups", 1);
-  const Dim &out_channels = (*ws)[0], &group_in = (*ws)[1];
-  if (!MayDivide(form->groups, out_channels) || !MayDivide(form->groups, x.shape[1]) ||
-      !MayEqual(x.shape[1], group_in * Dim(form->groups), equal)) {
+  const Dim &channels = (*xs)[1], &out_channels = (*ws)[0], &group_in = (*ws)[1];
+  if (!MayDivide(form->groups, out_channels) || !MayDivide(form->groups, channels) ||
+      !MayEqual(channels, group_in * Dim(form->groups), equal)) {
     return OpError(kOp, "channels",
                    StrCat("expected channels that divide into ", form->groups,
                           " groups, found input ", ToText(x), " and weight ", ToText(w)));
@@ -66,7 +72,7 @@ absl::StatusOr<TensorTypes> InferForm(std::span<const TensorType> inputs, const 
   TW_ASSIGN(const std::vector<Window> windows, WindowsOf(kOp, attrs, (*ws)[2], (*ws)[3]));
   form->h = windows[0];
   form->w = windows[1];
-  const Dim height = form->h.OutputSize(x.shape[2]), width = form->w.OutputSize(x.shape[3]);
+  const Dim height = form->h.OutputSize((*xs)[2]), width = form->w.OutputSize((*xs)[3]);
   if (SurelyBelow(height, 1) || SurelyBelow(width, 1)) {
     return OpError(kOp, "kernel",
                    StrCat("expected a kernel that fits the padded input, found input ", ToText(x),
@@ -77,7 +83,10 @@ absl::StatusOr<TensorTypes> InferForm(std::span<const TensorType> inputs, const 
         kOp, "bias",
         StrCat("expected a bias of ", DimsText({out_channels}), ", found ", ToText(inputs[2])));
   }
-  return TensorTypes{{sum, {x.shape[0], out_channels, height, width}}};
+  if (!form->in_blocks()) return TensorTypes{{sum, {(*xs)[0], out_channels, height, width}}};
+  // Blocks of output channels lie as those of the weights.
+  const Dim blocks = form->weights.Has('O') ? w.shape[form->weights.Dimension('O')] : Dim(1);
+  return TensorTypes{{sum, {(*xs)[0], blocks, height, width, form->weights.Block('O')}}};
 }
 
 absl::StatusOr<TensorTypes> Infer(std::span<const TensorType> inputs, const Attrs& attrs,
@@ -93,20 +102,57 @@ absl::StatusOr<ConvShape> ConvShapeOf(std::span<const TensorType> inputs, const 
   DimEqualities equal;
   TW_ASSIGN(const TensorTypes out, InferForm(inputs, attrs, &equal, &form));
   const std::vector<Dim>&x = inputs[0].shape, &y = out[0].shape;
-  TW_ASSIGN(const int64_t in, Fixed("conv2d", x[1]));
-  TW_ASSIGN(const int64_t out_channels, Fixed("conv2d", y[1]));
+  const std::vector<Dim> weight = *form.weights.SizesOf(inputs[1].shape, &equal);
+  TW_ASSIGN(const int64_t in, Fixed(kOp, x[1] * Dim(form.data.Block('C'))));
+  TW_ASSIGN(const int64_t out_channels, Fixed(kOp, weight[0]));
   return ConvShape{form, in, out_channels, in / form.groups, x[0], x[2], x[3], y[2], y[3]};
 }
 
-ir::Expr ConvWeight(WeightLayout layout, const ir::Buffer& w, const ir::Expr& oc,
-                    const ir::Expr& ic, const ir::Expr& kh, const ir::Expr& kw) {
-  if (layout == WeightLayout::kOihw) return ir::Load(w, {oc, ic, kh, kw});
-  if (layout == WeightLayout::kIhwo) return ir::Load(w, {ic, kh, kw, oc});
-  const ir::Expr block = ir::Int(kWeightBlock);
-  return ir::Load(w, {ir::FloorDiv(oc, block), ic, kh, kw, ir::FloorMod(oc, block)});
+bool ConvShape::has_winograd_window() const {
+  const auto fits = [](const Window& window) {
+    return window.kernel == kWinogradTaps && window.stride == 1 && window.dilation == 1;
+  };
+  return fits(h) && fits(w);
 }
 
 namespace {
+
+// The loops of a sum: over blocks of input channels, the window, and the places in a block.
+struct Terms {
+  std::vector<ir::Axis> axes;
+  Place channel;  // within the group
+  ir::Expr kh, kw;
+};
+
+Terms TermsOf(ir::FunctionBuilder& b, const ConvShape& c) {
+  Terms terms;
+  if (c.weights.Has('I')) {
+    const ir::Axis ic = b.ReduceAxis("ic", ir::Int(c.group_in / c.weights.Block('I')));
+    terms.axes.push_back(ic);
+    terms.channel.push_back({ic.var});
+  }
+  for (const auto& [name, window, expr] :
+       {std::tuple{"kh", &c.h, &terms.kh}, std::tuple{"kw", &c.w, &terms.kw}}) {
+    terms.axes.push_back(b.ReduceAxis(name, ir::Int(window->kernel)));
+    *expr = terms.axes.back().var;
+  }
+  if (c.weights.Block('I') == 1) return terms;
+  for (const int64_t block : c.weights.Blocks('I')) {
+    const std::string name = terms.channel.size() == 1 ? "ib" : StrCat("ib", terms.channel.size());
+    terms.axes.push_back(b.ReduceAxis(name, ir::Int(block)));
+    terms.channel.push_back({terms.axes.back().var, block});
+  }
+  return terms;
+}
+
+// The channel of the data that a term of an output channel reads.
+Place ChannelOf(const ConvShape& c, const Place& output, const Place& term) {
+  if (c.groups == 1 && !c.depthwise()) return term;
+  if (c.depthwise()) return output;
+  const ir::Expr oc = Join(output);
+  const ir::Expr group = c.group_out() == 1 ? oc : ir::FloorDiv(oc, ir::Int(c.group_out()));
+  return {{c.group_in == 1 ? group : group * ir::Int(c.group_in) + Join(term)}};
+}
 
 absl::StatusOr<std::vector<ir::Buffer>> BuildConv(const ComputeArgs& a) {
   const auto& [b, name, inputs, types, outputs, attrs] = a;
@@ -115,37 +161,32 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildConv(const ComputeArgs& a) {
                cols = TakePadding(&c.w, c.width, c.out_width);
   const ir::Buffer &in = inputs[0], &w = inputs[1];
   const ir::Buffer x = PadImage(b, name, in, rows, cols, c.pad_value);
-  const ir::Axis ic = b.ReduceAxis("ic", ir::Int(c.group_in));
-  const ir::Axis kh = b.ReduceAxis("kh", ir::Int(c.h.kernel));
-  const ir::Axis kw = b.ReduceAxis("kw", ir::Int(c.w.kernel));
+  const Terms terms = TermsOf(b, c);
   const ir::DType dtype = outputs[0].dtype;
-  auto value = [&](const std::vector<ir::Var>& i) {
-    ir::Expr channel = ic.var;
-    if (c.groups > 1) {
-      ir::Expr group = c.group_out() == 1 ? i[1] : ir::FloorDiv(i[1], ir::Int(c.group_out()));
-      channel = c.group_in == 1 ? group : group * ir::Int(c.group_in) + ic.var;
-    }
-    ir::Expr row = c.h.Position(i[2], kh.var), col = c.w.Position(i[3], kw.var);
-    ir::Expr data = ir::Load(x, {i[0], channel, row, col});
-    return AsSum(dtype, data) * AsSum(dtype, ConvWeight(c.layout, w, i[1], ic.var, kh.var, kw.var));
+  const auto output_channel = [&](const std::vector<ir::Var>& i) {
+    Place channel = {{i[1]}};
+    if (c.in_blocks()) channel.push_back({i[4], c.out_block()});
+    return channel;
   };
-  const std::vector<std::string> axes = {"n", "oc", "oh", "ow"};
+  const auto value = [&](const std::vector<ir::Var>& i) {
+    const Place oc = output_channel(i), ic = ChannelOf(c, oc, terms.channel);
+    const Place row = {{c.h.Position(i[2], terms.kh)}}, col = {{c.w.Position(i[3], terms.kw)}};
+    const Place data[] = {{{i[0]}}, ic, row, col};
+    const Place weight[] = {oc, terms.channel, {{terms.kh}}, {{terms.kw}}};
+    return AsSum(dtype, ir::Load(x, c.data.Index(data))) *
+           AsSum(dtype, ir::Load(w, c.weights.Index(weight)));
+  };
+  std::vector<std::string> axes = {"n", "oc", "oh", "ow"};
+  if (c.in_blocks()) axes.push_back("ob");
   ir::Buffer sum =
       b.Reduce(inputs.size() > 2 ? name + "_sum" : name, dtype, ShapeExprs(b, outputs[0].shape),
-               axes, {ic, kh, kw}, ir::Combiner::kSum, value);
+               axes, terms.axes, ir::Combiner::kSum, value);
   if (inputs.size() == 2) return std::vector<ir::Buffer>{sum};
-  ir::Buffer out = b.Compute(name, dtype, ShapeExprs(b, outputs[0].shape), axes,
-                             [&](const std::vector<ir::Var>& i) {
-                               return ir::Load(sum, VarExprs(i)) + ir::Load(inputs[2], {i[1]});
-                             });
+  ir::Buffer out = b.Compute(
+      name, dtype, ShapeExprs(b, outputs[0].shape), axes, [&](const std::vector<ir::Var>& i) {
+        return ir::Load(sum, VarExprs(i)) + ir::Load(inputs[2], {Join(output_channel(i))});
+      });
   return std::vector<ir::Buffer>{out};
-}
-
-double ConvFlops(std::span<const TensorType> inputs, std::span<const TensorType> outputs,
-                 const Attrs&) {
-  const double per_output =
-      2.0 * static_cast<double>(inputs[1].elements()) / static_cast<double>(outputs[0].size(1));
-  return static_cast<double>(outputs[0].elements()) * (per_output + (inputs.size() > 2 ? 1 : 0));
 }
 
 double ConvReduction(std::span<const TensorType> inputs, const Attrs& attrs) {
@@ -153,19 +194,10 @@ double ConvReduction(std::span<const TensorType> inputs, const Attrs& attrs) {
   return c.ok() ? static_cast<double>(c->group_in * c->h.kernel * c->w.kernel) : 1;
 }
 
-int64_t WeightOffset(const ConvShape& c, int64_t oc, int64_t ic, int64_t kh, int64_t kw) {
-  auto tap = [&](int64_t first) {
-    return ((first * c.group_in + ic) * c.h.kernel + kh) * c.w.kernel + kw;
-  };
-  switch (c.layout) {
-    case WeightLayout::kOihw:
-      return tap(oc);
-    case WeightLayout::kIhwo:
-      return tap(0) * c.out_channels + oc;
-    case WeightLayout::kBlocked:
-      return tap(oc / kWeightBlock) * kWeightBlock + oc % kWeightBlock;
-  }
-  return 0;
+double ConvFlops(std::span<const TensorType> inputs, std::span<const TensorType> outputs,
+                 const Attrs& attrs) {
+  const double per_output = 2.0 * ConvReduction(inputs, attrs);
+  return static_cast<double>(outputs[0].elements()) * (per_output + (inputs.size() > 2 ? 1 : 0));
 }
 
 // One term of each sum: its channel within the group, and its offset from the window's first place.
@@ -185,19 +217,30 @@ std::vector<Tap> TapsOf(const ConvShape& c) {
   return taps;
 }
 
-// The weights of a group's outputs, a row for each, in the order of the taps.
-std::vector<double> GroupWeights(const ConvShape& c, const RefTensor& w, int64_t group) {
-  std::vector<double> rows;
-  for (int64_t oc = group * c.group_out(); oc < (group + 1) * c.group_out(); ++oc) {
-    for (int64_t ic = 0; ic < c.group_in; ++ic) {
-      for (int64_t kh = 0; kh < c.h.kernel; ++kh) {
-        for (int64_t kw = 0; kw < c.w.kernel; ++kw) {
-          rows.push_back(w.values[WeightOffset(c, oc, ic, kh, kw)]);
-        }
-      }
+// Plain loops on channels in their order: weights OIHW, in which the taps of an output follow each
+// other.
+std::vector<double> PlainSums(const ConvShape& c, const ImageSizes& s,
+                              const std::vector<double>& data, const std::vector<double>& weights) {
+  const int64_t pixels = s.out_height * s.out_width;
+  const std::vector<Tap> taps = TapsOf(c);
+  std::vector<double> out(s.batch * c.out_channels * pixels, 0);
+  for (int64_t group = 0; group < c.groups; ++group) {
+    const double* rows = weights.data() + group * c.group_out() * std::ssize(taps);
+    for (int64_t n = 0; n < s.batch; ++n) {
+      const int64_t first = n * c.in_channels + group * c.group_in;
+      const auto value = [&](int64_t tap, int64_t pixel) {
+        const auto& [channel, row_offset, col_offset] = taps[tap];
+        const int64_t row = pixel / s.out_width * c.h.stride + row_offset;
+        const int64_t col = pixel % s.out_width * c.w.stride + col_offset;
+        const bool inside = row >= 0 && row < s.height && col >= 0 && col < s.width;
+        const int64_t at = ((first + channel) * s.height + row) * s.width + col;
+        return inside ? data[at] : static_cast<double>(c.pad_value);
+      };
+      double* to = out.data() + (n * c.out_channels + group * c.group_out()) * pixels;
+      AddProduct(rows, value, c.group_out(), pixels, std::ssize(taps), to);
     }
   }
-  return rows;
+  return out;
 }
 
 absl::StatusOr<std::vector<RefTensor>> PlainConv(std::span<const RefTensor> inputs,
@@ -207,48 +250,65 @@ absl::StatusOr<std::vector<RefTensor>> PlainConv(std::span<const RefTensor> inpu
   for (const RefTensor& input : inputs) types.push_back(input.type);
   TW_ASSIGN(ConvShape c, ConvShapeOf(types, attrs));
   const ImageSizes s(types[0], outputs[0]);
+  const Layout data(kData), weights(kWeights);
+  RefTensor out{
+      outputs[0],
+      PlainSums(c, s,
+                Repack(inputs[0].values, c.data, data, {s.batch, c.in_channels, s.height, s.width}),
+                Repack(inputs[1].values, c.weights, weights,
+                       {c.out_channels, c.group_in, c.h.kernel, c.w.kernel}))};
   const int64_t pixels = s.out_height * s.out_width;
-  const std::vector<Tap> taps = TapsOf(c);
-  RefTensor out{outputs[0], std::vector<double>(outputs[0].elements(), 0)};
-  for (int64_t group = 0; group < c.groups; ++group) {
-    const std::vector<double> weights = GroupWeights(c, inputs[1], group);
-    for (int64_t n = 0; n < s.batch; ++n) {
-      const int64_t first = n * c.in_channels + group * c.group_in;
-      const auto value = [&](int64_t tap, int64_t pixel) {
-        const auto& [channel, row_offset, col_offset] = taps[tap];
-        const int64_t row = pixel / s.out_width * c.h.stride + row_offset;
-        const int64_t col = pixel % s.out_width * c.w.stride + col_offset;
-        const bool inside = row >= 0 && row < s.height && col >= 0 && col < s.width;
-        const int64_t at = ((first + channel) * s.height + row) * s.width + col;
-        return inside ? inputs[0].values[at] : static_cast<double>(c.pad_value);
-      };
-      double* to = out.values.data() + (n * c.out_channels + group * c.group_out()) * pixels;
-      AddProduct(weights.data(), value, c.group_out(), pixels, std::ssize(taps), to);
-    }
-  }
-  if (inputs.size() == 2) return std::vector<RefTensor>{std::move(out)};
-  for (int64_t i = 0; i < std::ssize(out.values); ++i) {
+  for (int64_t i = 0; inputs.size() > 2 && i < std::ssize(out.values); ++i) {
     out.values[i] += inputs[2].values[i / pixels % c.out_channels];
   }
+  if (c.in_blocks()) {
+    TW_ASSIGN(const Layout result, Layout::Parse(StrCat(kData, c.out_block(), "c"), kData));
+    out.values =
+        Repack(out.values, data, result, {s.batch, c.out_channels, s.out_height, s.out_width});
+  }
   return std::vector<RefTensor>{std::move(out)};
+}
+
+bool DotsApply(std::span<const TensorType> inputs, const Attrs& attrs) {
+  const absl::StatusOr<ConvShape> c = ConvShapeOf(inputs, attrs);
+  return c.ok() && inputs.size() == 2 && inputs[0].fixed() && c->in_blocks() && c->depthwise() &&
+         c->weights == Layout::Parse(StrCat("OHW", c->in_block(), "o"), kWeights).value() &&
+         inputs[1].dtype == ir::kI8 && DepthwiseDotsApply(inputs[0].dtype, c->w);
+}
+
+absl::StatusOr<std::vector<ir::Buffer>> BuildDots(const ComputeArgs& a) {
+  const auto& [b, name, inputs, types, outputs, attrs] = a;
+  if (!DotsApply(types, attrs)) {
+    return OpError(kOp, "dots",
+                   "expected a depthwise kernel of 2..4 columns without dilation on blocks of u8, "
+                   "found " +
+                       ToText(types[0]) + " and " + ToText(types[1]));
+  }
+  TW_ASSIGN(const ConvShape c, ConvShapeOf(types, attrs));
+  return ComputeDepthwiseDots(b, name, inputs[0], inputs[1], c.h, c.w, c.pad_value, outputs[0]);
 }
 
 }  // namespace
 
 std::vector<OpSpec> ConvRows() {
   OpSpec conv;
-  conv.name = "conv2d";
+  conv.name = kOp;
   conv.takes_empty = true;
   conv.onnx = {"Conv"};
   conv.fusion = FusionClass::kComplexOutFusable;
   conv.min_inputs = 2;
   conv.max_inputs = 3;
+  conv.data_layout = kData;
+  conv.weight_layout = kWeights;
   conv.infer = Infer;
   conv.compute = BuildConv;
   conv.flops = ConvFlops;
   conv.reduction_length = ConvReduction;
   conv.reference = PlainConv;
-  conv.variants = {{"winograd", WinogradApplies, ComputeWinograd, /*tolerance_factor=*/16}};
+  conv.variants = {{"winograd", WinogradApplies, ComputeWinograd, /*tolerance_factor=*/16},
+                   {"winograd_2", WinogradF2Applies, ComputeWinogradF2, /*tolerance_factor=*/4},
+                   {"winograd_5", WinogradF5Applies, ComputeWinogradF5, /*tolerance_factor=*/32},
+                   {"dots", DotsApply, BuildDots}};
   return {conv};
 }
 

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -12,25 +11,32 @@
 
 namespace tilewright::op {
 
-enum class WeightLayout : uint8_t { kOihw, kIhwo, kBlocked };
-
 // What the attributes and the kernel's size say.
 struct ConvForm {
-  WeightLayout layout;
-  int64_t groups;
-  int64_t pad_value;  // of bytes; 0 for all others
+  Layout data{"NCHW"}, weights{"OIHW"};
+  int64_t groups = 1;
+  int64_t pad_value = 0;  // of bytes; 0 for all others
   Window h, w;
+
+  // Whether channels lie in blocks: data and result have the dimensions [n, c, h, w, block].
+  bool in_blocks() const { return data.is_cut(); }
 };
 struct ConvShape : ConvForm {
+  // Channels that fill a block are counted.
   int64_t in_channels, out_channels, group_in;
   Dim batch, height, width, out_height, out_width;
 
   int64_t group_out() const { return out_channels / groups; }
+  // Every channel is convolved alone.
+  bool depthwise() const {
+    return group_in == 1 && group_out() == 1 && (groups > 1 || !weights.Has('I'));
+  }
+  int64_t in_block() const { return data.Block('C'); }
+  int64_t out_block() const { return in_blocks() ? weights.Block('O') : 1; }
+  // Kernel, stride and dilation of Winograd's forms.
+  bool has_winograd_window() const;
 };
 // op.conv2d.<reason> where the operands do not fit.
 absl::StatusOr<ConvShape> ConvShapeOf(std::span<const TensorType> inputs, const Attrs& attrs);
-// The element of the weights, wherever the layout has it.
-ir::Expr ConvWeight(WeightLayout layout, const ir::Buffer& w, const ir::Expr& oc,
-                    const ir::Expr& ic, const ir::Expr& kh, const ir::Expr& kw);
 
 }  // namespace tilewright::op

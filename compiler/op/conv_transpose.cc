@@ -1,9 +1,8 @@
 // Transposed convolution. With stride s, output element o meets every s-th tap only; which ones is
 // its phase (o + pad) mod s. So the sum is a plain convolution for each phase, over a padded input,
-// and the result interleaves the phases. (Dilated with a stride, a gather of all taps.) Weight
-// layouts: IOHW = [in, out / groups, kh, kw] as in ONNX, IHWO where a kernel reads the output
-// channels contiguously, OHWI16o where each tap of a block of them is one stream (a phase
-// reads some of the taps only).
+// and the result interleaves the phases. (Dilated with a stride, a gather of all taps.) Weights
+// have any layout of IOHW = [in, out / groups, kh, kw]: OHWI16o makes each tap of a block of output
+// channels one stream (a phase reads some of the taps only).
 #include <algorithm>
 
 #include "compiler/op/op_rows.h"
@@ -15,11 +14,11 @@ namespace {
 
 using support::StrCat;
 
-constexpr std::string_view kOp = "conv2d_transpose";
+constexpr std::string_view kOp = "conv2d_transpose", kWeights = "IOHW";
 
 // What the attributes and the kernel's size say.
 struct Form {
-  std::string layout;
+  Layout weights{kWeights};
   int64_t groups;
   Window h, w;
 };
@@ -30,32 +29,18 @@ struct Shape : Form {
   int64_t group_out() const { return out_channels / groups; }
 };
 
-// The weight's sizes as [in, out / groups, kh, kw].
-absl::StatusOr<std::vector<Dim>> Iohw(std::string_view layout, const TensorType& weight,
-                                      DimEqualities* equal) {
-  const std::vector<Dim>& w = weight.shape;
-  if (layout == "IOHW" && w.size() == 4) return w;
-  if (layout == "IHWO" && w.size() == 4) return std::vector<Dim>{w[0], w[3], w[1], w[2]};
-  if (layout == "OHWI16o" && w.size() == 5 && MayEqual(w[4], kWeightBlock, equal)) {
-    return std::vector<Dim>{w[3], w[0] * Dim(kWeightBlock), w[1], w[2]};
-  }
-  if (layout == "IOHW" || layout == "IHWO" || layout == "OHWI16o") {
-    return OpError(kOp, "shape",
-                   StrCat("expected a weight of layout ", layout, ", found ", ToText(weight)));
-  }
-  return OpError(kOp, "attribute",
-                 StrCat("expected weight_layout IOHW, IHWO or OHWI16o, found ", layout));
-}
-
 // Applies the type rule. Says what it read on the way in `form`.
 absl::StatusOr<TensorTypes> InferForm(std::span<const TensorType> inputs, const Attrs& attrs,
                                       DimEqualities* equal, Form* form) {
   const TensorType &x = inputs[0], &w = inputs[1];
-  form->layout = GetString(attrs, "weight_layout", "IOHW");
-  TW_ASSIGN(const std::vector<Dim> ws, Iohw(form->layout, w, equal));
-  if (x.shape.size() != 4) {
-    return OpError(kOp, "shape", StrCat("expected an input of rank 4, found ", ToText(x)));
+  TW_ASSIGN(form->weights, LayoutAttr(kOp, attrs, "weight_layout", kWeights));
+  const auto sizes = form->weights.SizesOf(w.shape, equal);
+  if (x.shape.size() != 4 || !sizes.has_value()) {
+    return OpError(kOp, "shape",
+                   StrCat("expected an input of rank 4 and a weight ", form->weights.ToText(),
+                          ", found ", ToText(x), " and ", ToText(w)));
   }
+  const std::vector<Dim>& ws = *sizes;
   for (const TensorType& in : inputs) {
     if (in.dtype != x.dtype) {
       return OpError(
@@ -132,12 +117,10 @@ Channels ChannelsOf(const Shape& c, const ir::Expr& oc, const ir::Expr& ic) {
   return {group * ir::Int(c.group_in()) + ic, ir::FloorMod(oc, ir::Int(c.group_out()))};
 }
 
-ir::Expr Weight(const Shape& c, const ir::Buffer& w, const Channels& at, ir::Expr kh, ir::Expr kw) {
-  if (c.layout == "IOHW") return ir::Load(w, {at.in, at.within, kh, kw});
-  if (c.layout == "IHWO") return ir::Load(w, {at.in, kh, kw, at.within});
-  const ir::Expr block = ir::Int(kWeightBlock);
-  return ir::Load(w,
-                  {ir::FloorDiv(at.within, block), kh, kw, at.in, ir::FloorMod(at.within, block)});
+ir::Expr Weight(const Shape& c, const ir::Buffer& w, const Channels& at, const ir::Expr& kh,
+                const ir::Expr& kw) {
+  const Place places[] = {{{at.in}}, {{at.within}}, {{kh}}, {{kw}}};
+  return ir::Load(w, c.weights.Index(places));
 }
 
 // All taps of every output element, those that meet no input element guarded away.
@@ -260,16 +243,6 @@ double Length(std::span<const TensorType> inputs, const Attrs& attrs) {
   return c.ok() ? static_cast<double>(c->group_in() * c->h.kernel * c->w.kernel) : 1;
 }
 
-int64_t WeightOffset(const Shape& c, int64_t ic, int64_t oc, int64_t kh, int64_t kw) {
-  auto at = [&](int64_t outer, int64_t size, int64_t inner) {
-    return ((outer * size + inner) * c.h.kernel + kh) * c.w.kernel + kw;
-  };
-  if (c.layout == "IOHW") return at(ic, c.group_out(), oc);
-  if (c.layout == "IHWO") return at(0, c.in_channels, ic) * c.group_out() + oc;
-  const int64_t tap = (oc / kWeightBlock * c.h.kernel + kh) * c.w.kernel + kw;
-  return (tap * c.in_channels + ic) * kWeightBlock + oc % kWeightBlock;
-}
-
 // Scatters, unlike the kernel: each input element is added to every output it reaches.
 absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
                                              std::span<const TensorType> outputs,
@@ -278,6 +251,9 @@ absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
   for (const RefTensor& input : inputs) types.push_back(input.type);
   TW_ASSIGN(Shape c, ShapeOf(types, attrs));
   const ImageSizes s(types[0], outputs[0]);
+  const std::vector<double> weights =
+      Repack(inputs[1].values, c.weights, Layout(kWeights),
+             {c.in_channels, c.group_out(), c.h.kernel, c.w.kernel});
   RefTensor out{outputs[0], std::vector<double>(outputs[0].elements(), 0)};
   const int64_t plane = s.out_height * s.out_width;
   for (int64_t oc = 0; inputs.size() > 2 && oc < s.batch * c.out_channels; ++oc) {
@@ -296,9 +272,9 @@ absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
               for (int64_t kw = 0; kw < c.w.kernel; ++kw) {
                 const int64_t ow = iw * c.w.stride + kw * c.w.dilation - c.w.pad_begin;
                 if (ow < 0 || ow >= s.out_width) continue;
-                const int64_t tap = WeightOffset(c, ic, g, kh, kw);
+                const int64_t tap = ((ic * c.group_out() + g) * c.h.kernel + kh) * c.w.kernel + kw;
                 out.values[(n * c.out_channels + oc) * plane + oh * s.out_width + ow] +=
-                    inputs[0].values[at] * inputs[1].values[tap];
+                    inputs[0].values[at] * weights[tap];
               }
             }
           }
@@ -319,6 +295,7 @@ std::vector<OpSpec> ConvTransposeRows() {
   row.min_inputs = 2;
   row.max_inputs = 3;
   row.types = kFloats;
+  row.weight_layout = kWeights;
   row.infer = Infer;
   row.compute = Build;
   row.flops = Flops;

@@ -15,10 +15,10 @@ using support::StrCat;
 
 std::vector<OpSpec> MakeTable() {
   std::vector<OpSpec> table;
-  for (auto rows : {ElementwiseRows(), LogicRows(), CastRows(), ConvRows(), ConvBlockedRows(),
-                    ConvTransposeRows(), ContractRows(), ReductionRows(), OrderingRows(),
-                    PoolRows(), ShapeRows(), IndexingRows(), QuantizeRows(), PackedDenseRows(),
-                    RecurrentRows(), CustomRows()}) {
+  for (auto rows :
+       {ElementwiseRows(), LogicRows(), CastRows(), ConvRows(), ConvTransposeRows(), ContractRows(),
+        ReductionRows(), OrderingRows(), PoolRows(), ShapeRows(), IndexingRows(), QuantizeRows(),
+        PackedDenseRows(), RecurrentRows(), CustomRows()}) {
     for (OpSpec& row : rows) table.push_back(std::move(row));
   }
   return table;
@@ -337,6 +337,13 @@ absl::StatusOr<std::vector<RefTensor>> Reference(const OpSpec& spec,
     }
   }
   return results;
+}
+
+absl::StatusOr<Layout> DataLayout(const OpSpec& spec, const Attrs& attrs) {
+  return LayoutAttr(spec.name, attrs, "data_layout", spec.data_layout);
+}
+absl::StatusOr<Layout> WeightLayout(const OpSpec& spec, const Attrs& attrs) {
+  return LayoutAttr(spec.name, attrs, "weight_layout", spec.weight_layout);
 }
 
 int64_t GetInt(const Attrs& attrs, std::string_view name, int64_t fallback) {

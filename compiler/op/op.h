@@ -22,15 +22,13 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/ir.h"
+#include "compiler/op/layout.h"
 #include "compiler/op/tensor_type.h"
 
 namespace tilewright::op {
 
 // Fusion classes of the TVM paper (OSDI'18, section 3): what an operator may be fused with.
 enum class FusionClass : uint8_t { kInjective, kReduction, kComplexOutFusable, kOpaque };
-
-// Pairs of dimensions that must have equal sizes.
-using DimEqualities = std::vector<std::pair<Dim, Dim>>;
 
 // A list of dimensions stands only where one of them is an expression: else it is a list of numbers
 // (ShapeAttr).
@@ -57,9 +55,9 @@ std::string ToBytes(const RefTensor& tensor);
 // saturate.
 double RoundToType(double value, ir::DType dtype);
 
-// Output channels that lie side by side in the blocked weight layouts (conv2d OIHW16o, dense
-// NK16n): two AVX2 or one AVX-512 vector of f32. A kernel that computes some blocks reads one
-// contiguous stream for each.
+// Output channels that lie side by side in weights for vectors (conv2d OIHW16o, dense NK16n): two
+// AVX2 or one AVX-512 vector of f32. A kernel that computes some blocks reads one contiguous stream
+// for each.
 inline constexpr int64_t kWeightBlock = 16;
 inline constexpr int64_t kDot = 4;  // terms of one dot product of bytes
 
@@ -138,6 +136,9 @@ struct OpSpec {
   // rule needs a fixed dimension.
   absl::StatusOr<TensorTypes> (*infer)(std::span<const TensorType> inputs, const Attrs& attrs,
                                        DimEqualities* equal) = nullptr;
+  // The layouts of the data and of the weights, the first two operands, where the attributes
+  // data_layout and weight_layout do not say others; "" if the operator knows no layouts.
+  std::string_view data_layout = "", weight_layout = "";
   // Names the attribute that holds the sizes of the result, if there is one. They are dimensions;
   // -1 stands for one that follows from the operands.
   std::string_view sizes_attr = "";
@@ -195,6 +196,11 @@ std::vector<std::string> VariantsOf(const OpSpec& spec, std::span<const TensorTy
 // Compute by the algorithm of that name; op.<name>.variant where there is none for these operands.
 absl::StatusOr<std::vector<ir::Buffer>> ComputeVariant(const OpSpec& spec, std::string_view variant,
                                                        const ComputeArgs& args);
+
+// The layouts of an operator's data and weights (op.<name>.attribute).
+// REQUIRES: the row has them.
+absl::StatusOr<Layout> DataLayout(const OpSpec& spec, const Attrs& attrs);
+absl::StatusOr<Layout> WeightLayout(const OpSpec& spec, const Attrs& attrs);
 
 int64_t GetInt(const Attrs& attrs, std::string_view name, int64_t fallback);
 double GetDouble(const Attrs& attrs, std::string_view name, double fallback);

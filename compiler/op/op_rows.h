@@ -15,7 +15,6 @@ std::vector<OpSpec> ElementwiseRows();
 std::vector<OpSpec> LogicRows();
 std::vector<OpSpec> CastRows();
 std::vector<OpSpec> ConvRows();
-std::vector<OpSpec> ConvBlockedRows();
 std::vector<OpSpec> ConvTransposeRows();
 std::vector<OpSpec> ContractRows();
 std::vector<OpSpec> CustomRows();
@@ -137,6 +136,10 @@ Padded PadTo(int64_t begin, const Dim& extent, const Dim& input);
 // Schedules place it, or guard the loads instead (inline).
 ir::Buffer PadImage(ir::FunctionBuilder& b, const std::string& name, const ir::Buffer& x,
                     const Padded& h, const Padded& w, int64_t value = 0);
+// The layout that an attribute names, `plain` where it is absent; the letters of `plain` are the
+// axes (op.<name>.attribute).
+absl::StatusOr<Layout> LayoutAttr(std::string_view op, const Attrs& attrs, std::string_view name,
+                                  std::string_view plain);
 // What a convolution takes outside of the image: its attribute pad_value, which only bytes have
 // (op.<name>.attribute).
 absl::StatusOr<int64_t> PadValueOf(std::string_view op, const Attrs& attrs, ir::DType type);

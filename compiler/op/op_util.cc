@@ -220,6 +220,16 @@ absl::StatusOr<std::vector<Window>> WindowsOf(std::string_view op, const Attrs& 
                              {kw, strides[1], dilations[1], pads[1], pads[3]}};
 }
 
+absl::StatusOr<Layout> LayoutAttr(std::string_view op, const Attrs& attrs, std::string_view name,
+                                  std::string_view plain) {
+  const std::string text = GetString(attrs, name, plain);
+  absl::StatusOr<Layout> layout = Layout::Parse(text, plain);
+  if (layout.ok()) return layout;
+  return OpError(op, "attribute",
+                 StrCat("expected a ", name, " of the axes ", plain,
+                        ", each once, and behind them blocks with a size, found ", text));
+}
+
 absl::StatusOr<int64_t> PadValueOf(std::string_view op, const Attrs& attrs, ir::DType type) {
   const int64_t value = GetInt(attrs, "pad_value", 0);
   const bool byte = type == ir::kU8 || type == ir::kI8;

@@ -20,13 +20,19 @@
 
 namespace tilewright::op {
 
-// Kernel 3x3, stride and dilation 1, one group, type f32.
+// Kernel 3x3, stride and dilation 1, one group, type f32. In blocks of channels: as many of input
+// channels as of output channels, weights to match, no bias.
 bool WinogradApplies(std::span<const TensorType> inputs, const Attrs& attrs);
+// In blocks only. F2 is more accurate; F5 is where it saves products (14 = 5+5+4).
+bool WinogradF2Applies(std::span<const TensorType> inputs, const Attrs& attrs);
+bool WinogradF5Applies(std::span<const TensorType> inputs, const Attrs& attrs);
 
 // Adds the stages NAME_filter_rows, NAME_filter, NAME_tile_rows, NAME_tile, NAME_products,
 // NAME_out_rows and NAME. The filter stages depend on the weights only.
 // op.conv2d.winograd where the form does not apply.
 absl::StatusOr<std::vector<ir::Buffer>> ComputeWinograd(const ComputeArgs& a);
+absl::StatusOr<std::vector<ir::Buffer>> ComputeWinogradF2(const ComputeArgs& a);
+absl::StatusOr<std::vector<ir::Buffer>> ComputeWinogradF5(const ComputeArgs& a);
 
 struct WinogradForm;
 // What the image of a blocked convolution is padded with before its first row and column.

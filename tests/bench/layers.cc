@@ -53,6 +53,14 @@ bool InPanels(const Layer& l) { return l.n % kPanel == 0 || l.n >= 4 * kPanel; }
 
 constexpr int64_t kDot = 4;  // input channels side by side in weights of bytes
 
+// The attributes of a convolution on blocks of channels, as the graph pass block_layouts has them.
+std::string BlockedLayouts(const Layer& l, int64_t block, const std::string& weights) {
+  return StrCat("data_layout=\"NCHW", block, "c\", ",
+                l.depthwise ? StrCat("groups=", l.in, ", weight_layout=\"OHW", block, "o")
+                            : StrCat("weight_layout=\"", weights),
+                "\"");
+}
+
 // As models in bytes have it: sums in i32, requantised at once.
 std::string ByteConvText(const Layer& l, int64_t b) {
   const int64_t pad = l.kernel / 2, size = l.out_size();
@@ -62,10 +70,12 @@ std::string ByteConvText(const Layer& l, int64_t b) {
                             ? StrCat("i8[", l.out / b, ",", l.kernel, ",", l.kernel, ",", b, "]")
                             : StrCat("i8[", l.out / b, ",", l.in / b, ",", l.kernel, ",", l.kernel,
                                      ",", b / kDot, ",", b, ",", kDot, "]");
+  const std::string weights = StrCat("OIHW", b / kDot, "i", b, "o", kDot, "i");
   return StrCat("graph {\n  input %0: u8[1,", l.in / b, ",", l.size, ",", l.size, ",", b,
                 "]\n  weight %1: ", w, "\n  weight %2: i32", channels, "\n  weight %3: f32",
-                channels, "\n  %4: i32", image, " = conv2d_blocked(%0, %1) {pads=[", pad, ",", pad,
-                ",", pad, ",", pad, "], strides=[", l.stride, ",", l.stride, "]}\n  %5: i32", image,
+                channels, "\n  %4: i32", image, " = conv2d(%0, %1) {",
+                BlockedLayouts(l, b, weights), ", pads=[", pad, ",", pad, ",", pad, ",", pad,
+                "], strides=[", l.stride, ",", l.stride, "]}\n  %5: i32", image,
                 " = add(%4, %2)\n  %6: f32", image, " = cast(%5) {dtype=\"f32\"}\n  %7: f32", image,
                 " = mul(%6, %3)\n  %8: f32", image, " = round(%7)\n  %9: u8", image,
                 " = cast(%8) {dtype=\"u8\"}\n  output %9\n}\n");
@@ -73,11 +83,11 @@ std::string ByteConvText(const Layer& l, int64_t b) {
 
 std::string ConvText(const Layer& l, int64_t b) {
   const int64_t pad = l.kernel / 2, size = l.out_size(), groups = l.depthwise ? l.in : 1;
-  std::string x, w, bias, y, op = "conv2d";
+  std::string x, w, bias, y;
   std::string attrs = StrCat("pads=[", pad, ",", pad, ",", pad, ",", pad, "], strides=[", l.stride,
                              ",", l.stride, "]");
   if (InBlocks(l, b)) {
-    op = "conv2d_blocked";
+    attrs += StrCat(", ", BlockedLayouts(l, b, StrCat("OIHW", b, "i", b, "o")));
     x = StrCat("f32[1,", l.in / b, ",", l.size, ",", l.size, ",", b, "]");
     w = l.depthwise ? StrCat("f32[", l.out / b, ",", l.kernel, ",", l.kernel, ",", b, "]")
                     : StrCat("f32[", l.out / b, ",", l.in / b, ",", l.kernel, ",", l.kernel, ",", b,
@@ -95,7 +105,7 @@ std::string ConvText(const Layer& l, int64_t b) {
     y = StrCat("f32[1,", l.out, ",", size, ",", size, "]");
   }
   return StrCat("graph {\n  input %0: ", x, "\n  weight %1: ", w, "\n  weight %2: ", bias,
-                "\n  %3: ", y, " = ", op, "(%0, %1) {", attrs, "}\n  %4: ", y,
+                "\n  %3: ", y, " = conv2d(%0, %1) {", attrs, "}\n  %4: ", y,
                 " = add(%3, %2)\n  %5: ", y, " = relu(%4)\n  output %5\n}\n");
 }
 

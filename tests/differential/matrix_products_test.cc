@@ -44,8 +44,9 @@ std::string Task(const Conv& c) {
   return StrCat("graph {\n  input %0: ", c.type, "[1,", c.in_blocks, ",", c.size, ",", c.size,
                 ",16]\n  weight %1: i8[", c.out_blocks, ",", c.in_blocks, ",", c.kernel, ",",
                 c.kernel, ",4,16,4]\n  weight %2: f32[", c.out_blocks, ",1,1,16]\n  %3: i32", image,
-                " = conv2d_blocked(%0, %1) {pads=[", pad, ",", pad, ",", pad, ",", pad,
-                "], strides=[", c.stride, ",", c.stride, "]}\n  %4: f32", image,
+                " = conv2d(%0, %1) {data_layout=\"NCHW16c\", pads=[", pad, ",", pad, ",", pad, ",",
+                pad, "], strides=[", c.stride, ",", c.stride,
+                "], weight_layout=\"OIHW4i16o4i\"}\n  %4: f32", image,
                 " = cast(%3) {dtype=\"f32\"}\n  %5: f32", image, " = mul(%4, %2)\n  %6: f32", image,
                 " = round(%5)\n  %7: u8", image, " = cast(%6) {dtype=\"u8\"}\n  output %7\n}\n");
 }

@@ -82,7 +82,7 @@ def layers_run_on_bytes():
         layers = [k["task_name"] for k in summary["kernels"] if k["task_name"].startswith(("conv2d", "dense"))]
         assert len(layers) == 6, layers
         for task in layers:
-            assert task.startswith(("conv2d_blocked_", "dense ")), task
+            assert task.startswith(("conv2d_", "dense ")), task
         assert sum("_quantize" in task for task in layers) >= 5, layers
         # The residual addition is in the kernel of a convolution, with both scales.
         assert any("dequantize_dequantize_add" in task or "dequantize_add" in task for task in layers), layers

@@ -127,7 +127,7 @@ def convolutions_are_bit_exact():
             onnx.save(convolution.model(), model)
             summary = json.loads(command("compile", model, "--target", f"vta,config={config}", "-o", module, "--format", "json"))
             sides = {k["task_name"].split()[0]: k["on_host"] for k in summary["kernels"]}
-            assert sides == {"transpose": True, "conv2d_blocked_requantize_cast": on_host}, sides
+            assert sides == {"transpose": True, "conv2d_requantize_cast": on_host}, sides
             expected = convolution.expected()
             assert len(np.unique(expected)) > 12, "outputs that hardly differ tell nothing"
             for device in DEVICES:

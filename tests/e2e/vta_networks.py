@@ -33,11 +33,11 @@ def resnet18_runs_with_its_blocks_on_the_accelerator():
         kernels = json.loads(command("compile", int8, "--target", TARGET, "--effort", 0, "-o", module, "--format",
                                      "json"))["kernels"]
         there = {k["task_name"]: k["uses"] for k in kernels if not k["on_host"]}
-        convolutions = sum(uses for task, uses in there.items() if task.startswith("conv2d_blocked"))
+        convolutions = sum(uses for task, uses in there.items() if task.startswith("conv2d"))
         additions = sum(uses for task, uses in there.items() if task.startswith("cast_mul_cast_mul_add"))
         assert (convolutions, additions, len(kernels) - len(there)) == (19, 8, 7), kernels
         on_host = [k["task_name"].split()[0] for k in kernels if k["on_host"]]
-        assert [t for t in on_host if t.startswith("conv")] == ["conv2d_blocked_add_dequantize_relu_quantize"], on_host
+        assert [t for t in on_host if t.startswith("conv")] == ["conv2d_add_dequantize_relu_quantize"], on_host
 
         # Each kernel against the reference on the operands that it got, and the output against the imported model.
         compared = json.loads(command("compare", int8, "--target", TARGET, "--effort", 0, "-o", "json"))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks what READMEs claim about adding an operator, a primitive, a pass, a target or a device.
+"""Checks what READMEs claim about adding an operator, a layout, a primitive, a pass, a target or a device.
 
 - the tables of worked examples: every file is there and names the example, and each kind has as many
   files as the claim says
@@ -9,6 +9,7 @@
 - every primitive of steps.def has its body in one source, declared in primitives.h: the row does
   the rest
 - every row of pipelines.cc has its pass in one source, declared in passes.h
+- code with layouts in blocks, quoted, is where graph passes choose them: nothing else interprets their text
 """
 
 import re
@@ -17,7 +18,7 @@ import sys
 import source_files
 
 CLAIMED = {
-    "compiler/README.md": {"operator": 2, "primitive": 4, "pass": 5},
+    "compiler/README.md": {"operator": 2, "primitive": 4, "layout": 2, "pass": 5},
     "compiler/targets/README.md": {"family": 4, "kind": 4, "machine": 1, "intrinsic": 2},
     "deploy/runtime/README.md": {"device": 3},
 }
@@ -93,6 +94,20 @@ def check_owner(report, root, known, folder, name, declared_in):
         report.add(declared_in, "expected a declaration of %s" % name)
 
 
+# "OIHW16o": axes and a block. Operators and passes ask op::Layout what it means.
+BLOCKED_LAYOUT = re.compile(r'"[A-Z]{2,5}\d+[a-z]')
+CHOOSES_LAYOUTS = ("compiler/graph/weight_layouts.cc", "compiler/graph/block_layouts.cc")
+
+
+def check_layouts(report, root, known):
+    for path in known:
+        if not re.match(r"(compiler|tuner_server|vta)/.*\.(cc|h)$", path) or path in CHOOSES_LAYOUTS:
+            continue
+        for number, line in enumerate(source_files.read_text(path, root).splitlines(), 1):
+            if BLOCKED_LAYOUT.search(re.sub(r"//.*", "", line)):
+                report.add("%s:%d" % (path, number), "names a layout in blocks: a new layout would need this file, too")
+
+
 def check_tables(report, root, known):
     steps = re.findall(r"^TW_STEP\((\w+),", source_files.read_text("compiler/schedule/steps.def", root), re.M)
     for name in steps:
@@ -116,6 +131,7 @@ def check(root):
     check_toy(report, root, known)
     if "compiler/README.md" in known:
         check_tables(report, root, known)
+        check_layouts(report, root, known)
     return report.finish("%d files" % len(known))
 
 

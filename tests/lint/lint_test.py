@@ -209,11 +209,12 @@ T Max(
         self.put("compiler/README.md", "| operator | `relu` | `o.cc`, `t.cc` |\n"
                  "| primitive | `split` | `compiler/schedule/steps.def`, "
                  "`compiler/schedule/primitives.h`, `compiler/schedule/loops.cc`, `t.cc` |\n"
+                 "| layout | `OI8i` | `o.cc`, `t.cc` |\n"
                  "| pass | `lower_all` | `compiler/transform/passes.h`, `compiler/transform/p.cc`, "
                  "`compiler/transform/pipelines.cc`, `t.cc`, `u.cc` |\n")
         lower = "StatusOr<Function> LowerAll(const Function& f);\n"
         for path, text in {
-                "o.cc": '{"relu"}\n', "t.cc": "Relu ApplySplit lower_all\n", "u.cc": "LowerAll\n",
+                "o.cc": '{"relu", "OI8i"}\n', "t.cc": "Relu ApplySplit lower_all OI8i\n", "u.cc": "LowerAll\n",
                 "compiler/schedule/steps.def": 'TW_STEP(Split, "split", "l", "")\n',
                 "compiler/schedule/primitives.h": "Status ApplySplit(Schedule& s);\n",
                 "compiler/schedule/loops.cc": "Status ApplySplit(Schedule& s) {}\n",
@@ -226,8 +227,11 @@ T Max(
         self.put("compiler/schedule/other.cc", "Status ApplySplit(Schedule& s) {}\n")
         self.expect_finding("check_additions.py", "ApplySplit: expected one source", "other.cc")
         os.remove(os.path.join(self.root, "compiler/schedule/other.cc"))
-        self.put("o.cc", '{"tanh"}\n')
+        self.put("o.cc", '{"tanh", "OI8i"}\n')
         self.expect_finding("check_additions.py", "o.cc: expected relu")
+        self.put("o.cc", '{"relu", "OI8i"}\n')
+        self.put("compiler/op/dense.cc", '// "OI8i"\nif (layout == "OI8i") {\n')
+        self.expect_finding("check_additions.py", "compiler/op/dense.cc:2: names a layout in blocks")
 
     def test_a_device_whose_name_is_elsewhere(self):
         self.put("deploy/runtime/README.md", "| device | `abacus` | `d/abacus.c`, `d/CMakeLists.txt`, `d/suite.cc` |\n")

@@ -29,9 +29,10 @@ ir::Function FunctionOf(const ConvolutionTask& c, int64_t block) {
     return next++;
   };
   const auto twice = [](int64_t n) { return StrCat("[", n, ",", n, "]"); };
-  int last =
-      node("i32", StrCat("conv2d_blocked(%0, %1) {dilations=", twice(c.dilation), ", pads=[", c.pad,
-                         ",", c.pad, ",", c.pad, ",", c.pad, "], strides=", twice(c.stride), "}"));
+  int last = node("i32", StrCat("conv2d(%0, %1) {data_layout=\"NCHW", block,
+                                "c\", dilations=", twice(c.dilation), ", pads=[", c.pad, ",", c.pad,
+                                ",", c.pad, ",", c.pad, "], strides=", twice(c.stride),
+                                ", weight_layout=\"OIHW", block, "o", block, "i\"}"));
   if (c.bias) last = node("i32", StrCat("add(%", last, ", %2)"));
   if (c.relu) last = node("i32", StrCat("relu(%", last, ")"));
   last = node("i32", StrCat("requantize(%", last, ", %", multiplier, ") {shift=10}"));

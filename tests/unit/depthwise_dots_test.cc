@@ -35,10 +35,12 @@ std::string Task(const Case& c) {
   return StrCat("graph {\n  input %0: ", c.type, "[1,2,", c.height, ",", c.width, ",", c.block,
                 "]\n  weight %1: i8[2,", c.kernel_h, ",", c.kernel_w, ",", c.block,
                 "]\n  weight %2: f32[2,1,1,", c.block, "]\n  %3: i32", image,
-                " = conv2d_blocked(%0, %1) {", c.more, "pads=[", c.pad, ",", c.pad, ",", c.pad, ",",
-                c.pad, "], strides=[", c.stride, ",", c.stride, "]}\n  %4: f32", image,
-                " = cast(%3) {dtype=\"f32\"}\n  %5: f32", image, " = mul(%4, %2)\n  %6: f32", image,
-                " = round(%5)\n  %7: u8", image, " = cast(%6) {dtype=\"u8\"}\n  output %7\n}\n");
+                " = conv2d(%0, %1) {data_layout=\"NCHW", c.block, "c\", groups=", 2 * c.block, ", ",
+                c.more, "pads=[", c.pad, ",", c.pad, ",", c.pad, ",", c.pad, "], strides=[",
+                c.stride, ",", c.stride, "], weight_layout=\"OHW", c.block, "o\"}\n  %4: f32",
+                image, " = cast(%3) {dtype=\"f32\"}\n  %5: f32", image, " = mul(%4, %2)\n  %6: f32",
+                image, " = round(%5)\n  %7: u8", image,
+                " = cast(%6) {dtype=\"u8\"}\n  output %7\n}\n");
 }
 
 std::vector<schedule::Variant> VariantsOf(const Case& c) {

@@ -604,7 +604,9 @@ TEST(Candidate, AlgorithmsPassWithTheirToleranceAndNoMore) {
   const std::string y = "f32[1,2,9,10,4]";
   const std::string text =
       "graph {\n  input %0: f32[1,3,9,10,4]\n  weight %1: f32[2,3,3,3,4,4]\n  %2: " + y +
-      " = conv2d_blocked(%0, %1) {pads=[1,1,1,1]}\n  %3: " + y + " = relu(%2)\n  output %3\n}\n";
+      " = conv2d(%0, %1) {data_layout=\"NCHW4c\", pads=[1,1,1,1], weight_layout=\"OIHW4i4o\"}\n  "
+      "%3: " +
+      y + " = relu(%2)\n  output %3\n}\n";
   const auto task = MakeTask(text);
   ASSERT_TRUE(task.ok()) << task.status();
   const auto factors = VariantTolerances(*ParseTask(text));

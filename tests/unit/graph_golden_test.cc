@@ -133,7 +133,8 @@ TEST(GraphPassTable, BlocksWhereThereAreConvolutionsEnough) {
     context.channel_block = 2;
     context.disabled = {"fuse_operators"};
     const auto blocked = [&] {
-      return Print(*RunGraphPasses(*graph, context)).find("conv2d_blocked") != std::string::npos;
+      return Print(*RunGraphPasses(*graph, context)).find("data_layout=\"NCHW2c\"") !=
+             std::string::npos;
     };
     EXPECT_EQ(blocked(), convolutions == 8);
     context.enabled = {"block_layouts"};

@@ -59,7 +59,7 @@ ir::Function FunctionOf(const Product& p, int64_t block) {
     text += StrCat("  %", next, ": ", type, "[", lead, ",", n, "] = ", rest, "\n");
     return next++;
   };
-  int last = node("i32", "dense(%0, %1) {weight_layout=\"NKnk\"}");
+  int last = node("i32", StrCat("dense(%0, %1) {weight_layout=\"NK", block, "n", block, "k\"}"));
   if (p.bias) last = node("i32", StrCat("add(%", last, ", %2)"));
   if (p.relu) last = node("i32", StrCat("relu(%", last, ")"));
   last = node("i32", StrCat("requantize(%", last, ", %", multiplier, ") {shift=8}"));

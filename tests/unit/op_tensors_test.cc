@@ -238,10 +238,14 @@ TEST(OpCompute, BlockedConvolutionsAndPools) {
     const bool depthwise = rng.Bernoulli(0.4);
     // Images of single channels give blocks, too.
     const int64_t out_block = rng.Bernoulli(0.5) ? b : rng.UniformInt(1, 4);
-    Case conv{"conv2d_blocked",
+    Case conv{"conv2d",
               {x, depthwise ? std::vector<int64_t>{in, kh, kw, b}
                             : std::vector<int64_t>{out, in, kh, kw, b, out_block}},
               window};
+    conv.attrs["data_layout"] = StrCat("NCHW", b, "c");
+    conv.attrs["weight_layout"] =
+        depthwise ? StrCat("OHW", b, "o") : StrCat("OIHW", b, "i", out_block, "o");
+    if (depthwise) conv.attrs["groups"] = in * b;
     ExpectComputeMatchesReference(conv, &rng);
     Case bytes = conv;  // sums in i32; dense ones four channels at a time
     bytes.dtype = rng.Bernoulli(0.5) ? ir::kU8 : ir::kI8;
@@ -251,6 +255,8 @@ TEST(OpCompute, BlockedConvolutionsAndPools) {
     if (!depthwise) {
       bytes.shapes[0].back() = 4 * b;
       bytes.shapes[1] = {out, in, kh, kw, b, out_block, 4};
+      bytes.attrs["data_layout"] = StrCat("NCHW", 4 * b, "c");
+      bytes.attrs["weight_layout"] = StrCat("OIHW", b, "i", out_block, "o4i");
     }
     ExpectComputeMatchesReference(bytes, &rng);
     Case pool{"pool2d", {x}, window};

@@ -68,9 +68,11 @@ TEST(OpVariants, WinogradComputesTheConvolution) {
 // Channel blocks: all sizes of tile, tiles that stick out, several blocks and images; tiles of five
 // only where they save products.
 TEST(OpVariants, WinogradOnChannelBlocks) {
-  const OpSpec* spec = FindOp("conv2d_blocked");
+  const OpSpec* spec = FindOp("conv2d");
   Rng rng(Seed());
-  const Attrs attrs = {{"pads", std::vector<int64_t>{1, 1, 1, 1}}};
+  const Attrs attrs = {{"pads", std::vector<int64_t>{1, 1, 1, 1}},
+                       {"data_layout", std::string("NCHW4c")},
+                       {"weight_layout", std::string("OIHW4i4o")}};
   for (const std::vector<int64_t>& x :
        {std::vector<int64_t>{1, 2, 8, 8, 4}, {2, 1, 7, 6, 4}, {1, 1, 14, 9, 4}}) {
     const std::vector<TensorType> types = {{ir::kF32, x}, {ir::kF32, {3, x[1], 3, 3, 4, 4}}};

@@ -93,8 +93,8 @@ class OptTool(unittest.TestCase):
         task = os.path.join(self.folder.name, "conv.task")
         y = "f32[1,2,7,6,4]"
         with open(task, "w", encoding="utf-8") as f:
-            f.write("graph {\n  input %%0: %s\n  weight %%1: f32[2,2,3,3,4,4]\n  %%2: %s = conv2d_blocked(%%0, %%1) "
-                    "{pads=[1,1,1,1]}\n  output %%2\n}\n" % (y, y))
+            f.write("graph {\n  input %%0: %s\n  weight %%1: f32[2,2,3,3,4,4]\n  %%2: %s = conv2d(%%0, %%1) "
+                    "{data_layout=\"NCHW4c\", pads=[1,1,1,1], weight_layout=\"OIHW4i4o\"}\n  output %%2\n}\n" % (y, y))
         hashes = {self.ok("--task", task, "--apply", steps, "--print-hash")
                   for steps in ("", "variant winograd", "variant winograd_2")}
         self.assertEqual(len(hashes), 3)

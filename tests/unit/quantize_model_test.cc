@@ -192,7 +192,7 @@ TEST(QuantizeModel, EveryTensorHasOnePairAndLayersReadIntegers) {
   ASSERT_TRUE(fused.ok()) << fused.status();
   const std::string text = graph::Print(*fused);
   size_t layers = 0;
-  for (const std::string op : {"= conv2d(", "= conv2d_blocked(", "= dense("}) {
+  for (const std::string op : {"= conv2d(", "= dense("}) {
     for (size_t at = text.find(op); at != std::string::npos; at = text.find(op, at + 1)) {
       const size_t line = text.rfind('\n', at);
       EXPECT_NE(text.substr(line, at - line).find(": i32["), std::string::npos);

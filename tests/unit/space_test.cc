@@ -92,9 +92,12 @@ ir::Function ByteConv(int64_t block) {
   auto function = driver::TaskFunction(support::StrCat(
       "graph {\n  input %0: u8[1,2,8,7", tail, "\n  weight %1: i8[3,2,3,2,", block / 4, ",", block,
       ",4]\n  weight %2: f32", channels, "\n  %3: i32", image,
-      " = conv2d_blocked(%0, %1) {pads=[1,1,0,0], strides=[2,1]}\n  %4: f32", image,
-      " = cast(%3) {dtype=\"f32\"}\n  %5: f32", image, " = mul(%4, %2)\n  %6: f32", image,
-      " = round(%5)\n  %7: u8", image, " = cast(%6) {dtype=\"u8\"}\n  output %7\n}\n"));
+      " = conv2d(%0, %1) {data_layout=\"NCHW", block,
+      "c\", pads=[1,1,0,0], strides=[2,1], "
+      "weight_layout=\"OIHW",
+      block / 4, "i", block, "o4i\"}\n  %4: f32", image, " = cast(%3) {dtype=\"f32\"}\n  %5: f32",
+      image, " = mul(%4, %2)\n  %6: f32", image, " = round(%5)\n  %7: u8", image,
+      " = cast(%6) {dtype=\"u8\"}\n  output %7\n}\n"));
   TW_CHECK(function.ok()) << support::StatusText(function.status());
   return *std::move(function);
 }
@@ -162,8 +165,9 @@ std::string BlockedConvTask(int64_t height, int64_t width) {
   const std::string y = support::StrCat("f32[1,3,", height, ",", width, ",4]");
   return support::StrCat("graph {\n  input %0: f32[1,2,", height, ",", width,
                          ",4]\n  input %1: ", y, "\n  weight %2: f32[3,2,3,3,4,4]\n  %3: ", y,
-                         " = conv2d_blocked(%0, %2) {pads=[1,1,1,1]}\n  %4: ", y,
-                         " = add(%3, %1)\n  %5: ", y, " = relu(%4)\n  output %5\n}\n");
+                         " = conv2d(%0, %2) {data_layout=\"NCHW4c\", pads=[1,1,1,1], "
+                         "weight_layout=\"OIHW4i4o\"}\n  %4: ",
+                         y, " = add(%3, %1)\n  %5: ", y, " = relu(%4)\n  output %5\n}\n");
 }
 
 TEST(SpaceTest, AnOperatorsAlgorithmsAreInItsSpace) {
