@@ -7,11 +7,13 @@
 
 #include "compiler/target/machine.h"
 #include "deploy/sql/database.h"
+#include "deploy/support/hash.h"
 #include "tests/support/small_disk.h"
 #include "tests/unit/tuning_log_fixture.h"
 #include "tuner_server/log/migrations.h"
 #include "tuner_server/log/sqlite_rows.h"
 #include "tuner_server/log/target_text.h"
+#include "tuner_server/log/task_renames.h"
 #include "tuner_server/log/toolchain_text.h"
 
 namespace tilewright::log {
@@ -154,6 +156,72 @@ TEST_F(SqliteLogTest, VersionsOfAnOlderFileAreOfNoKnownSizes) {
   EXPECT_EQ(Value(log->AddModuleVersion(next)).number, 4);
   EXPECT_EQ(Value(log->GetModuleVersion("net", 4)).sizes, next.sizes);
   EXPECT_EQ(Value(CheckLogFile(path_, CheckDepth::kRows)).damaged(), 0);
+}
+
+// What was measured under an old name of an operator is found under the new one.
+TEST_F(SqliteLogTest, TasksOfAnOlderFileGetTheNamesOfToday) {
+  const std::string old_text =
+      "graph {\n  input %0: f32[1,2,8,8,4]\n  weight %1: f32[3,2,3,3,4,4]\n  weight %2: "
+      "f32[3,3,3,4]\n"
+      "  %3: f32[1,3,8,8,4] = conv2d_blocked(%0, %1) {dilations=[1,1], pads=[1,1,1,1]}\n"
+      "  %4: f32[1,3,6,6,4] = conv2d_blocked(%3, %2)\n  output %4\n}\n";
+  const std::string text =
+      "graph {\n  input %0: f32[1,2,8,8,4]\n  weight %1: f32[3,2,3,3,4,4]\n  weight %2: "
+      "f32[3,3,3,4]\n"
+      "  %3: f32[1,3,8,8,4] = conv2d(%0, %1) {data_layout=\"NCHW4c\", dilations=[1,1], "
+      "pads=[1,1,1,1], weight_layout=\"OIHW4i4o\"}\n"
+      "  %4: f32[1,3,6,6,4] = conv2d(%3, %2) {data_layout=\"NCHW4c\", groups=12, "
+      "weight_layout=\"OHW4o\"}\n  output %4\n}\n";
+  EXPECT_EQ(UpgradedTaskText(old_text), text);
+  EXPECT_EQ(UpgradedTaskText(text), text);
+  const std::string old_hash = support::Sha256Hex(old_text), hash = support::Sha256Hex(text);
+  RecordRow record = MakeRecord("j1", "conv0", 1, 1, 50);
+  record.accepted = true;
+  record.key.task_hash = old_hash;
+  {
+    const auto log = Value(OpenSqliteLog(path_));
+    Value(log->CreateJob(MakeJob("j1")));
+    TaskRow task = MakeTask("j1", 0);
+    task.text = old_text, task.hash = old_hash;
+    ASSERT_TRUE(log->PutTasks("j1", "tc1", "net", {task, MakeTask("j1", 1)}).ok());
+    NewBatch batch;
+    batch.trials = {MakeTrial("j1", "conv0", "")};
+    Value(log->AddBatch("j1", batch));
+    Value(log->StoreNews("j1", {Ended(1, record)}, 0, 1));
+    ModuleVersionRow version;
+    version.module = "net", version.task_hashes = {"0a", old_hash};
+    Value(log->AddModuleVersion(version));
+  }
+  const auto log = Value(OpenSqliteLog(path_));
+  const std::vector<TaskRow> tasks = Value(log->ListTasks("j1"));
+  ASSERT_EQ(tasks.size(), 2u);
+  EXPECT_EQ(tasks[0].text, text);
+  EXPECT_EQ(tasks[0].hash, hash);
+  EXPECT_EQ(tasks[1].hash, "hash1");
+  EXPECT_EQ(Value(log->KnownRecords(record.key, INT64_MAX, 0)).size(), 0u);
+  record.key.task_hash = hash;
+  EXPECT_EQ(Value(log->KnownRecords(record.key, INT64_MAX, 0)).size(), 1u);
+  EXPECT_EQ(Value(log->GetModuleVersion("net", 1)).task_hashes,
+            (std::vector<std::string>{"0a", hash}));
+  EXPECT_EQ(Value(CheckLogFile(path_, CheckDepth::kRows)).damaged(), 0);
+}
+
+TEST(TaskRenames, OfWeightsInBytes) {
+  const auto renamed = [](const std::string& weight, const std::string& rest) {
+    const std::string text = UpgradedTaskText(
+        StrCat("graph {\n  input %0: i8[1,2,8,8,16]\n  weight %1: ", weight, "\n  %2: ", rest));
+    return text.substr(text.find("%2: ") + 4);
+  };
+  EXPECT_EQ(renamed("i8[3,2,3,3,4,16,4]", "i32[1] = conv2d_blocked(%0, %1) {pad_value=3}\n"),
+            "i32[1] = conv2d(%0, %1) {data_layout=\"NCHW16c\", pad_value=3, "
+            "weight_layout=\"OIHW4i16o4i\"}\n");
+  EXPECT_EQ(renamed("i8[3,2,3,3,8,16]", "i32[1] = conv2d_blocked(%0, %1)\n"),
+            "i32[1] = conv2d(%0, %1) {data_layout=\"NCHW16c\", weight_layout=\"OIHW8o16i\"}\n");
+  EXPECT_EQ(renamed("i8[3,2,16,16]", "i32[1] = dense(%0, %1) {weight_layout=\"NKnk\"}\n"),
+            "i32[1] = dense(%0, %1) {weight_layout=\"NK16n16k\"}\n");
+  // Nothing is guessed.
+  EXPECT_EQ(renamed("i8[3,2]", "i32[1] = conv2d_blocked(%0, %9)\n"),
+            "i32[1] = conv2d_blocked(%0, %9)\n");
 }
 
 TEST_F(SqliteLogTest, AFullDiskIsAnErrorAndTheLogGoesOnAfterwards) {

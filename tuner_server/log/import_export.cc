@@ -8,6 +8,7 @@
 #include "tuner_server/log/import_conflicts.h"
 #include "tuner_server/log/json_fields.h"
 #include "tuner_server/log/row_fields.h"
+#include "tuner_server/log/task_renames.h"
 
 namespace tilewright::log {
 namespace {
@@ -261,6 +262,8 @@ class Gatherer {
     task.name = record.task;
     task.hash = record.key.task_hash;
     TaskFields(task, get);
+    UpgradeTask(&task.text, &task.hash);
+    record.key.task_hash = task.hash;
     TrialRow trial;
     trial.job = record.job;
     trial.task = record.task;

@@ -7,6 +7,7 @@
 #include "tuner_server/log/migrations.h"
 #include "tuner_server/log/row_seals.h"
 #include "tuner_server/log/sqlite_log_impl.h"
+#include "tuner_server/log/task_renames.h"
 
 namespace tilewright::log {
 
@@ -61,6 +62,7 @@ absl::StatusOr<sql::Database> OpenForWriting(const std::string& path, bool quick
   TW_TRY(sql::AddRowChecksum(&db));
   TW_TRY(sql::Migrate(&db, TuningLogMigrations()));
   TW_TRY(SealRows(&db));
+  TW_TRY(RenameTasks(&db));
   support::HitFailpoint(support::Failpoint::tuner_log_opened);
   return db;
 }
