@@ -67,7 +67,7 @@ absl::StatusOr<bool> WriteOut(Graph* g) {
   bool any = false;
   for (Node& node : g->nodes) {
     if (node.op != "quantize" && node.op != "dequantize") continue;
-    const std::vector<int64_t> shape = g->values[node.inputs[0]].type.sizes();
+    const std::vector<op::Dim> shape = g->values[node.inputs[0]].type.shape;
     if (shape.size() < 2 || IsConstant(*g, node.inputs[0])) continue;
     for (const int i : {1, 2}) {
       const ValueId id = node.inputs[i];
@@ -75,7 +75,9 @@ absl::StatusOr<bool> WriteOut(Graph* g) {
       TW_ASSIGN(const op::RefTensor number, ConstantTensor(*g, id));
       if (number.values[0] == (i == 1 ? 1 : 0)) continue;  // literals that cost nothing
       const bool image = shape.size() == 4;
-      const int64_t channels = image ? shape[1] : shape.back();
+      const op::Dim& last = image ? shape[1] : shape.back();
+      if (!last.is_constant()) continue;
+      const int64_t channels = last.value();
       op::TensorType type{number.type.dtype, {channels}};
       if (image) type = {type.dtype, ChannelShape(channels, shape.size())};
       node.inputs[i] =

@@ -53,7 +53,7 @@ absl::StatusOr<std::optional<op::RefTensor>> ForwardRewriter::Known(ValueId id) 
 }
 
 absl::StatusOr<std::optional<double>> ForwardRewriter::KnownNumber(ValueId id) const {
-  if (TypeOf(id).elements() != 1) return std::nullopt;
+  if (!TypeOf(id).fixed() || TypeOf(id).elements() != 1) return std::nullopt;
   TW_ASSIGN(const std::optional<op::RefTensor> tensor, Known(id));
   if (!tensor) return std::nullopt;
   return std::optional(tensor->values[0]);

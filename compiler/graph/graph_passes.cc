@@ -17,10 +17,10 @@ constexpr bool kAnySizes = true;
 constexpr GraphPass kPasses[] = {
     {"infer_types", InferTypes, GraphPass::Use::kRequired, kAnySizes},
     // Before constants are folded: weights are still the bytes that the model has.
-    {"quantized_moves", QuantizedMoves},
-    {"integer_layers", IntegerLayers},
-    {"fold_requantize", FoldRequantize},
-    {"requantize_sums", RequantizeSums},
+    {"quantized_moves", QuantizedMoves, GraphPass::Use::kStandard, kAnySizes},
+    {"integer_layers", IntegerLayers, GraphPass::Use::kStandard, kAnySizes},
+    {"fold_requantize", FoldRequantize, GraphPass::Use::kStandard, kAnySizes},
+    {"requantize_sums", RequantizeSums, GraphPass::Use::kStandard, kAnySizes},
     {"pack_weights", PackWeights, GraphPass::Use::kStandard, kAnySizes},
     {"share_heads", ShareHeads, GraphPass::Use::kStandard, kAnySizes},
     {"half_products", HalfProducts, GraphPass::Use::kStandard, kAnySizes},
@@ -31,7 +31,7 @@ constexpr GraphPass kPasses[] = {
     {"fold_scales", FoldScales, GraphPass::Use::kStandard, kAnySizes},
     {"split_bias", SplitBias, GraphPass::Use::kStandard, kAnySizes},
     {"simplify_algebra", SimplifyAlgebra, GraphPass::Use::kStandard, kAnySizes},
-    {"block_layouts", BlockLayouts, GraphPass::Use::kOptional},
+    {"block_layouts", BlockLayouts, GraphPass::Use::kOptional, kAnySizes},
     {"flatten_images", FlattenImages},
     {"clean", Clean, GraphPass::Use::kStandard, kAnySizes},
     {"layout_weights", LayoutWeights, GraphPass::Use::kStandard, kAnySizes},

@@ -61,9 +61,7 @@ class QuantizedMover : public ForwardRewriter {
   // Whether both hold the same numbers of one type.
   absl::StatusOr<bool> Equal(ValueId a, ValueId b) const {
     if (a == b) return true;
-    if (TypeOf(a).dtype != TypeOf(b).dtype || TypeOf(a).elements() != TypeOf(b).elements()) {
-      return false;
-    }
+    if (TypeOf(a).dtype != TypeOf(b).dtype) return false;
     TW_ASSIGN(const auto x, Known(a));
     TW_ASSIGN(const auto y, Known(b));
     return x && y && x->values == y->values &&

@@ -34,7 +34,9 @@ class SumRequantizer : public ForwardRewriter {
            std::all_of(known->values.begin(), known->values.end(), [](double v) { return v == 0; });
   }
 
-  bool InBlocks(int64_t channels) const { return channels % block_ == 0; }
+  bool InBlocks(const op::Dim& channels) const {
+    return channels.is_constant() && channels.value() % block_ == 0;
+  }
 
   // Whether no window lies in the padding alone.
   static bool SeesTheImage(const Node& layer, const std::vector<int64_t>& weights) {
@@ -63,8 +65,7 @@ class SumRequantizer : public ForwardRewriter {
       return std::nullopt;
     }
     const size_t axis = image ? 1 : x.shape.size() - 1;
-    if (x.shape.size() < 2 || !InBlocks(x.size(static_cast<int64_t>(axis))) ||
-        !InBlocks(result.size(static_cast<int64_t>(axis))))
+    if (x.shape.size() < 2 || !InBlocks(x.shape[axis]) || !InBlocks(result.shape[axis]))
       return std::nullopt;
     return axis;
   }
@@ -149,14 +150,14 @@ class SumRequantizer : public ForwardRewriter {
   // Of two images of bytes.
   absl::StatusOr<bool> Sum(const Node& node, const Node& sum, bool rectified) {
     constexpr size_t kAxis = 1;
-    const std::vector<int64_t> shape = TypeOf(node.outputs[0]).sizes();
+    const std::vector<op::Dim> shape = TypeOf(node.outputs[0]).shape;
     if (shape.size() != 4 || !InBlocks(shape[kAxis])) return false;
     std::vector<ValueId> images;
     std::vector<std::vector<double>> scales;
     double largest = 0;
     for (const ValueId id : sum.inputs) {
       const Node* from = Before(id, "dequantize");
-      if (from == nullptr || TypeOf(from->inputs[0]) != op::TensorType{ir::kI8, shape} ||
+      if (from == nullptr || TypeOf(from->inputs[0]) != op::TensorType(ir::kI8, shape) ||
           IsConstant(g_, from->inputs[0])) {
         return false;
       }
@@ -183,7 +184,7 @@ class SumRequantizer : public ForwardRewriter {
     if (rectified) {
       TW_ASSIGN(total, Emit(node.name + "_relu", "relu", {total}));
     }
-    const std::vector<double> ones(static_cast<size_t>(shape[kAxis]), 1);
+    const std::vector<double> ones(static_cast<size_t>(shape[kAxis].value()), 1);
     return Requantized(node, total, Whole(node.name + "_one", ones, kAxis, shape.size()), *shift);
   }
 

@@ -20,6 +20,7 @@ from open_models import MODELS  # noqa: E402
 CASES = {
     "mlp": ({"batch": "1..64"}, [(1,), (2,), (7,), (33,), (64,)]),
     "cnn": ({"N": "1..8", "H": "8..64", "W": "8..64"}, [(1, 8, 8), (2, 9, 13), (8, 64, 64), (3, 31, 17)]),
+    "cnn_int8": ({"N": "1..8", "H": "8..64", "W": "8..64"}, [(1, 8, 8), (8, 64, 64), (3, 31, 17)]),
     "encoder": ({"N": "1..4", "L": "1..96"}, [(1, 1), (1, 64), (4, 7), (3, 33), (2, 96)]),
     "lstm": ({"T": "1..32", "N": "1..4"}, [(1, 1), (7, 1), (32, 4)]),
     "unet": ({"N": "1..4", "H": "16..96", "W": "16..96"}, [(1, 16, 16), (2, 33, 50), (4, 64, 96)]),
@@ -69,6 +70,20 @@ def every_size_is_that_of_its_own_module():
                     assert found.shape == wanted.shape, (name, sizes, found.shape, wanted.shape)
                     error = np.abs(found - wanted).max() / np.abs(wanted).max()
                     assert error <= 1e-5, (name, sizes, error)
+
+
+def quantised_layers_of_open_sizes_are_in_bytes():
+    """Convolutions on channel blocks with sums of bytes, as fixed sizes have them."""
+    with tempfile.TemporaryDirectory(prefix="tilewright-open-") as where:
+        folder = Path(where)
+        onnx.save(MODELS["cnn_int8"][0](), str(folder / "cnn_int8.onnx"))
+        said = tilewright("compile", folder / "cnn_int8.onnx", "--target", "native,threads=1", "--effort", 0, "-o", folder / "m.tw",
+                          *shapes(CASES["cnn_int8"][0]), "--format", "json")
+        layers = [k["task_name"] for k in json.loads(said)["kernels"] if k["task_name"].startswith("conv2d")]
+        assert len(layers) == 3, layers
+        for layer in layers:
+            name, result = layer.split()[0], layer.split(" → ")[1]
+            assert "dequantize" in name and result.startswith("N") and "x16 k3x3" in result, layer
 
 
 def sizes_outside_of_the_range_are_refused():
@@ -202,6 +217,6 @@ def wrong_points_are_refused():
 
 
 if __name__ == "__main__":
-    run_checks(every_size_is_that_of_its_own_module, sizes_outside_of_the_range_are_refused, what_needs_numbers_says_so,
-               sizes_that_an_operator_cannot_take_are_refused, the_module_says_its_sizes, specialised_sizes_are_those_of_their_own_module,
+    run_checks(every_size_is_that_of_its_own_module, quantised_layers_of_open_sizes_are_in_bytes,
+               sizes_outside_of_the_range_are_refused, what_needs_numbers_says_so, sizes_that_an_operator_cannot_take_are_refused, the_module_says_its_sizes, specialised_sizes_are_those_of_their_own_module,
                predicted_schedules_are_for_specialised_sizes, wrong_points_are_refused)

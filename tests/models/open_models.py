@@ -38,6 +38,18 @@ class Builder:
         weight = self.weight(outputs, inputs // group, kernel, kernel)
         return self.node("Conv", x, weight, self.weight(outputs), kernel_shape=[kernel, kernel], pads=[kernel // 2] * 4, group=group, **attributes)
 
+    def bytes_of(self, x, scale, zero=128):
+        """u8 and back, as QDQ models have it between layers."""
+        parameters = self.constant(np.float32(scale)), self.constant(np.uint8(zero))
+        return self.node("DequantizeLinear", self.node("QuantizeLinear", x, *parameters), *parameters)
+
+    def byte_conv(self, x, inputs, outputs, kernel=3, group=1, **attributes):
+        """A convolution whose weights are i8, with a scale per channel."""
+        weight = self.constant(self.rng.integers(-127, 128, (outputs, inputs // group, kernel, kernel)).astype(np.int8))
+        scale = self.constant((1 / 127 / np.sqrt(inputs // group * kernel * kernel) * self.rng.uniform(.5, 1.5, outputs)).astype(np.float32))
+        weight = self.node("DequantizeLinear", weight, scale, self.constant(np.zeros(outputs, np.int8)), axis=0)
+        return self.node("Conv", x, weight, kernel_shape=[kernel, kernel], pads=[kernel // 2] * 4, group=group, **attributes)
+
     def model(self, name, x, x_shape, y, y_shape, element=TensorProto.FLOAT):
         self.nodes.append(helper.make_node("Identity", [y], ["y"]))
         tensor = helper.make_tensor_value_info
@@ -61,6 +73,16 @@ def cnn():
     x = b.node("Add", b.node("AveragePool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1]), b.conv(x, 32, 32, group=32))
     x = b.node("Flatten", b.node("GlobalAveragePool", x))
     return b.model("cnn", "x", ["N", 3, "H", "W"], b.dense(x, 32, 10), ["N", 10])
+
+
+def cnn_int8():
+    b = Builder()
+    x = b.bytes_of(b.node("Relu", b.byte_conv(b.bytes_of("x", 3 / 127), 3, 16)), 4 / 255, 0)
+    x = b.bytes_of(b.node("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2]), 4 / 255, 0)
+    x = b.bytes_of(b.node("Relu", b.byte_conv(x, 16, 32, strides=[2, 2])), 4 / 255, 0)
+    x = b.bytes_of(b.node("Add", x, b.bytes_of(b.byte_conv(x, 32, 32, group=32), 4 / 127)), 6 / 127)
+    x = b.node("Flatten", b.node("GlobalAveragePool", x))
+    return b.model("cnn_int8", "x", ["N", 3, "H", "W"], b.dense(x, 32, 10), ["N", 10])
 
 
 def encoder(width=64, heads=4, layers=2):
@@ -166,7 +188,7 @@ def unet_resize():
 
 
 # Name → maker, and the shape of the input "x".
-MODELS = {"mlp": (mlp, ["batch", 64]), "cnn": (cnn, ["N", 3, "H", "W"]), "encoder": (encoder, ["N", "L", 64]), "lstm": (lstm, ["T", "N"]),
+MODELS = {"mlp": (mlp, ["batch", 64]), "cnn": (cnn, ["N", 3, "H", "W"]), "cnn_int8": (cnn_int8, ["N", 3, "H", "W"]), "encoder": (encoder, ["N", "L", 64]), "lstm": (lstm, ["T", "N"]),
           "unet": (unet, ["N", 3, "H", "W"]), "unet_resize": (unet_resize, ["N", 3, "H", "W"])}
 
 if __name__ == "__main__":
