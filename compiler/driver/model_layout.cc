@@ -105,7 +105,8 @@ absl::Status ModelLayout::Add(ValueId id, module::TensorKind kind, int64_t offse
   return absl::OkStatus();
 }
 
-// The list with the new entries, under the input's name, and the entries.
+// The list with the new entries, under the input's name, and the entries. Of functions behind main
+// it is the list of that name.
 absl::Status ModelLayout::AddState(const graph::Node& append) {
   const ValueId entries = append.inputs[1], list = append.outputs[0];
   TW_TRY(Add(list, module::TensorKind::kState, 0));
@@ -113,6 +114,13 @@ absl::Status ModelLayout::AddState(const graph::Node& append) {
   std::vector<module::Tensor>& tensors = manifest_.tensors;
   tensors[static_cast<size_t>(TensorId(list))].name = g_.values[append.inputs[0]].name;
   tensors[static_cast<size_t>(TensorId(entries))].entries_of = TensorId(list);
+  module::Tensor& own = tensors[static_cast<size_t>(TensorId(list))];
+  for (const module::Tensor& known : tensors) {
+    if (known.is_own_list() && known.name == own.name && known.id != own.id) {
+      own.same_list = known.id;
+    }
+  }
+  if (manifest_.state) return absl::OkStatus();  // main's
   const op::Dim length = g_.values[append.inputs[0]].type.shape[0];
   manifest_.state = {*length.variables().begin(), g_.values[list].type.shape[0]};
   return absl::OkStatus();

@@ -36,8 +36,12 @@ absl::Status SubstituteRanges(const std::map<std::string, op::Dim>& values,
     const SizeRange range = own->second;
     ranges->erase(own);
     SizeRange left = range;
-    if (const auto other = ranges->find(value.variable()); other != ranges->end()) {
-      left = {std::max(range.min, other->second.min), std::min(range.max, other->second.max)};
+    const std::set<std::string> names = value.variables();
+    const auto other = names.size() == 1 ? ranges->find(*names.begin()) : ranges->end();
+    const op::Dim more = other == ranges->end() ? value : value - op::Dim::Variable(*names.begin());
+    if (other != ranges->end() && more.is_constant()) {
+      left = {std::max(range.min - more.value(), other->second.min),
+              std::min(range.max - more.value(), other->second.max)};
       other->second.min = left.min;
       other->second.max = left.max;
     } else if (value.is_constant()) {
@@ -137,14 +141,22 @@ std::set<std::string> SizeVariables(const Graph& graph) {
 }
 
 absl::StatusOr<Graph> InferShapes(Graph g) {
+  // Of two variables a size from 0 on stays, as it may be that of a state, else the smaller name.
+  const auto stays = [&g](const std::string& name, const std::string& other) {
+    const auto from_zero = [&g](const std::string& variable) {
+      const auto range = g.size_ranges.find(variable);
+      return range != g.size_ranges.end() && !range->second.size.empty();
+    };
+    return from_zero(name) != from_zero(other) ? from_zero(name) : name < other;
+  };
   // Every round removes a variable, or is the last.
   for (size_t rounds = SizeVariables(g).size() + 1; rounds > 0; --rounds) {
     TW_ASSIGN(g.equal_sizes, InferOnce(&g));
     std::map<std::string, op::Dim> values;
     for (const auto& [a, b, what] : g.equal_sizes) {
       const std::string left = VariableIn(a, b), right = VariableIn(b, a);
-      // The smaller name stays of two variables; a number replaces any.
-      if (!right.empty() && (left.empty() || right > left)) {
+      // A number replaces any variable.
+      if (!right.empty() && (left.empty() || stays(left, right))) {
         values.emplace(right, a - (b - op::Dim::Variable(right)));
       } else if (!left.empty()) {
         values.emplace(left, b - (a - op::Dim::Variable(left)));

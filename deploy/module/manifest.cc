@@ -482,7 +482,13 @@ int Manifest::StateVariable() const {
   return -1;
 }
 
+int64_t Manifest::ListOf(const Tensor& tensor) const {
+  const int64_t list = tensor.entries_of.value_or(tensor.id);
+  return tensors[static_cast<size_t>(list)].same_list.value_or(list);
+}
+
 int64_t Manifest::NeededFormatVersion() const {
+  if (state && functions.size() > 1) return kSharedStateFormatVersion;
   if (!equal_sizes.empty()) return kEqualSizesFormatVersion;
   if (state) return kStateFormatVersion;
   return open_sizes() ? kOpenSizesFormatVersion : kManifestFormatVersion;

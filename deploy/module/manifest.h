@@ -21,13 +21,15 @@
 namespace tilewright::module {
 
 // We raise these when readers of the previous version would misread a manifest. A module whose
-// sizes are all fixed has the first, so that older readers still read it; one with size variables
-// has the second, one with state the third, and the fourth if some of the variables' values are
-// none of the module.
+// sizes are all fixed has the first, so that older readers still read it. One with size variables
+// has the second, one with state the third. The fourth has variables some of whose values are none
+// of the module, the fifth several functions with state.
 inline constexpr int64_t kManifestFormatVersion = 1;
 inline constexpr int64_t kOpenSizesFormatVersion = 2;
 inline constexpr int64_t kStateFormatVersion = 3;
 inline constexpr int64_t kEqualSizesFormatVersion = 4;
+inline constexpr int64_t kSharedStateFormatVersion = 5;
+inline constexpr int64_t kNewestFormatVersion = kSharedStateFormatVersion;
 
 // No tensor, arena or section is larger; keeps sums of sizes far from overflow.
 inline constexpr int64_t kMaxBytes = int64_t{1} << 46;
@@ -69,7 +71,13 @@ struct Tensor {
   // entries that the list had before the run. Without it, the tensor is a whole list, new entries
   // included; launches read it.
   std::optional<int64_t> entries_of = {};
+  // Of kind kState, in a function for some sizes: the list of "main" that this one is, in the shape
+  // that it has at these sizes.
+  std::optional<int64_t> same_list = {};
   bool operator==(const Tensor&) const = default;
+
+  // Whether it is a list of "main", which has memory of its own.
+  bool is_own_list() const { return kind == TensorKind::kState && !entries_of && !same_list; }
 };
 
 // A size variable that dimensions may name, with the range that the module was compiled for. It
@@ -232,6 +240,8 @@ struct Manifest {
   bool open_sizes() const { return !size_vars.empty(); }
   // Position of the variable that the state binds, in size_vars; -1 without a state.
   int StateVariable() const;
+  // The list of "main" that a tensor of kind kState is or adds to. REQUIRES: a valid manifest.
+  int64_t ListOf(const Tensor& tensor) const;
 };
 
 // Checks everything that readers rely on. INVALID_ARGUMENT `module.manifest.<reason>` on the first

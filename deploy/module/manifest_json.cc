@@ -63,6 +63,7 @@ Json TensorToJson(const Tensor& t) {
            {"bytes", t.bytes}};
   if (!t.after.empty()) out["after"] = t.after;
   if (t.entries_of) out["entries_of"] = *t.entries_of;
+  if (t.same_list) out["same_list"] = *t.same_list;
   return out;
 }
 
@@ -395,6 +396,7 @@ absl::Status ReadTensor(const Json& json, const std::string& where, DimReader* d
   fields.Get("bytes", &t->bytes);
   fields.OptionalInts("after", &t->after);
   fields.OptionalInt("entries_of", &t->entries_of);
+  fields.OptionalInt("same_list", &t->same_list);
   TW_TRY(fields.Done());
   const std::optional<DType> parsed = DTypeFromName(dtype);
   if (!parsed.has_value()) {
@@ -582,9 +584,9 @@ bool DepthWithin(std::string_view text, int limit) {
 absl::Status CheckVersion(const Json& json) {
   const auto version = json.is_object() ? json.find("format_version") : json.end();
   if (version != json.end() && version->is_number_unsigned() &&
-      version->get<uint64_t>() > static_cast<uint64_t>(kEqualSizesFormatVersion)) {
+      version->get<uint64_t>() > static_cast<uint64_t>(kNewestFormatVersion)) {
     return support::Unimplemented("module.manifest.version",
-                                  "expected at most " + std::to_string(kEqualSizesFormatVersion) +
+                                  "expected at most " + std::to_string(kNewestFormatVersion) +
                                       ", found " + std::to_string(version->get<uint64_t>()) +
                                       ": the module was made by a later version");
   }

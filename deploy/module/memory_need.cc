@@ -17,9 +17,7 @@ MemoryNeed NeedOf(const Manifest& manifest) {
   for (const int64_t id : main.outputs) add(id);
   for (const SizeCheck& check : main.checks) add(check.tensor);
   for (const Tensor& tensor : manifest.tensors) {
-    if (tensor.kind == TensorKind::kState && !tensor.entries_of) {
-      need.state += StateBytes(manifest, tensor);
-    }
+    if (tensor.is_own_list()) need.state += StateBytes(manifest, tensor);
   }
   for (const CodeObject& code : manifest.code) need.code += code.size;
   return need;

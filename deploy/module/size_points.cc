@@ -42,13 +42,8 @@ std::string PointText(const SizePoint& point) {
 }
 
 absl::Status CheckSizePoints(const std::map<std::string, SizeRange>& open,
-                             std::span<const SizePoint> points, bool keeps_state) {
+                             std::span<const SizePoint> points) {
   if (points.empty()) return absl::OkStatus();
-  if (keeps_state) {
-    return support::InvalidArgument(
-        "driver.specialise.state",
-        "expected a module without state, found state and the point " + PointText(points[0]));
-  }
   if (open.empty()) {
     return support::InvalidArgument(
         "driver.specialise.fixed",

@@ -26,11 +26,10 @@ using SizePoint = std::map<std::string, int64_t>;
 // A module has "main" and so many others at most.
 inline constexpr size_t kMaxSizePoints = 63;
 
-// A module that keeps state has "main" alone: driver.specialise.state. INVALID_ARGUMENT, too:
-// .fixed (no dimension is open), .name (a dimension that is not open), .size (out of its range),
-// .empty (a point that names none), .twice, .too_many.
+// INVALID_ARGUMENT driver.specialise.<reason>: fixed (no dimension is open), name (a dimension that
+// is not open), size (out of its range), empty (a point that names none), twice, too_many.
 absl::Status CheckSizePoints(const std::map<std::string, SizeRange>& open,
-                             std::span<const SizePoint> points, bool keeps_state);
+                             std::span<const SizePoint> points);
 
 // "batch=1,seq=128"
 std::string PointText(const SizePoint& point);

@@ -190,7 +190,7 @@ absl::Status Session::Impl::BindSizes() {
 // Whole lists from the start: pages that no entry has touched cost nothing.
 absl::Status Session::Impl::AllocateState() {
   for (const Tensor& tensor : module->manifest().tensors) {
-    if (tensor.kind != TensorKind::kState || tensor.entries_of) continue;
+    if (!tensor.is_own_list()) continue;
     TW_TRY(memory.AllocateState(tensor.id, module::StateBytes(module->manifest(), tensor)));
   }
   return absl::OkStatus();
@@ -212,7 +212,7 @@ absl::StatusOr<std::vector<int64_t>> Session::Impl::BindValues(
   }
   if (entries == 0) return sizes;
   for (const Tensor& tensor : manifest.tensors) {
-    if (tensor.kind != TensorKind::kState || tensor.entries_of) continue;
+    if (!tensor.is_own_list()) continue;
     for (size_t d = 1; d < tensor.shape.size(); ++d) {
       for (size_t v = 0; v < sizes.size(); ++v) {
         const std::string& name = manifest.size_vars[v].name;

@@ -149,7 +149,7 @@ void SessionProgram::PlaceTensors(const SessionMemory& memory) {
 
 // New entries begin behind those that the list has.
 void* SessionProgram::StateAddress(const Tensor& tensor, const SessionMemory& memory) const {
-  char* list = static_cast<char*>(memory.state(tensor.entries_of.value_or(tensor.id)));
+  char* list = static_cast<char*>(memory.state(module_.manifest().ListOf(tensor)));
   const SizePlan::Place& place = PlaceOf(tensor.id);
   if (!tensor.entries_of || place.bytes == 0) return list;
   const auto length = static_cast<size_t>(module_.manifest().StateVariable());

@@ -107,6 +107,24 @@ def the_module_keeps_the_cache():
                         check(found["logits"], wanted[:, start:end], (config, threads, batch, sizes, start))
 
 
+def a_function_for_single_tokens_shares_the_cache():
+    """A prompt goes through kernels for any length, each token behind it through those for one."""
+    for config in FORMS:
+        for flags in ({}, {"batch": "1"}):
+            compiled = Compiled(config, "--state", "known", "--specialise", "sequence_length=1", **flags)
+            decoder, session = compiled.decoder, compiled.session()
+            functions = json.loads(compiled.module.manifest)["functions"]
+            assert [function.get("at") for function in functions] == [None, {"sequence_length": 1}], functions
+            for batch in (1,) if flags else (1, 2):
+                tokens = tokens_of(config, batch, MOST)
+                wanted = decoder.logits(tokens)
+                for sizes in ((1,), (5,), (16, 3, 1, 2)):
+                    session.reset()
+                    for start, end in parts_of(MOST, sizes):
+                        found = session.run(decoder.feeds(tokens[:, start:end], start))
+                        check(found["logits"], wanted[:, start:end], (config, batch, sizes, start))
+
+
 def reading_n_and_one_more_is_reading_n_plus_1():
     config = Config()
     compiled = Compiled(config, "--state", "known")
@@ -186,5 +204,6 @@ def the_example_generates():
 
 
 if __name__ == "__main__":
-    run_checks(one_module_reads_and_decodes, the_module_keeps_the_cache, reading_n_and_one_more_is_reading_n_plus_1,
+    run_checks(one_module_reads_and_decodes, the_module_keeps_the_cache,
+               a_function_for_single_tokens_shares_the_cache, reading_n_and_one_more_is_reading_n_plus_1,
                the_state_is_bounded, what_cannot_be_state_says_so, the_example_generates)

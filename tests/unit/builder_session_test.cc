@@ -125,8 +125,6 @@ TEST_F(OpenSizesSession, WithoutPointsOnlyWhatDependsOnNoSizeIsATask) {
 TEST_F(OpenSizesSession, BadPointsAreRefused) {
   EXPECT_TRUE(Open({{{"width", 1}}}).error().message().starts_with("driver.specialise.name"));
   EXPECT_TRUE(Open({{{"batch", 33}}}).error().message().starts_with("driver.specialise.size"));
-  EXPECT_TRUE(
-      Open({{{"batch", 8}}}, true).error().message().starts_with("driver.specialise.state"));
 }
 
 }  // namespace

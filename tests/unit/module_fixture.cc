@@ -121,27 +121,36 @@ std::vector<float> DenseReference(const std::vector<float>& x) {
   return y;
 }
 
-ModuleParts ColumnSumsModule() {
+ModuleParts ColumnSumsModule(bool specialised) {
   ModuleParts parts;
   Manifest& m = parts.manifest;
   m.name = "column_sums";
   m.target = "native";
   m.producer = {{"tilewright", "test"}};
   m.size_vars = {{"N", 1, kMostRows}, {"past", 0, kMostEntries}};
-  const module::Dim n = module::Dim::Variable("N"), all = n + module::Dim::Variable("past");
-  m.state = {"past", all};
-  const int64_t x = AddTensor(&m, "x", {n, kColumns}, TensorKind::kInput);
-  const int64_t list = AddTensor(&m, "rows", {all, kColumns}, TensorKind::kState);
-  const int64_t entries = AddTensor(&m, "", {n, kColumns}, TensorKind::kState);
-  m.tensors.back().entries_of = list;
-  const int64_t y = AddTensor(&m, "y", {kColumns}, TensorKind::kOutput);
-  Function f;
-  f.name = "main";
-  f.inputs = {x};
-  f.outputs = {y};
-  f.launches = {Call("add", {x, x, entries}, {n * kColumns}),
-                Call("column_sums", {list, y}, {all, kColumns})};
-  m.functions.push_back(f);
+  const module::Dim past = module::Dim::Variable("past");
+  m.state = {"past", module::Dim::Variable("N") + past};
+  const auto add = [&](const std::string& name, const module::Dim& n) {
+    const module::Dim all = n + past;
+    const int64_t x = AddTensor(&m, "x", {n, kColumns}, TensorKind::kInput);
+    const int64_t list = AddTensor(&m, "rows", {all, kColumns}, TensorKind::kState);
+    if (!m.functions.empty()) m.tensors.back().same_list = 1;
+    const int64_t entries = AddTensor(&m, "", {n, kColumns}, TensorKind::kState);
+    m.tensors.back().entries_of = list;
+    const int64_t y = AddTensor(&m, "y", {kColumns}, TensorKind::kOutput);
+    Function f;
+    f.name = name;
+    f.inputs = {x};
+    f.outputs = {y};
+    f.launches = {Call("add", {x, x, entries}, {n * kColumns}),
+                  Call("column_sums", {list, y}, {all, kColumns})};
+    m.functions.push_back(f);
+  };
+  add("main", module::Dim::Variable("N"));
+  if (specialised) {
+    add("one", 1);
+    m.functions[1].at = {{"N", 1}};
+  }
   const absl::Status complete = module::SetNeedsAtMaxima(&m);
   TW_CHECK(complete.ok()) << support::StatusText(complete);
   m.code.push_back({std::string(runtime::NativeCodeFormat()), 1, 0, ""});

@@ -38,9 +38,9 @@ std::vector<float> OpenRowsReference(const std::vector<float>& x);
 // "four" for N = 4, "two" for M = 2 and "both" for N = 4, M = 2.
 module::ModuleParts TwoSizesModule();
 // Keeps rows of kColumns floats: each run appends 2 · x, of N rows (1 <= N <= kMostRows), and gives
-// the sums of all columns in y. At most kMostEntries rows fit.
+// the sums of all columns in y. At most kMostEntries rows fit. Specialised, "one" is for N = 1.
 inline constexpr int64_t kMostEntries = 20;
-module::ModuleParts ColumnSumsModule();
+module::ModuleParts ColumnSumsModule(bool specialised = false);
 
 // Copies inputs of every element type to outputs: "x_float32" to "y_float32" and so on, each [2,
 // 3].

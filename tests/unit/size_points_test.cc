@@ -14,7 +14,7 @@ namespace {
 TEST(SizePoints, BadOnesHaveTheirErrors) {
   const std::map<std::string, SizeRange> open = {{"batch", {1, 8}}, {"seq", {1, 40}}};
   const auto slug = [&](const std::vector<SizePoint>& points) {
-    return std::string(support::Slug(CheckSizePoints(open, points, false)));
+    return std::string(support::Slug(CheckSizePoints(open, points)));
   };
   EXPECT_EQ(slug({}), "");
   EXPECT_EQ(slug({{{"batch", 8}}, {{"seq", 8}}, {{"batch", 8}, {"seq", 8}}}), "");
@@ -29,11 +29,9 @@ TEST(SizePoints, BadOnesHaveTheirErrors) {
   EXPECT_EQ(slug(many), "");
   many.push_back({{"batch", 2}});
   EXPECT_EQ(slug(many), "driver.specialise.too_many");
-  const absl::Status fixed = CheckSizePoints({}, std::vector<SizePoint>{{{"batch", 8}}}, false);
+  const absl::Status fixed = CheckSizePoints({}, std::vector<SizePoint>{{{"batch", 8}}});
   EXPECT_EQ(support::Slug(fixed), "driver.specialise.fixed");
-  const std::vector<SizePoint> one = {{{"batch", 8}}};
-  EXPECT_EQ(support::Slug(CheckSizePoints(open, one, true)), "driver.specialise.state");
-  EXPECT_TRUE(CheckSizePoints(open, {}, true).ok());
+  EXPECT_TRUE(CheckSizePoints({}, {}).ok());
 }
 
 TEST(SizePoints, AreTextForPeople) {

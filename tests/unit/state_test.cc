@@ -4,7 +4,9 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "deploy/module/memory_need.h"
@@ -25,9 +27,9 @@ using runtime::SessionOptions;
 using test::kColumns;
 using test::kMostEntries;
 
-// Tensors: 0 x, 1 the list, 2 its new entries, 3 y.
-Manifest Complete() {
-  const auto bytes = module::SerializeModule(test::ColumnSumsModule());
+// Tensors: 0 x, 1 the list, 2 its new entries, 3 y; of "one" 4 to 7.
+Manifest Complete(bool specialised = false) {
+  const auto bytes = module::SerializeModule(test::ColumnSumsModule(specialised));
   EXPECT_TRUE(bytes.ok()) << bytes.status();
   const auto file = module::ModuleFile::FromBytes(*bytes);
   EXPECT_TRUE(file.ok()) << file.status();
@@ -50,11 +52,58 @@ TEST(StateManifestTest, JsonRoundTripsAsThirdVersion) {
   EXPECT_EQ(module::NeedOf(manifest).state, kMostEntries * kColumns * 4);
 }
 
-TEST(StateManifestTest, EveryBrokenRuleHasItsError) {
-  struct Rejection {
-    const char* slug;  // without "module.manifest."
-    std::function<void(Manifest*)> damage;
+TEST(StateManifestTest, FunctionsThatShareListsAreTheFifthVersion) {
+  const Manifest manifest = Complete(/*specialised=*/true);
+  const auto json = module::ManifestToJson(manifest);
+  ASSERT_TRUE(json.ok()) << json.status();
+  EXPECT_NE(json->find("\"format_version\":5"), std::string::npos);
+  EXPECT_NE(json->find("\"same_list\":1"), std::string::npos);
+  const auto again = module::ManifestFromJson(*json);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(*again == manifest);
+  EXPECT_EQ(module::NeedOf(manifest).state, kMostEntries * kColumns * 4) << "one list";
+  EXPECT_EQ(manifest.ListOf(manifest.tensors[6]), 1);
+}
+
+struct Rejection {
+  const char* slug;  // without "module.manifest."
+  std::function<void(Manifest*)> damage;
+};
+
+void ExpectRejected(std::span<const Rejection> rows, bool specialised) {
+  int index = 0;
+  for (const Rejection& row : rows) {
+    SCOPED_TRACE("row " + std::to_string(index++));
+    Manifest manifest = Complete(specialised);
+    ASSERT_TRUE(module::ValidateManifest(manifest).ok()) << module::ValidateManifest(manifest);
+    row.damage(&manifest);
+    const absl::Status status = module::ValidateManifest(manifest);
+    EXPECT_EQ(support::Slug(status), std::string("module.manifest.") + row.slug) << status;
+  }
+}
+
+TEST(StateManifestTest, EveryBrokenRuleOfSharedListsHasItsError) {
+  const Rejection rows[] = {
+      {"version", [](Manifest* m) { m->format_version = module::kStateFormatVersion; }},
+      {"state", [](Manifest* m) { m->tensors[5].same_list.reset(); }},  // a list of its own
+      {"state", [](Manifest* m) { m->tensors[5].same_list = 0; }},
+      {"state", [](Manifest* m) { m->tensors[5].same_list = 5; }},
+      {"state", [](Manifest* m) { m->tensors[5].same_list = -1; }},
+      {"state", [](Manifest* m) { m->tensors[5].same_list = 99; }},
+      {"state", [](Manifest* m) { m->tensors[5].dtype = module::DType::kInt32; }},
+      {"state", [](Manifest* m) { m->tensors[4].same_list = 1; }},
+      {"state", [](Manifest* m) { m->tensors[6].same_list = 1; }},
+      {"state", [](Manifest* m) { m->tensors[6].entries_of = 1; }},  // of main's shape
+      {"state",
+       [](Manifest* m) { m->tensors[5].shape[0] = Past() + 2, m->tensors[5].bytes += 64; }},
+      {"at", [](Manifest* m) { m->functions[1].launches[1].args[0] = 1; }},
+      {"state",
+       [](Manifest* m) { m->functions[1].launches.erase(m->functions[1].launches.begin()); }},
   };
+  ExpectRejected(rows, /*specialised=*/true);
+}
+
+TEST(StateManifestTest, EveryBrokenRuleHasItsError) {
   const Rejection rows[] = {
       {"version", [](Manifest* m) { m->format_version = module::kOpenSizesFormatVersion; }},
       {"size_var",  // nothing binds the length then
@@ -94,19 +143,11 @@ TEST(StateManifestTest, EveryBrokenRuleHasItsError) {
          m->tensors[3].bytes = (test::kMostRows + kMostEntries) * 4;
        }},
   };
-  int index = 0;
-  for (const Rejection& row : rows) {
-    SCOPED_TRACE("row " + std::to_string(index++));
-    Manifest manifest = Complete();
-    ASSERT_TRUE(module::ValidateManifest(manifest).ok()) << module::ValidateManifest(manifest);
-    row.damage(&manifest);
-    const absl::Status status = module::ValidateManifest(manifest);
-    EXPECT_EQ(support::Slug(status), std::string("module.manifest.") + row.slug) << status;
-  }
+  ExpectRejected(rows, /*specialised=*/false);
 }
 
-std::unique_ptr<Session> SessionOf(const SessionOptions& options = {}) {
-  const auto bytes = module::SerializeModule(test::ColumnSumsModule());
+std::unique_ptr<Session> SessionOf(const SessionOptions& options = {}, bool specialised = false) {
+  const auto bytes = module::SerializeModule(test::ColumnSumsModule(specialised));
   auto file = module::ModuleFile::FromBytes(*bytes);
   EXPECT_TRUE(file.ok()) << file.status();
   auto loaded = runtime::LoadedModule::Load(*std::move(file));
@@ -153,6 +194,21 @@ TEST(StateSessionTest, RunsAppend) {
     EXPECT_EQ(Sum(session.get()), 68);
     EXPECT_TRUE(session->CheckGuards().ok());
   }
+}
+
+// The function for one row adds to the list of the function for all numbers of rows.
+TEST(StateSessionTest, FunctionsShareTheList) {
+  const auto session = SessionOf({}, /*specialised=*/true);
+  const std::pair<int64_t, float> runs[] = {{3, 6}, {1, 8}, {1, 10}, {2, 14}, {1, 16}};
+  for (const auto& [rows, sum] : runs) {
+    ASSERT_TRUE(Append(session.get(), rows, 1).ok());
+    EXPECT_EQ(session->function().name, rows == 1 ? "one" : "main");
+    EXPECT_EQ(Sum(session.get()), sum);
+  }
+  EXPECT_EQ(session->state_length(), 8);
+  ASSERT_TRUE(session->ResetState(4).ok());
+  ASSERT_TRUE(Append(session.get(), 1, 10).ok());
+  EXPECT_EQ(Sum(session.get()), 28);
 }
 
 TEST(StateSessionTest, AFullStateTakesNoMore) {

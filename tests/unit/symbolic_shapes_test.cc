@@ -350,6 +350,26 @@ TEST(TypeRules, ReduceKeepsDimensionsWhereTheAttributeIsAbsent) {
   EXPECT_EQ(op::ToText((*results)[0]), "f32[N,1]");
 }
 
+// P counts from 0 on: P - 1 entries. Whatever the names are, it stays, and takes over what is known
+// of the other.
+TEST(InferShapes, ASizeFromZeroOnStaysAndNarrows) {
+  for (const std::string other : {"A", "Z"}) {
+    auto graph = graph::ParseGraph(
+        "graph \"g\" {\n  input %0 \"x\": f32[P]\n  input %1 \"t\": f32[" + other +
+        "]\n  input %2 \"o\": f32[1]\n  %3 \"l\": f32[P + 1] = concat(%0, %2) " +
+        "{axis=0} \"l\"\n  %4 \"y\": f32[P + 1] = add(%3, %1) \"y\"\n  output %4\n}\n");
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    graph->size_ranges = {{"P", {1, 9, "past"}}, {other, {4, 8}}};
+    const auto inferred = graph::InferShapes(*graph);
+    ASSERT_TRUE(inferred.ok()) << inferred.status();
+    EXPECT_EQ(op::ToText(inferred->values[inferred->inputs[1]].type), "f32[P + 1]");
+    EXPECT_EQ(inferred->size_ranges,
+              (std::map<std::string, graph::SizeRange>{{"P", {3, 7, "past"}}}));
+    graph->size_ranges[other] = {1, 1};
+    EXPECT_EQ(support::Slug(graph::InferShapes(*graph).status()), "graph.shape.range");
+  }
+}
+
 // An image network with a free batch and free image sides.
 const char kNetwork[] = R"(graph "free" {
   input %0 "x": f32[N,3,H,W]

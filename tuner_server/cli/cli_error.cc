@@ -80,8 +80,6 @@ constexpr AdviceRow kAdvice[] = {
     {"runtime.session.too_large", "choose smaller sizes"},
     {"driver.specialise.ends", "leave this point out of --specialise: the model differs there"},
     {"driver.specialise.fixed", "let a dimension stay open, as in --shape batch=1..32"},
-    {"driver.specialise.state",
-     "leave --specialise out: with --state, kernels whose sizes are fixed are tuned"},
     {"driver.specialise",
      "give sizes of dimensions that stay open: --shape batch=1..32 --specialise batch=1,8"},
     {"cli.server.sizes",

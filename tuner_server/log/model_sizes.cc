@@ -103,8 +103,7 @@ absl::Status CheckJobSizes(const ModelSizes& sizes) {
         "job.shape.bad", StrCat("expected a range within 0..2^31 of dimension ",
                                 support::Quote(name, 64), ", found ", range.min, "..", range.max));
   }
-  return module::CheckSizePoints(sizes.open, sizes.points,
-                                 sizes.known_states || !sizes.states.empty());
+  return module::CheckSizePoints(sizes.open, sizes.points);
 }
 
 SizeFit FitOf(const ModelSizes& has, const ModelSizes& wanted) {

@@ -157,8 +157,7 @@ absl::Status BuilderSession::ImportModel(const v1::OpenJob& request, const std::
   for (const v1::SizePoint& point : request.specialise()) {
     points.emplace_back(point.sizes().begin(), point.sizes().end());
   }
-  TW_TRY(
-      module::CheckSizePoints(open, points, request.known_states() || !request.states().empty()));
+  TW_TRY(module::CheckSizePoints(open, points));
   TW_ASSIGN(graph::Graph imported, graph::ImportOnnx(bytes, options));
   graph::GraphPassContext context = driver::PassContext(target_);
   context.disabled.assign(request.disabled_passes().begin(), request.disabled_passes().end());
