@@ -81,7 +81,8 @@ class StmtSimplifier {
     }
     analyzer_.SetRange(s->var, range);
     const bool open = ir::AsInt(range.extent) == nullptr;
-    if (open) exprs_.PushBound(s->var, exprs_.Simplify(range.min + range.extent));
+    size_t bounds = 0;
+    if (open) PushEnds(s->var, exprs_.Simplify(range.min + range.extent), &bounds);
     bool outer_tensor = in_tensor_;
     in_tensor_ = in_tensor_ || !ir::TensorNameOf(*s).empty();
     const bool outer_fragment = in_fragment_;
@@ -89,10 +90,20 @@ class StmtSimplifier {
     Stmt body = Walk(s->body);
     in_tensor_ = outer_tensor;
     in_fragment_ = outer_fragment;
-    if (open) exprs_.PopBound();
+    while (bounds-- > 0) exprs_.PopBound();
     if (IsNoOp(body)) return body;
     if (body == s->body && range.min == s->range.min && range.extent == s->range.extent) return s;
     return ir::MakeFor(s->var, range.min, range.extent, body, s->for_kind, s->annotations);
+  }
+
+  // A loop that ends at the smaller of two ends stays below both.
+  void PushEnds(const ir::Var& var, const Expr& end, size_t* bounds) {
+    if (end->kind == ir::ExprKind::kMin) {
+      for (const Expr& side : end->args) PushEnds(var, side, bounds);
+      return;
+    }
+    exprs_.PushBound(var, end);
+    ++*bounds;
   }
 
   bool Replace(Expr* e) {

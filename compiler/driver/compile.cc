@@ -10,6 +10,7 @@
 #include "compiler/ir/structural.h"
 #include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/visit.h"
+#include "compiler/op/attention.h"
 #include "compiler/op/packed_dense.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/space/default_schedule.h"
@@ -137,10 +138,32 @@ absl::StatusOr<ir::Function> ScheduleTask(const std::vector<schedule::Variant>& 
   return scheduled;
 }
 
-// Two lowered functions in one, which chooses by the number of rows of `task`'s first operand when
-// it is called. REQUIRES: all have the same parameters.
-ir::Function ChooseByRows(const ir::Function& task, const ir::Function& few,
-                          const ir::Function& many, int64_t most_few) {
+// When the second algorithm of a task of open sizes computes: from more than `most` on.
+struct ManyRows {
+  ir::Expr count;  // over the size parameters of the task's function
+  int64_t most = 0;
+};
+
+// Nothing where the variant is no such algorithm.
+std::optional<ManyRows> ManyRowsOf(const graph::Graph& body, const schedule::Variant& variant) {
+  const std::vector<ir::Expr>& shape = variant.function.params[0]->shape;
+  if (variant.name == op::kUnpackFirst) {
+    ManyRows many{ir::Int(1), op::kRowsInRegisters};
+    for (size_t d = 0; d + 1 < shape.size(); ++d) many.count = many.count * shape[d];
+    return many;
+  }
+  if (variant.name != op::kQueryLanes) return std::nullopt;
+  for (const graph::Node& node : body.nodes) {
+    if (node.op != op::kAttentionOp) continue;
+    return ManyRows{shape[op::TokenAxis(node.attrs)], op::kTokensAlongHeads};
+  }
+  return std::nullopt;
+}
+
+// Two lowered functions in one, which chooses when it is called. REQUIRES: all have the same
+// parameters; `choice` is in those of `task`.
+ir::Function ChooseByRows(const ir::Function& task, const ManyRows& choice, const ir::Function& few,
+                          const ir::Function& many) {
   ir::VarMap of_task, of_many;
   for (size_t i = 0; i < few.size_params.size(); ++i) {
     of_task[task.size_params[i].get()] = few.size_params[i];
@@ -148,13 +171,11 @@ ir::Function ChooseByRows(const ir::Function& task, const ir::Function& few,
   }
   ir::BufferMap buffers;
   for (size_t i = 0; i < few.params.size(); ++i) buffers[many.params[i].get()] = few.params[i];
-  ir::Expr rows = ir::Int(1);
-  const std::vector<ir::Expr>& shape = task.params[0]->shape;
-  for (size_t d = 0; d + 1 < shape.size(); ++d) rows = rows * ir::Substitute(shape[d], of_task);
+  const ir::Expr rows = ir::Substitute(choice.count, of_task);
   const ir::Stmt other =
       transform::Cloner(few).Clone(ir::ReplaceBuffers(ir::Substitute(many.body, of_many), buffers));
   ir::Function both = few;
-  both.body = ir::MakeIf(rows <= ir::Int(most_few), few.body, other);
+  both.body = ir::MakeIf(rows <= ir::Int(choice.most), few.body, other);
   return both;
 }
 
@@ -282,7 +303,7 @@ class ModelLowering {
     TW_ASSIGN(ir::Function scheduled, ScheduleTask(variants, task, target, schedules_, kernel));
     in_place_.push_back(InPlaceOperands(scheduled, kernel->steps));
     absl::StatusOr<LoweredTask> lowered = LowerTask(scheduled, target, dump, "");
-    if (lowered.ok() && !lowered->prepare) TW_TRY(AddManyRows(variants, &*lowered));
+    if (lowered.ok() && !lowered->prepare) TW_TRY(AddManyRows(body, variants, dump, &*lowered));
     if (!target.machine.has_matrix() || (lowered.ok() && OnMatrixUnit(*lowered)))
       return Keep(0, std::move(lowered));
     kernel->on_host = true;
@@ -321,9 +342,11 @@ class ModelLowering {
   }
 
   // The kernel of a task with open rows also has the algorithm for many of them, if there is one.
-  absl::Status AddManyRows(const std::vector<schedule::Variant>& variants, LoweredTask* lowered) {
+  absl::Status AddManyRows(const graph::Graph& body, const std::vector<schedule::Variant>& variants,
+                           const std::string& dump, LoweredTask* lowered) {
     for (const schedule::Variant& variant : variants) {
-      if (variant.name != op::kUnpackFirst) continue;
+      const std::optional<ManyRows> choice = ManyRowsOf(body, variant);
+      if (!choice) continue;
       const target::Target& target = sides_[0].target;
       const auto steps = space::DefaultSchedule(variant.function, target);
       TW_ASSIGN(const ir::Function scheduled,
@@ -334,8 +357,9 @@ class ModelLowering {
       std::erase_if(may, [&](int operand) {
         return std::find(also.begin(), also.end(), operand) == also.end();
       });
-      TW_ASSIGN(const ir::Function many, Lower(scheduled, target, "", ""));
-      lowered->main = ChooseByRows(variant.function, lowered->main, many, op::kRowsInRegisters);
+      const std::string passes = dump.empty() ? "" : StrCat(dump, "_", variant.name);
+      TW_ASSIGN(const ir::Function many, Lower(scheduled, target, passes, ""));
+      lowered->main = ChooseByRows(variant.function, *choice, lowered->main, many);
     }
     return absl::OkStatus();
   }

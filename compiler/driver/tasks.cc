@@ -27,6 +27,8 @@ using support::StrCat;
 
 // With more rows a processor is faster with floats, which it need not unpack.
 constexpr int64_t kPackedWeightRows = 4;
+// Vectors of a block of queries, and so of each register tile's rows.
+constexpr int64_t kAttentionVectors = 2;
 
 std::string ShapeWords(const op::TensorType& type) {
   std::vector<std::string> words;
@@ -313,6 +315,7 @@ graph::GraphPassContext PassContext(const target::Target& target) {
   if (target.kind == target::kProcessors) {
     context.view_alignment = module::kTensorAlignment;
     context.packed_weight_rows = kPackedWeightRows;
+    context.attention_rows = kAttentionVectors * machine.vector_bytes / ir::kF32.bytes();
   }
   // A matrix unit has no caches.
   context.far_weights_bytes = machine.has_matrix() ? 0 : machine.l3.all_bytes();

@@ -33,6 +33,8 @@ struct GraphPassContext {
   int64_t packed_weight_rows = 0;
   // Of half_products: the machine multiplies matrices of 16-bit floats faster than others.
   bool half_products = false;
+  // Of fuse_attention: queries of a kernel's block of rows; 0: attention stays in operators.
+  int64_t attention_rows = 0;
   // Nodes with more operations or larger results are left to run time.
   double fold_max_flops = 1e8;
   int64_t fold_max_bytes = int64_t{64} << 20;
@@ -61,6 +63,9 @@ absl::StatusOr<Graph> PackWeights(Graph g, const GraphPassContext& ctx);
 // Products with heads that are repeated for several query heads read each head once: the query
 // heads become rows of one product.
 absl::StatusOr<Graph> ShareHeads(Graph g, const GraphPassContext& ctx);
+// Products of queries with keys, softmax and the product with values become one operator, which
+// reads keys and values where a cache has them and keeps no matrix of scores.
+absl::StatusOr<Graph> FuseAttention(Graph g, const GraphPassContext& ctx);
 // Only where the machine has a unit for them: products of matrices of 16-bit floats that were cast
 // to f32 read them as they are, with sums f32. So do products with constants that 16 bits hold.
 absl::StatusOr<Graph> HalfProducts(Graph g, const GraphPassContext& ctx);

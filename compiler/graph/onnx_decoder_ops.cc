@@ -1,5 +1,6 @@
 // Operators of com.microsoft that exporters of language models write: attention of grouped queries
 // with a cache, rotary embeddings, sums with normalisation. All sizes may be open.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -13,8 +14,11 @@ namespace {
 using op::Dim;
 using support::StrCat;
 
-// One GroupQueryAttention node. The sequences of a batch have one length: P entries of the cache,
-// then S new ones, T in all. So the positions follow from the sizes; seqlens_k must agree.
+// One GroupQueryAttention node: P entries of the cache, then S new ones, T in all. Where the
+// sequences of a batch may differ in length, seqlens_k says how many entries each has; its new ones
+// lie behind these, and what is behind them counts for nothing. Else positions follow from the
+// sizes, and seqlens_k must agree: with one sequence, or a cache that is state, to which all append
+// at one place.
 class GroupedAttention {
  public:
   explicit GroupedAttention(NodeReader& n) : n_(n), c_(n) {}
@@ -22,12 +26,18 @@ class GroupedAttention {
   Result Run() {
     TW_TRY(ReadAttributes());
     TW_TRY(ReadOperands());
+    TW_TRY(ReadLengths());
     if (rotary_) TW_TRY(Turn());
-    TW_TRY(CheckLengths());
-    for (ValueId* x : {&q_, &k_, &v_}) *x = c_.Transpose(*x, {0, 2, 1, 3});
-    if (past_k_ != kNone) {
-      k_ = c_.Concat({past_k_, k_}, 2);
-      v_ = c_.Concat({past_v_, v_}, 2);
+    if (before_ != kNone) {
+      k_ = Placed(past_k_, k_);
+      v_ = Placed(past_v_, v_);
+      q_ = c_.Transpose(q_, {0, 2, 1, 3});
+    } else {
+      for (ValueId* x : {&q_, &k_, &v_}) *x = c_.Transpose(*x, {0, 2, 1, 3});
+      if (past_k_ != kNone) {
+        k_ = c_.Concat({past_k_, k_}, 2);
+        v_ = c_.Concat({past_v_, v_}, 2);
+      }
     }
     TW_TRY(c_.status());
     if (n_.HasOutput(1)) TW_TRY(n_.BindOutput(1, k_));
@@ -106,6 +116,10 @@ class GroupedAttention {
     const ValueId table = c_.Input(input);
     if (!c_.ok()) return kNone;
     const Dim half = c_.TypeOf(table).shape.back();
+    if (!n_.HasInput(9) && before_ != kNone) {
+      const ValueId rows = c_.Op("gather", {table, Positions()}, {{"axis", int64_t{0}}});
+      return c_.ReshapeTo(rows, {batch_, length_, 1, half});
+    }
     if (!n_.HasInput(9)) {
       return c_.ReshapeTo(c_.Slice(table, 0, past_, length_), {1, length_, 1, half});
     }
@@ -119,23 +133,68 @@ class GroupedAttention {
     return c_.status();
   }
 
-  // Refuses runs whose seqlens_k is not T - 1 for each sequence.
-  absl::Status CheckLengths() {
+  // Sets the entries before the new ones of each sequence, i64 [batch, 1], where they may differ.
+  // Else refuses runs whose seqlens_k is not T - 1 for each sequence.
+  absl::Status ReadLengths() {
     if (!n_.HasInput(5)) return absl::OkStatus();
-    const std::string what = StrCat("seqlens_k of ", n_.label(), ", less the length of the cache");
-    const std::string same = StrCat("seqlens_k ", c_.Input(5));
-    if (!n_.importer().CheckOnce(same)) return absl::OkStatus();
-    const ValueId last = c_.CountingFrom(past_ + length_ - 1, 1);
     const ValueId lengths = c_.Cast(c_.ReshapeTo(c_.Input(5), {batch_}), ir::kI64);
-    const ValueId off = c_.Op("abs", {c_.Sub(lengths, last)});
+    const ValueId last = c_.CountingFrom(past_ + length_ - 1, 1);
+    const bool apart = batch_ != Dim(1) && !n_.importer().keeps_state() && !AllOneLength();
+    if (apart) {
+      const ValueId entries = c_.Sub(lengths, c_.SizeOf(length_ - 1, ir::kI64));
+      before_ = c_.ReshapeTo(c_.Op("max", {entries, c_.Number(0)}), {batch_, 1});
+    }
+    const std::string same = StrCat("seqlens_k ", c_.Input(5));
+    if (!n_.importer().CheckOnce(same)) return c_.status();
+    const std::string what = StrCat(
+        "seqlens_k of ", n_.label(), ", less the length of the cache",
+        n_.importer().keeps_state() ? " (sequences of a cache that is state have one length)" : "");
+    ValueId off = c_.Sub(lengths, last);
+    // Shorter ones have one entry at least.
+    off = apart ? c_.Add(c_.Op("max", {off, c_.Number(0)}),
+                         c_.Op("max", {c_.Op("neg", {lengths}), c_.Number(0)}))
+                : c_.Op("abs", {off});
     c_.ExpectSizes(c_.Reduce("max", off, {0}), {0}, what);
     return c_.status();
+  }
+
+  // Whether the model itself says that all sequences have T entries.
+  bool AllOneLength() {
+    const Dim last = past_ + length_ - 1;
+    const auto known = c_.ok() ? n_.importer().ConstantInts(c_.Input(5)) : std::nullopt;
+    return known && last.is_constant() &&
+           std::all_of(known->begin(), known->end(),
+                       [&](int64_t length) { return length == last.value(); });
+  }
+
+  // Of the new entries, i64 [batch, length].
+  ValueId Positions() {
+    return c_.Add(before_, c_.ReshapeTo(c_.CountingFrom(0, length_), {1, length_}));
+  }
+
+  // The cache [batch, heads, P, head] with the new entries [batch, length, heads, head] of each
+  // sequence behind its own; the last of them again behind these.
+  ValueId Placed(ValueId past, ValueId fresh) {
+    const Dim total = past_ + length_;
+    if (past == kNone) return c_.Transpose(fresh, {0, 2, 1, 3});  // nothing is before them
+    const ValueId column = c_.ReshapeTo(c_.CountingFrom(0, total), {1, total});
+    ValueId place = c_.Op("max", {c_.Sub(column, before_), c_.Number(0)});
+    place = c_.Op("min", {place, c_.SizeOf(length_ - 1, ir::kI64)});
+    const ValueId first =
+        c_.Mul(c_.ReshapeTo(c_.CountingFrom(0, batch_), {batch_, 1}), c_.SizeOf(length_, ir::kI64));
+    const ValueId rows = c_.ReshapeTo(fresh, {batch_ * length_, kv_heads_, head_});
+    const ValueId there = c_.Op("gather", {rows, c_.Add(place, first)}, {{"axis", int64_t{0}}});
+    const ValueId whole = c_.Concat({past, c_.Transpose(fresh, {0, 2, 1, 3})}, 2);
+    const ValueId old = c_.ReshapeTo(c_.Op("less", {column, before_}), {batch_, 1, total, 1});
+    return c_.Op("where", {old, whole, c_.Transpose(there, {0, 2, 1, 3})});
   }
 
   // Added to the scores: minus infinity for keys that a query does not see.
   ValueId Mask() {
     const Dim total = past_ + length_;
-    const ValueId row = c_.ReshapeTo(c_.CountingFrom(past_, length_), {length_, 1});
+    const bool apart = before_ != kNone;
+    const ValueId row = apart ? c_.ReshapeTo(Positions(), {batch_, 1, length_, 1})
+                              : c_.ReshapeTo(c_.CountingFrom(past_, length_), {length_, 1});
     const ValueId column = c_.ReshapeTo(c_.CountingFrom(0, total), {1, total});
     ValueId seen = c_.Op("less_equal", {column, row});
     if (window_ > 0) {
@@ -175,6 +234,7 @@ class GroupedAttention {
   double scale_ = 0, softcap_ = 0;
   bool rotary_ = false, pairs_ = false;
   ValueId q_ = kNone, k_ = kNone, v_ = kNone, past_k_ = kNone, past_v_ = kNone;
+  ValueId before_ = kNone;  // entries of each sequence before the new ones; none: P of all
   Dim batch_, length_, past_;
 };
 

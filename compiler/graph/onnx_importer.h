@@ -154,6 +154,8 @@ class Importer {
   int64_t opset() const { return opset_; }
   const CustomOperator* FindCustom(const NodeReader& node) const;
   int64_t max_bytes() const { return options_.max_bytes; }
+  // Whether inputs become state, which is appended to.
+  bool keeps_state() const { return options_.known_states || !options_.states.empty(); }
 
  private:
   friend class NodeReader;

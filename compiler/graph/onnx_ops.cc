@@ -343,8 +343,8 @@ constexpr std::string_view kMicrosoft = "com.microsoft";
 constexpr Conversion kMicrosoftConversions[] = {
     {"DequantizeLinear", ImportDequantizeLinear, "", 0, false, kOpen},
     {"GroupQueryAttention", ImportGroupQueryAttention,
-     "sequences of one length; a cache of exactly the past entries; no attention_bias, "
-     "smooth_softmax",
+     "sequences of one length if the cache is state; a cache of exactly the past entries; no "
+     "attention_bias, smooth_softmax",
      1u << 3 | 1u << 4, false, kOpen},
     {"MatMulNBits", ImportMatMulNBits,
      "constant weights of 4 or 8 bits, K a multiple of block_size, no g_idx", 0, false, kOpen},

@@ -94,11 +94,23 @@ Axis FunctionBuilder::ReduceAxis(const std::string& name, Expr extent) {
   return {MakeVar(name, type), std::move(extent)};
 }
 
+Buffer FunctionBuilder::NewBuffer(const std::string& name, DType dtype, std::vector<Expr> shape) {
+  function_.allocs.push_back(MakeBuffer(UniqueName(name), dtype, std::move(shape)));
+  return function_.allocs.back();
+}
+
+// With the dimensions of the nest and of the scan.
 Buffer FunctionBuilder::Intermediate(const std::string& name, DType dtype,
                                      std::vector<Expr> shape) {
   if (scan_.has_value()) shape.insert(shape.begin(), scan_->steps);
-  function_.allocs.push_back(MakeBuffer(UniqueName(name), dtype, std::move(shape)));
-  return function_.allocs.back();
+  if (nest_.has_value()) {
+    shape.insert(shape.begin(), nest_->extents.begin(), nest_->extents.end());
+  }
+  return NewBuffer(name, dtype, std::move(shape));
+}
+
+std::vector<Stmt>& FunctionBuilder::Here() {
+  return scan_.has_value() ? scan_->nests : nest_.has_value() ? nest_->nests : nests_;
 }
 
 Buffer FunctionBuilder::Compute(const std::string& name, DType dtype, std::vector<Expr> shape,
@@ -169,22 +181,28 @@ std::vector<Buffer> FunctionBuilder::ReduceTuple(
   return outs;
 }
 
-void FunctionBuilder::BeginScan(const std::string& axis_name, Expr steps) {
+void FunctionBuilder::BeginScan(const std::string& axis_name, Expr steps, const NestExpr& turns,
+                                bool peel) {
   TW_CHECK(!scan_.has_value()) << "scan " << axis_name << " within a scan";
-  scan_ = ScanLoop{MakeVar(axis_name, steps->dtype), std::move(steps), {}};
+  TW_CHECK(!turns || nest_.has_value()) << "turns of a scan that is in no nest";
+  scan_ = ScanLoop{MakeVar(axis_name, steps->dtype), steps, steps, peel, {}};
+  if (turns) scan_->turns = turns(nest_->loops);
 }
 
 void FunctionBuilder::EndScan() {
   TW_CHECK(scan_.has_value() && !scan_->nests.empty()) << "end of a scan without stages";
-  nests_.push_back(MakeFor(scan_->loop, Int(0, scan_->steps->dtype), scan_->steps,
-                           MakeSeq(std::move(scan_->nests))));
+  Annotations marks;
+  if (scan_->peel) marks["tail"] = std::string("peel");
+  Stmt loop = MakeFor(scan_->loop, Int(0, scan_->steps->dtype), scan_->turns,
+                      MakeSeq(std::move(scan_->nests)), ForKind::kSerial, std::move(marks));
   scan_.reset();
+  Here().push_back(std::move(loop));
 }
 
 Buffer FunctionBuilder::State(const std::string& name, DType dtype, Expr steps,
                               std::vector<Expr> shape, const std::vector<std::string>& axis_names,
                               const std::function<Expr(const std::vector<Var>&)>& initial) {
-  TW_CHECK(!scan_.has_value()) << "state " << name << " made within a scan";
+  TW_CHECK(!scan_.has_value() && !nest_.has_value()) << "state " << name << " within a scan";
   std::vector<Expr> whole = shape;
   whole.insert(whole.begin(), std::move(steps) + Int(1));
   Buffer state = Intermediate(name, dtype, std::move(whole));
@@ -207,7 +225,7 @@ Buffer FunctionBuilder::State(const std::string& name, DType dtype, Expr steps,
 
 void FunctionBuilder::Next(const Buffer& state, const std::vector<std::string>& axis_names,
                            const std::function<Expr(const std::vector<Var>&)>& value) {
-  TW_CHECK(scan_.has_value()) << "next " << state->name << " outside a scan";
+  TW_CHECK(scan_.has_value() && !nest_.has_value()) << "next " << state->name << " in no scan";
   std::vector<Expr> shape(state->shape.begin() + 1, state->shape.end());
   Stage stage{.name = UniqueName(state->name + "_next"),
               .outs = {state},
@@ -236,11 +254,15 @@ void FunctionBuilder::AddStage(const Stage& stage) {
     extents.push_back(extent);
     block.iters.push_back({std::move(var), {zero, extent}, type, loops.back()});
   };
-  if (scan_.has_value()) {
-    vars.push_back(MakeVar("v" + scan_->loop->name, scan_->loop->dtype));
-    Expr zero = Int(0, scan_->loop->dtype);
-    block.iters.push_back({vars[0], {zero, scan_->steps}, IterType::kSequential, scan_->loop});
+  const auto add_outer = [&](const Var& loop, const Expr& extent) {
+    vars.push_back(MakeVar("v" + loop->name, loop->dtype));
+    block.iters.push_back({vars.back(), {Int(0, loop->dtype), extent}, IterType::kSpatial, loop});
+  };
+  for (size_t d = 0; nest_.has_value() && d < nest_->loops.size(); ++d) {
+    add_outer(nest_->loops[d], nest_->extents[d]);
   }
+  const size_t step = vars.size();
+  if (scan_.has_value()) add_outer(scan_->loop, scan_->steps);
   for (size_t d = 0; d < stage.shape.size(); ++d) {
     bool named = d < stage.axis_names.size() && !stage.axis_names[d].empty();
     std::string axis = named ? stage.axis_names[d] : "i" + std::to_string(d);
@@ -257,6 +279,7 @@ void FunctionBuilder::AddStage(const Stage& stage) {
   std::vector<Expr> place =
       stage.place ? stage.place(vars) : std::vector<Expr>(vars.begin(), vars.end());
   std::vector<Expr> values = stage.values(vars);
+  if (scan_.has_value()) block.iters[step].type = StepType(stage, values);
   for (size_t k = 0; k < values.size(); ++k) {
     values[k] = Substitute(values[k], own_axes);
     TW_CHECK(k < stage.outs.size() && values[k]->dtype == stage.outs[k]->dtype)
@@ -273,11 +296,12 @@ void FunctionBuilder::AddStage(const Stage& stage) {
   Stmt nest = MakeBlock(std::move(block));
   for (size_t d = loops.size(); d-- > 0;)
     nest = MakeFor(loops[d], Int(0, extents[d]->dtype), extents[d], nest);
-  (scan_.has_value() ? scan_->nests : nests_).push_back(std::move(nest));
+  Here().push_back(std::move(nest));
 }
 
 Function FunctionBuilder::Finish(const std::vector<Buffer>& outputs) {
-  TW_CHECK(!scan_.has_value()) << "function " << function_.name << " finished within a scan";
+  TW_CHECK(!scan_.has_value() && !nest_.has_value())
+      << "function " << function_.name << " finished within a scan";
   BufferMap renamed;
   for (const Buffer& out : outputs) {
     auto it = std::find(function_.allocs.begin(), function_.allocs.end(), out);

@@ -46,10 +46,21 @@ class FunctionBuilder {
       const std::vector<Axis>& axes, const TupleReduction& reduction,
       const std::function<std::vector<Expr>(const std::vector<Var>&)>& values);
 
+  // A nest: stages added between BeginNest and EndNest run at one point of its axes before any of
+  // them runs at the next. Their buffers get these axes as dimensions in front of `shape`, their
+  // values the axes' variables in front of the others.
+  void BeginNest(const std::vector<std::string>& axis_names, std::vector<Expr> extents);
+  void EndNest();
+
   // A scan: stages added between BeginScan and EndScan run once for each of `steps` steps, in
   // order, under one loop. Their buffers get the step as a dimension in front of `shape`, their
-  // values the step as the variable in front of the others (of a sequential iterator).
-  void BeginScan(const std::string& axis_name, Expr steps);
+  // values the step as the variable in front of the others. Its iterator is sequential. In a nest
+  // it is so only in stages that read or write what is carried, and the axes of the nest come
+  // first; there, `turns` may say that only so many of the steps run at a point of the nest. With
+  // `peel`, steps that no choice of their stages concerns get code without it.
+  using NestExpr = std::function<Expr(const std::vector<Var>& nest)>;
+  void BeginScan(const std::string& axis_name, Expr steps, const NestExpr& turns = {},
+                 bool peel = false);
   void EndScan();
   // What is carried: a buffer of [steps + 1, shape...] with buffer[0, i...] = initial(i...). Step t
   // reads buffer[t, ...]; Next says what it becomes: buffer[t + 1, i...] = value(t, i...).
@@ -59,6 +70,29 @@ class FunctionBuilder {
                const std::function<Expr(const std::vector<Var>&)>& initial);
   void Next(const Buffer& state, const std::vector<std::string>& axis_names,
             const std::function<Expr(const std::vector<Var>&)>& value);
+  // What a nest carries through its scan in place: a buffer of [nest..., shape...] that begins as
+  // initial(nest..., i...). In each step Carry makes it value(nest..., t, i...), which may
+  // read what it was. REQUIRES: Carried within a nest before BeginScan, Carry within the scan.
+  Buffer Carried(const std::string& name, DType dtype, std::vector<Expr> shape,
+                 const std::vector<std::string>& axis_names,
+                 const std::function<Expr(const std::vector<Var>&)>& initial);
+  void Carry(const Buffer& carried, const std::vector<std::string>& axis_names,
+             const std::function<Expr(const std::vector<Var>&)>& value);
+
+  // A result that leaves a nest, whose last axis counts blocks of `block` rows out of `rows`:
+  // out[place(v)] = value(v), where v has the other axes of the nest, the row, and variables of
+  // `extents`. The loop over the rows of a block is the innermost.
+  struct RowResult {
+    std::vector<Expr> shape;  // of the result
+    int64_t block = 1;
+    Expr rows;
+    std::vector<Expr> extents;
+    std::vector<std::string> axis_names;  // of `extents`
+    std::function<std::vector<Expr>(const std::vector<Var>&)> place;
+  };
+  Buffer ComputeRows(const std::string& name, DType dtype, const RowResult& result,
+                     const std::function<Expr(const std::vector<Var>&)>& value);
+
   // Marks stages as outputs (in this order) and finishes; regions are derived, the result verifies.
   Function Finish(const std::vector<Buffer>& outputs);
 
@@ -77,18 +111,30 @@ class FunctionBuilder {
     // Where in the outs the block writes: null for its step (if any) and its spatial variables.
     std::function<std::vector<Expr>(const std::vector<Var>&)> place = {};
   };
-  std::string UniqueName(const std::string& name);
-  Buffer Intermediate(const std::string& name, DType dtype, std::vector<Expr> shape);
-  void AddStage(const Stage& stage);
-
-  struct ScanLoop {
-    Var loop;
-    Expr steps;
+  // The nest or the scan whose stages are being added.
+  struct Around {
+    std::vector<Var> loops;
+    std::vector<Expr> extents;
     std::vector<Stmt> nests;
   };
+  struct ScanLoop {
+    Var loop;
+    Expr steps, turns;
+    bool peel = false;
+    std::vector<Stmt> nests;
+  };
+  std::string UniqueName(const std::string& name);
+  Buffer Intermediate(const std::string& name, DType dtype, std::vector<Expr> shape);
+  Buffer NewBuffer(const std::string& name, DType dtype, std::vector<Expr> shape);
+  void AddStage(const Stage& stage);
+  IterType StepType(const Stage& stage, const std::vector<Expr>& values) const;
+  std::vector<Stmt>& Here();
+
   Function function_;
   std::vector<Stmt> nests_;
+  std::optional<Around> nest_;
   std::optional<ScanLoop> scan_;
+  std::vector<Buffer> carried_;  // of the nest
   std::vector<std::string> used_names_;
   std::map<std::string, Var> sizes_;  // by the name that was asked for
 };

@@ -18,7 +18,7 @@ std::vector<OpSpec> MakeTable() {
   for (auto rows :
        {ElementwiseRows(), LogicRows(), CastRows(), ConvRows(), ConvTransposeRows(), ContractRows(),
         ReductionRows(), OrderingRows(), PoolRows(), ShapeRows(), IndexingRows(), QuantizeRows(),
-        PackedDenseRows(), RecurrentRows(), CustomRows()}) {
+        PackedDenseRows(), RecurrentRows(), CustomRows(), AttentionRows()}) {
     for (OpSpec& row : rows) table.push_back(std::move(row));
   }
   return table;

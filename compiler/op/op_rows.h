@@ -11,6 +11,7 @@
 
 namespace tilewright::op {
 
+std::vector<OpSpec> AttentionRows();
 std::vector<OpSpec> ElementwiseRows();
 std::vector<OpSpec> LogicRows();
 std::vector<OpSpec> CastRows();

@@ -83,6 +83,7 @@ bool DefaultScheduler::ScheduleAlongReduction(const std::string& name) {
   const int block = schedule_.BlockHandle(name), lanes = Lanes(*reduction);
   std::vector<int> loops = OwnLoops(name);
   if (loops.size() != reduction->iters.size()) return false;
+  const size_t shared = IsInRows(name) ? 0 : SharedLoops(name);
   const int64_t extent = ExtentOf(reduction->iters.back().domain.extent);
   const int64_t vectors = std::clamp<int64_t>(extent / lanes, 1, kMaxPartialVectors);
   if (!Try({.kind = StepKind::kSplit,
@@ -115,7 +116,9 @@ bool DefaultScheduler::ScheduleAlongReduction(const std::string& name) {
     Decide(StrCat(vectors, " vectors of ", lanes, " partial results"),
            StrCat("every operand is contiguous along ", reduction->iters.back().var->name));
   }
-  if (!IsInRows(name)) ParallelOuter(outer, WorkOf(*reduction), ChoiceOf(name).parallel);
+  if (!IsInRows(name) && shared == 0) {
+    ParallelOuter(outer, WorkOf(*reduction), ChoiceOf(name).parallel);
+  }
   return true;
 }
 
@@ -161,13 +164,14 @@ void DefaultScheduler::ScheduleReduction(const std::string& name) {
   std::vector<int> loops = schedule_.LoopsOf(schedule_.BlockHandle(target));
   if (loops.empty() || loops.size() != plan.spatial.size()) return;
   TileLoops outside, inside;
-  if (!TileTarget(plan, loops, &outside)) return;
+  const size_t shared = SharedLoops(target);
+  if (!TileTarget(plan, loops, shared, &outside) || outside.outer.empty()) return;
   if (!Try({.kind = StepKind::kComputeAt, .handles = {block, outside.outer.back()}})) return;
   Try({.kind = StepKind::kSetScope, .handles = {block}, .word = "local"});
   TileReduction(plan, *reduction, &inside);
   MapTile(plan, inside);
   MapTile(plan, outside);
-  ParallelOuter(outside.outer, WorkOf(*reduction), plan.choice.parallel);
+  if (shared == 0) ParallelOuter(outside.outer, WorkOf(*reduction), plan.choice.parallel);
 }
 
 // The steps of a scan stay around the reduction, whose results lie where they are: lanes along the

@@ -30,6 +30,7 @@ constexpr int64_t kCheapReads = 3;  // of each of its elements
 }  // namespace
 
 void DefaultScheduler::Run() {
+  if (IsNest()) return RunNest();
   InlineCheapStages();
   PlaceInRows();
   for (const std::string& name : schedule_.BlockNames()) {

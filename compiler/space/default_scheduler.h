@@ -132,7 +132,7 @@ class DefaultScheduler {
   void ExplainTile(const ir::StmtNode& reduction, int row_axis, int plane_axis,
                    const Plan& plan) const;
   bool CutSquares(const Plan& plan, int* group, TileLoops* tile);
-  bool TileTarget(const Plan& plan, const std::vector<int>& loops, TileLoops* tile);
+  bool TileTarget(const Plan& plan, const std::vector<int>& loops, size_t shared, TileLoops* tile);
   void TileReduction(const Plan& plan, const ir::StmtNode& reduction, TileLoops* tile);
   void MapTile(const Plan& plan, const TileLoops& tile);
   void ScheduleReduction(const std::string& name);
@@ -151,6 +151,11 @@ class DefaultScheduler {
   void UnrollReduction(const Plan& plan, const ir::StmtNode& reduction, std::vector<int>* loops);
   void PlaceStages();
   void PlaceInRows();
+  bool IsNest() const;
+  void RunNest();
+  size_t SharedLoops(const std::string& name) const;
+  void ChooseNestTile(const std::string& name);
+  void ScheduleNestStage(const std::string& name);
   bool IsInRows(const std::string& name) const {
     return std::find(in_rows_.begin(), in_rows_.end(), name) != in_rows_.end();
   }
@@ -164,7 +169,7 @@ class DefaultScheduler {
 
   Schedule& schedule_;
   const target::Target& target_;
-  const Choices& choices_;
+  Choices choices_;
   Trace* trace_;
   std::string_view rule_;
   std::string block_;

@@ -168,10 +168,10 @@ void DefaultScheduler::ExplainTile(const StmtNode& reduction, int row_axis, int 
 }
 
 // The target's loops (the reduction's spatial iterators in order) become outer loops, then the
-// tile's: rows, vectors, lanes.
-bool DefaultScheduler::TileTarget(const Plan& plan, const std::vector<int>& loops,
+// tile's: rows, vectors, lanes. The first `shared` of them stay where they are.
+bool DefaultScheduler::TileTarget(const Plan& plan, const std::vector<int>& loops, size_t shared,
                                   TileLoops* tile) {
-  for (size_t i = 0; i < loops.size(); ++i) {
+  for (size_t i = shared; i < loops.size(); ++i) {
     Step split{.kind = StepKind::kSplit, .handles = {loops[i]}, .options = {{"tail", "peel"}}};
     if (static_cast<int>(i) == plan.vector_at) {
       split.factors = {kInfer, plan.tile.vectors, plan.width};
@@ -197,7 +197,7 @@ bool DefaultScheduler::TileTarget(const Plan& plan, const std::vector<int>& loop
   std::vector<int> order;
   for (bool moves : {!plan.choice.swap_outer, plan.choice.swap_outer}) {
     for (size_t i = 0; i < tile->outer.size(); ++i) {
-      if (plan.moves_lanes[i] == moves) order.push_back(tile->outer[i]);
+      if (plan.moves_lanes[shared + i] == moves) order.push_back(tile->outer[i]);
     }
   }
   tile->outer = order;

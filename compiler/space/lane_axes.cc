@@ -54,6 +54,15 @@ bool ValueAt(const Expr& e, const ir::Var& var, int64_t value, int64_t* out) {
       if (!ValueAt(e->args[0], var, value, out)) return false;
       *out = e->kind == ir::ExprKind::kNot ? *out == 0 : ir::CastIntToInt(*out, e->dtype);
       return true;
+    case ir::ExprKind::kMin:
+    case ir::ExprKind::kMax:
+      // A bound elsewhere than at the beginning.
+      for (size_t side : {size_t{0}, size_t{1}}) {
+        if (ir::UsesVar(e->args[side], var) && !ir::UsesVar(e->args[1 - side], var)) {
+          return ValueAt(e->args[side], var, value, out);
+        }
+      }
+      break;
     default:
       break;
   }

@@ -10,6 +10,10 @@
 #include "compiler/space/lane_axes.h"
 
 namespace tilewright::space {
+
+using schedule::BlocksIn;
+using schedule::BlockSite;
+
 namespace {
 
 constexpr double kSumBytes = 4;

@@ -14,6 +14,7 @@
 // PassContext::test_miscompile plants its mistakes here, where bounds and inits are made.
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -299,8 +300,37 @@ class ShortLoop : public ir::Rewriter {
   bool done_ = false;
 };
 
+// Whether all that is stored and read of `buffer` belongs to one iteration of the loop over `loop`:
+// one of its dimensions is the number of that iteration, in every block.
+bool IsOfIteration(const Stmt& body, const ir::BufferNode* buffer, const ir::Var& loop) {
+  std::optional<size_t> dimension;
+  bool own = true;
+  const auto check = [&](const ir::StmtNode& block, const ir::BufferRegion& region) {
+    const auto counts = [&](const ir::Range& r) {
+      return ir::IsInt(r.extent, 1) && std::ranges::any_of(block.iters, [&](const ir::IterVar& i) {
+               return i.var == r.min && i.binding == loop;
+             });
+    };
+    const auto at = std::ranges::find_if(region.region, counts);
+    const auto d = static_cast<size_t>(at - region.region.begin());
+    own = own && at != region.region.end() && dimension.value_or(d) == d;
+    dimension = d;
+  };
+  ir::VisitStmts(body, [&](const Stmt& s) {
+    if (s->kind != StmtKind::kBlock) return true;
+    for (const auto* regions : {&s->reads, &s->writes}) {
+      for (const ir::BufferRegion& r : *regions) {
+        if (r.buffer.get() == buffer) check(*s, r);
+      }
+    }
+    return true;
+  });
+  return own;
+}
+
 // Loops that carry values of `buffer` from one iteration to the next: those of ordered iterators,
-// and of the reductions that build it up. It may not become private to one of their iterations.
+// unless each iteration has elements of its own, and of the reductions that build it up. It may not
+// become private to one of their iterations.
 VarSet CarryingLoops(const Stmt& body, const ir::BufferNode* buffer) {
   VarSet vars;
   ir::VisitStmts(body, [&](const Stmt& s) {
@@ -309,6 +339,7 @@ VarSet CarryingLoops(const Stmt& body, const ir::BufferNode* buffer) {
                               [&](const ir::BufferRegion& r) { return r.buffer.get() == buffer; });
     for (const ir::IterVar& iter : s->iters) {
       bool ordered = iter.type == IterType::kSequential || iter.type == IterType::kOpaque;
+      if (ordered && IsOfIteration(body, buffer, iter.binding)) ordered = false;
       if (ordered || (writes && iter.type == IterType::kReduce)) AddVars(iter.binding, &vars);
     }
     return true;

@@ -298,14 +298,15 @@ class Partitioner {
     return found;
   }
 
-  // The first condition of a statement below an open loop from 0 on that this loop decides.
+  // The first condition below an open loop from 0 on that this loop decides: of a statement, or of
+  // a choice where the loop is marked.
   std::optional<OpenCut> FindOpenCut(const Stmt& loop) {
     std::optional<OpenCut> found;
     if (!ir::IsInt(loop->range.min, 0)) return found;
     if (std::find(cut_.begin(), cut_.end(), loop->var.get()) != cut_.end()) return found;
     std::vector<Stmt> inner;
     Search(loop, loop->body, &inner, [&](const Expr& condition, bool border) {
-      if (!border) found = OpenCutOf(loop, condition, inner);
+      if (!border || IsPeel(loop)) found = OpenCutOf(loop, condition, inner);
       return found.has_value();
     });
     return found;
@@ -398,8 +399,11 @@ class Partitioner {
     const Expr cut = ir::FloorDiv(end + ir::Int(less), ir::Int(factor));
     const Expr whole = ir::FloorDiv(end + ir::Int(factor - 1), ir::Int(factor));
     OpenCut open{analysis::Simplify(ir::Max(cut, ir::Int(0)), analyzer_), end, factor};
-    open.rows =
-        less == 0 && ir::IsInt(analysis::Simplify(loop->range.extent - whole, analyzer_), 0);
+    const Expr more = analysis::Simplify(loop->range.extent - whole, analyzer_);
+    open.rows = less == 0 && ir::IsInt(more, 0);
+    // A loop may end before the condition fails.
+    const int64_t* longer = ir::AsInt(more);
+    if (longer == nullptr || *longer < 0) open.cut = ir::Min(open.cut, loop->range.extent);
     return open;
   }
 

@@ -85,6 +85,31 @@ def one_module_reads_and_decodes():
                     assert cache["past_key_values.0.key"].shape == (batch, config.kv_heads, end, config.head)
 
 
+def sequences_of_a_batch_differ_in_length():
+    """GroupQueryAttention says how many entries each sequence has: prompts are padded behind, new entries lie behind a sequence's own."""
+    lengths, steps = (9, 4), 7
+    for config in (config for config in FORMS if config.form == "grouped"):
+        compiled = Compiled(config)
+        decoder, session = compiled.decoder, compiled.session()
+        tokens = tokens_of(config, 2, max(lengths) + steps)
+        wanted = [decoder.logits(tokens[i:i + 1, :length + steps])[0] for i, length in enumerate(lengths)]
+
+        def run(part, past, more, cache):
+            feeds = decoder.feeds(part, past)
+            feeds["attention_mask"] = (np.arange(past + part.shape[1]) < np.array(lengths)[:, None] + more).astype(np.int64)
+            found = session.run({**feeds, **cache})
+            return found["logits"], {past: found[present] for past, present in decoder.cache_names()}
+
+        logits, cache = run(tokens[:, :max(lengths)], 0, 0, decoder.empty_cache(2))
+        for i, length in enumerate(lengths):
+            check(logits[i, :length], wanted[i][:length], (config, i))
+        for step in range(steps):
+            part = np.stack([tokens[i, length + step:length + step + 1] for i, length in enumerate(lengths)])
+            logits, cache = run(part, max(lengths) + step, step + 1, cache)
+            for i, length in enumerate(lengths):
+                check(logits[i], wanted[i][length + step:length + step + 1], (config, i, step))
+
+
 def the_module_keeps_the_cache():
     for config in FORMS:
         for threads in (1, 2):
@@ -96,6 +121,8 @@ def the_module_keeps_the_cache():
             symbols = [launch["symbol"] for launch in json.loads(compiled.module.manifest)["functions"][0]["launches"]]
             assert any("packed_dense" in symbol for symbol in symbols) == (config.bits == 4), "weights stay integers"
             assert not any("expand" in symbol for symbol in symbols), "no copy of a head for each query head"
+            assert sum("attention" in symbol for symbol in symbols) == config.layers, "one kernel reads the cache in place"
+            assert not any("softmax" in symbol for symbol in symbols), symbols
             for batch in (1, 2):
                 tokens = tokens_of(config, batch, MOST)
                 wanted = decoder.logits(tokens)
@@ -204,6 +231,6 @@ def the_example_generates():
 
 
 if __name__ == "__main__":
-    run_checks(one_module_reads_and_decodes, the_module_keeps_the_cache,
+    run_checks(one_module_reads_and_decodes, sequences_of_a_batch_differ_in_length, the_module_keeps_the_cache,
                a_function_for_single_tokens_shares_the_cache, reading_n_and_one_more_is_reading_n_plus_1,
                the_state_is_bounded, what_cannot_be_state_says_so, the_example_generates)

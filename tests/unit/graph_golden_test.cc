@@ -63,6 +63,7 @@ TEST_P(GraphGolden, PassMakesThisText) {
   context.view_alignment = 8;
   context.packed_weight_rows = 2;
   context.half_products = true;
+  context.attention_rows = 8;
   context.enabled = {"block_layouts"};
   if (GetParam().starts_with("matrix_")) context.matrix_block = 2;
   auto after = pass->run(*before, context);

@@ -131,21 +131,99 @@ TEST(OnnxDecoder, GroupQueryAttentionTakesPackedOperands) {
   ExpectNear(found[0], expected[0].type.sizes(), expected[0].values, 1e-5);
 }
 
-TEST(OnnxDecoder, SequencesOfOtherLengthsAreRefusedWhenTheyRun) {
-  const OnnxBuilder b = Grouped(5, {7, 6});  // constants: known at import
-  EXPECT_EQ(support::Slug(ImportOnnx(b.Bytes(), {}).status()), "graph.onnx.stated_shape");
-  OnnxBuilder at_run = Grouped(5, {7, 7});
-  at_run.graph().mutable_initializer()->DeleteSubrange(0, 1);
-  at_run.Input("lengths", {kBatch}, pb::TensorProto::INT32);
-  const auto graph = ImportOnnx(at_run.Bytes(), {});
+// One sequence of the batch alone: `entries` of its cache, then the new ones.
+std::vector<RefTensor> Alone(const std::vector<RefTensor>& all, int64_t sequence, int64_t entries) {
+  std::vector<RefTensor> one;
+  for (const RefTensor& x : all) {
+    const int64_t size = x.type.elements() / kBatch;
+    RefTensor part{x.type,
+                   {x.values.begin() + sequence * size, x.values.begin() + (sequence + 1) * size}};
+    part.type.shape[0] = 1;
+    one.push_back(std::move(part));
+  }
+  for (size_t i = 3; i < one.size(); ++i) {  // caches [1, heads, past, head]
+    const int64_t past = one[i].type.size(2);
+    std::vector<double> kept;
+    for (int64_t row = 0; row < kShared * past; ++row) {
+      if (row % past >= entries) continue;
+      kept.insert(kept.end(), one[i].values.begin() + row * kHead,
+                  one[i].values.begin() + (row + 1) * kHead);
+    }
+    one[i].values = kept;
+    one[i].type.shape[2] = entries;
+  }
+  return one;
+}
+
+// Attention of a sequence with so many entries of the cache.
+RefTensor AttentionAlone(const std::vector<RefTensor>& operands, int64_t entries) {
+  OnnxBuilder b(24);
+  b.Input("q", {1, kLength, kHeads * kHead})
+      .Input("k", {1, kLength, kShared * kHead})
+      .Input("v", {1, kLength, kShared * kHead})
+      .Input("past_k", {1, kShared, entries, kHead})
+      .Input("past_v", {1, kShared, entries, kHead});
+  b.Output("y", {1, kLength, kHeads * kHead});
+  pb::NodeProto* node = b.Node("Attention", {"q", "k", "v", "", "past_k", "past_v"}, "y");
+  OnnxBuilder::Attr(node, "q_num_heads", kHeads);
+  OnnxBuilder::Attr(node, "kv_num_heads", kShared);
+  OnnxBuilder::Attr(node, "is_causal", int64_t{1});
+  return tests::EvaluateOnnx(b, operands, 1e-5)[0];
+}
+
+OnnxBuilder GroupedWithLengths(int64_t past) {
+  OnnxBuilder b = Grouped(past, {past + kLength - 1, past + kLength - 1});
+  b.graph().mutable_initializer()->DeleteSubrange(0, 1);
+  b.Input("lengths", {kBatch}, pb::TensorProto::INT32);
+  return b;
+}
+
+// Each sequence has entries of its own number; what the cache has behind them does not count.
+TEST(OnnxDecoder, SequencesOfABatchMayDifferInLength) {
+  constexpr int64_t kPast = 5;
+  const auto graph = ImportOnnx(GroupedWithLengths(kPast).Bytes(), {});
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  for (const auto& [a, b] : {std::pair{5, 5}, std::pair{5, 2}, std::pair{1, 4}}) {
+    std::vector<RefTensor> inputs = Operands(kPast).values;
+    inputs.push_back(
+        {{ir::kI32, {kBatch}},
+         {static_cast<double>(a + kLength - 1), static_cast<double>(b + kLength - 1)}});
+    const auto found = Interpret(*graph, inputs);
+    ASSERT_TRUE(found.ok()) << found.status();
+    inputs.pop_back();
+    for (int64_t sequence = 0; sequence < kBatch; ++sequence) {
+      const int64_t entries = sequence == 0 ? a : b;
+      const std::vector<RefTensor> alone = Alone(inputs, sequence, entries);
+      const RefTensor expected = AttentionAlone(alone, entries);
+      const int64_t size = kLength * kHeads * kHead;
+      for (int64_t i = 0; i < size; ++i) {
+        EXPECT_NEAR((*found)[0].values[sequence * size + i], expected.values[i], 1e-5);
+      }
+      // The cache has the new entries behind the sequence's own.
+      const int64_t total = kPast + kLength, d = 3;
+      const RefTensor& keys = (*found)[1];
+      for (int64_t t = 0; t < kLength; ++t) {
+        const double fresh = inputs[1].values[((sequence * kLength + t) * kShared + 1) * kHead + d];
+        EXPECT_EQ(keys.values[((sequence * kShared + 1) * total + entries + t) * kHead + d], fresh);
+      }
+    }
+  }
+}
+
+TEST(OnnxDecoder, LengthsThatNoCacheHasAreRefusedWhenTheyRun) {
+  const OnnxBuilder constant = Grouped(5, {8, 7});  // known at import
+  EXPECT_EQ(support::Slug(ImportOnnx(constant.Bytes(), {}).status()), "graph.onnx.stated_shape");
+  const auto graph = ImportOnnx(GroupedWithLengths(5).Bytes(), {});
   ASSERT_TRUE(graph.ok()) << graph.status();
   std::vector<RefTensor> inputs = Operands(5).values;
   inputs.push_back({{ir::kI32, {kBatch}}, {7, 7}});
   EXPECT_TRUE(Interpret(*graph, inputs).ok());
-  inputs.back().values = {7, 6};
-  const auto refused = Interpret(*graph, inputs);
-  EXPECT_EQ(support::Slug(refused.status()), "graph.interp.stated_shape");
-  EXPECT_NE(refused.status().message().find("seqlens_k"), std::string::npos) << refused.status();
+  for (const std::vector<double>& lengths : {std::vector<double>{7, 8}, {-1, 7}}) {
+    inputs.back().values = lengths;
+    const auto refused = Interpret(*graph, inputs);
+    EXPECT_EQ(support::Slug(refused.status()), "graph.interp.stated_shape");
+    EXPECT_NE(refused.status().message().find("seqlens_k"), std::string::npos) << refused.status();
+  }
 }
 
 TEST(OnnxDecoder, OtherFormsAreRefusedByName) {

@@ -1,0 +1,44 @@
+// The problem that a use of `attention` states, for attention*.cc only: attributes and sizes, read
+// and checked. Plain values.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/op/op.h"
+
+namespace tilewright::op {
+
+struct AttentionLayouts {
+  std::string q, k, v, y;
+};
+
+struct AttentionProblem {
+  AttentionLayouts layouts;
+  Dim batch, tokens, keys;
+  int64_t heads = 0, kv_heads = 0, head = 0, value = 0;  // value: elements of a head of v
+  int64_t tile_rows = 0, tile_keys = 0;
+  double scale = 1, softcap = 0;
+  bool causal = false, dead_rows_zero = false;
+  std::vector<Dim> mask;  // [] without one
+  int64_t shared() const { return heads / kv_heads; }
+};
+
+// op.attention.attribute, op.attention.shape.
+absl::StatusOr<AttentionProblem> AttentionProblemOf(std::span<const TensorType> inputs,
+                                                    const Attrs& attrs, DimEqualities* equal);
+// Adds the kernel: with `query_lanes`, rows lie side by side; else elements of a head do.
+ir::Buffer AddAttention(const ComputeArgs& args, const AttentionProblem& problem, bool query_lanes);
+
+// In the order of a layout.
+template <typename T>
+std::vector<T> InLayout(std::string_view layout, T b, T h, T s, T d) {
+  std::vector<T> ordered;
+  for (char letter : layout) {
+    ordered.push_back(letter == 'b' ? b : letter == 'h' ? h : letter == 's' ? s : d);
+  }
+  return ordered;
+}
+
+}  // namespace tilewright::op
