@@ -81,7 +81,7 @@ class FunctionBuilder {
 
   // A result that leaves a nest, whose last axis counts blocks of `block` rows out of `rows`:
   // out[place(v)] = value(v), where v has the other axes of the nest, the row, and variables of
-  // `extents`. The loop over the rows of a block is the innermost.
+  // `extents`. The loop over the rows of a block is the innermost, if there are several.
   struct RowResult {
     std::vector<Expr> shape;  // of the result
     int64_t block = 1;

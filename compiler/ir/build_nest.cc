@@ -88,13 +88,17 @@ Buffer FunctionBuilder::ComputeRows(const std::string& name, DType dtype, const 
   const Var row = MakeVar("row", result.rows->dtype);
   const Expr binding = nest_->loops.back() * Int(result.block) + row;
   add("row", result.rows, binding);
+  const auto add_row = [&] {
+    loops.push_back(row);
+    extents.push_back(Int(result.block));
+  };
+  if (result.block == 1) add_row();
   for (size_t d = 0; d < result.extents.size(); ++d) {
     loops.push_back(MakeVar(result.axis_names[d], result.extents[d]->dtype));
     extents.push_back(result.extents[d]);
     add(result.axis_names[d], result.extents[d], loops.back());
   }
-  loops.push_back(row);
-  extents.push_back(Int(result.block));
+  if (result.block != 1) add_row();
   block.predicate = binding < result.rows;
   const std::vector<Expr> place = result.place(vars);
   const Expr stored = value(vars);

@@ -240,6 +240,39 @@ TEST(PartitionLoops, CopiesRemaindersOfOpenLoopsByRows) {
   }
 }
 
+// Of a marked open loop that goes over blocks of four, only the last one asks what lies behind the
+// end, also where another bound may end the loop.
+TEST(PartitionLoops, CutsMarkedOpenLoopsByChoices) {
+  for (const char* end : {"floordiv(n + 3, 4)", "min(floordiv(n + 3, 4), floordiv(n + 1, 2))"}) {
+    const ir::Function before = Parsed(support::StrCat(R"(
+fn blocks(n: size, A: f32[n] input, Y: f32[floordiv(n + 3, 4), 4] output) stage=scheduled {
+  for t in 0..)",
+                                                       end, R"( @{tail="peel"} {
+    for k in 0..4 {
+      block Y(vt: spatial 0..floordiv(n + 3, 4) = t, vk: spatial 0..4 = k) {
+        reads A[min(vt * 4 + vk, n - 1):1];
+        writes Y[vt:1, vk:1];
+        Y[vt, vk] = select(vt * 4 + vk < n, A[min(vt * 4 + vk, n - 1)], 0.0f32);
+      }
+    }
+  }
+}
+)"));
+    const absl::StatusOr<ir::Function> after =
+        RunPipeline(before, Rows("lower_blocks,simplify,partition_loops"), Context());
+    ASSERT_TRUE(after.ok()) << support::StatusText(after.status());
+    const std::string text = ir::Print(*after);
+    if (*end == 'f') {
+      EXPECT_TRUE(tests::MatchesGolden("transform/partition_loops_open_choice.tir", text));
+    }
+    EXPECT_NE(text.find("] = A[t * 4 + k];"), std::string::npos) << text;
+    for (int64_t n = 1; n <= 13; ++n) {
+      const absl::Status same = tests::SameResults(before, *after, {.sizes = {n}});
+      EXPECT_TRUE(same.ok()) << n << " " << end << support::StatusText(same) << text;
+    }
+  }
+}
+
 TEST(PartitionLoops, CutsBordersOffPaddedImages) {
   CheckGolden("partition_loops_borders", "lower_blocks,simplify,partition_loops", R"(
 fn conv(X: f32[12,12] input, Y: f32[12,12] output) stage=scheduled {
