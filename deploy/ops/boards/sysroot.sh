@@ -10,7 +10,7 @@
 # the package mirror does not answer.
 set -euo pipefail
 
-PACKAGES=(libabsl-dev libprotobuf-dev libseccomp-dev nlohmann-json3-dev)
+PACKAGES=(libabsl-dev libprotobuf-dev libseccomp-dev libvulkan-dev nlohmann-json3-dev spirv-headers)
 ATTEMPTS=4
 
 if [[ $# -lt 1 || "$1" == -* ]]; then
