@@ -24,7 +24,7 @@ QUICKSTART_PACKAGES=(python3 python3-numpy python3-onnx python3-grpcio python3-p
 TEST_PACKAGES=(
   libgtest-dev libgmock-dev clang-format-19 curl iproute2 openssl sqlite3 python3-xgboost
   pocl-opencl-icd ocl-icd-libopencl1
-  mesa-vulkan-drivers spirv-tools
+  mesa-vulkan-drivers spirv-tools vulkan-validationlayers
   g++-aarch64-linux-gnu qemu-user
 )
 DEV_PACKAGES=(ccache clang-tidy-19 debootstrap)

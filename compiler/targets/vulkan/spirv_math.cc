@@ -100,7 +100,8 @@ Value Exp(Value x) {
   Value at = Select(x > F(x, 89.0f), F(x, 89.0f), x);
   at = Select(at < F(x, -104.0f), F(x, -104.0f), at);
   const Value n = RoundEven(at * F(x, static_cast<float>(M_LOG2E)));
-  const Value r = MulAdd(n, F(x, -codegen::kLn2Low), MulAdd(n, F(x, -codegen::kLn2High), at));
+  // No fused operations: drivers may add their constants up first, which is what must not be.
+  const Value r = at - n * F(x, codegen::kLn2High) - n * F(x, codegen::kLn2Low);
   const Value p = MulAdd(MulAdd(Polynomial(codegen::kExpTable, r), r, F(x, 1)), r, F(x, 1));
   const Value i = ToInt(n), half = IntOp(spv::Op::OpShiftRightArithmetic, i, I(x, 1));
   const Value power = p * PowerOfTwo(half) * PowerOfTwo(IntOp(spv::Op::OpISub, i, half));
@@ -118,8 +119,8 @@ Value Log(Value x) {
                         I(x, kRootHalf));
   const Value f = FromBits(m) - F(x, 1), square = f * f;
   Value y = square * f * Polynomial(codegen::kLogTable, f);
-  y = MulAdd(square, F(x, -0.5f), MulAdd(e, F(x, codegen::kLn2Low), y));
-  y = MulAdd(e, F(x, codegen::kLn2High), y + f);
+  y = MulAdd(square, F(x, -0.5f), e * F(x, codegen::kLn2Low) + y);
+  y = e * F(x, codegen::kLn2High) + (y + f);
   y = Select(x < F(x, kInfinity), y, x);
   const Value outside = Select(x == F(x, 0), F(x, -kInfinity), NoNumber(x));
   return Select(x > F(x, 0), y, outside);
