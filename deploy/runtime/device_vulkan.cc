@@ -37,6 +37,7 @@ struct TwDeviceMemory {
 };
 struct TwDeviceKernel {
   vk::KernelFacts facts;
+  uint32_t loops = 0;  // what the loops of a thread cost
   std::vector<uint32_t> words;
   VkDescriptorSetLayout set = VK_NULL_HANDLE;
   VkPipelineLayout layout = VK_NULL_HANDLE;
@@ -340,11 +341,14 @@ TwDeviceResult Load(TwDevice* device, const char* format, const void* image, siz
   }
   auto made = std::make_unique<TwDeviceCode>();
   for (size_t at = 1; at < words.size();) {
-    const size_t count = words[at++];
-    if (count > words.size() - at)
+    const size_t count = words[at], header = std::min<size_t>(2, words.size() - at);
+    const uint32_t loops = header == 2 ? words[at + 1] : 0;
+    at += header;
+    if (header < 2 || count > words.size() - at)
       return Failed(device, TW_DEVICE_BAD_CODE, "list",
                     "expected whole modules, found one cut short");
     auto kernel = std::make_unique<TwDeviceKernel>();
+    kernel->loops = loops;
     kernel->words.assign(words.begin() + static_cast<int64_t>(at),
                          words.begin() + static_cast<int64_t>(at + count));
     const std::string wrong = vk::ReadKernel(kernel->words.data(), count, &kernel->facts);
@@ -427,7 +431,11 @@ TwDeviceResult Find(TwDevice* device, TwDeviceCode* code, const char* name,
   }
   TwDeviceKernel* k = found->get();
   if (k->pipeline == VK_NULL_HANDLE) {
-    const std::string lacking = Lacking(*device, k->facts);
+    std::string lacking = Lacking(*device, k->facts);
+    if (lacking.empty() && k->loops > device->context.most_loops()) {
+      lacking = "expected loops that end within " + std::to_string(device->context.most_loops()) +
+                " iterations of a thread, where this driver leaves them, found more";
+    }
     if (!lacking.empty())
       return Failed(device, TW_DEVICE_UNSUPPORTED, "kernel", k->facts.name + ": " + lacking);
     VkResult result = k->layout != VK_NULL_HANDLE ? VK_SUCCESS : MakeLayouts(device, k);

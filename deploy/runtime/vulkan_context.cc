@@ -129,6 +129,7 @@ void Context::FindFeatures() {
   driver_ = driver.driverInfo[0] != '\0' ? std::string(driver.driverName) + "-" + driver.driverInfo
                                          : std::to_string(properties_.driverVersion);
 
+  if (driver.driverID == VK_DRIVER_ID_MESA_LLVMPIPE) most_loops_ = TW_SPIRV_LAVAPIPE_LOOPS;
 #ifdef TILEWRIGHT_VULKAN_POOR_DEVICE  // for a test: no timestamps, no mapped memory, few groups
   timestamp_bits_ = 0;
   for (uint32_t& groups : properties_.limits.maxComputeWorkGroupCount) groups = 7;

@@ -47,6 +47,8 @@ class Context {
   // `key=value` lines, sorted.
   std::string Fingerprint() const;
   int64_t memory_bytes() const { return memory_bytes_; }
+  // What the loops of a thread may cost (spirv_abi.h).
+  uint32_t most_loops() const { return most_loops_; }
 
   // Memory for kernels: of the device, and mapped where the host reads it as fast as its own.
   VkResult Allocate(int64_t bytes, Allocation* allocation) const;
@@ -75,6 +77,7 @@ class Context {
   uint32_t memory_type_ = 0, staging_type_ = 0;
   bool memory_is_mapped_ = false;
   int64_t memory_bytes_ = 0;
+  uint32_t most_loops_ = ~uint32_t{0};
 
   DeviceApi api_;
   VkDevice device_ = VK_NULL_HANDLE;

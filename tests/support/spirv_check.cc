@@ -20,8 +20,9 @@ absl::StatusOr<std::vector<Words>> ModulesOf(const std::string& list) {
     return support::InvalidArgument("test.spirv.list", "expected a list of modules");
   std::vector<Words> modules;
   for (size_t at = 1; at < words.size();) {
-    const size_t count = words[at++];
-    if (count > words.size() - at)
+    const size_t count = words[at];
+    at += 2;  // and what its loops cost
+    if (at > words.size() || count > words.size() - at)
       return support::InvalidArgument("test.spirv.list", "expected whole modules");
     modules.emplace_back(words.begin() + static_cast<int64_t>(at),
                          words.begin() + static_cast<int64_t>(at + count));

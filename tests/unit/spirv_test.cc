@@ -11,6 +11,7 @@
 
 #include "compiler/driver/compile.h"
 #include "compiler/ir/ir_text.h"
+#include "compiler/targets/vulkan/loop_cost.h"
 #include "compiler/targets/vulkan/spirv_kernel.h"
 #include "compiler/targets/vulkan/vulkan_codegen.h"
 #include "deploy/module/module_file.h"
@@ -219,6 +220,25 @@ TEST(Spirv, ThePluginBelievesNoWord) {
       EXPECT_LE(facts.shared_bytes, int64_t{1} << 33);
     }
   }
+}
+
+// A driver that counts iterations counts the end of a loop, too.
+TEST(Spirv, LoopsAreUnrolledAsFarAsACountingDriverNeeds) {
+  const auto cost = [](const std::string& loops) {
+    const auto f = ir::ParseFunction(InThreads(loops));
+    EXPECT_TRUE(f.ok()) << f.status();
+    const int64_t unrolling = UnrollingOf(*f);
+    return std::pair(unrolling, LoopCost(f->body, unrolling));
+  };
+  using Cost = std::pair<int64_t, uint32_t>;
+  const std::string body = "{ Y[t] = X[t] + Y[t]; }";
+  EXPECT_EQ(cost("Y[t] = X[t];"), Cost(1, 0));
+  EXPECT_EQ(cost("for a in 0..65534 " + body), Cost(1, 65535));
+  EXPECT_EQ(cost("for a in 0..65535 " + body), Cost(2, 32768));
+  EXPECT_EQ(cost("for a in 0..10 { for b in 0..20 " + body + " }"), Cost(1, 10 * 21 + 11));
+  EXPECT_EQ(cost("for a in 0..1000 { for b in 0..200 " + body + " }"), Cost(4, 1000 * 51 + 1001));
+  EXPECT_EQ(cost("for a in 0..1000000 { for b in 0..1000000 " + body + " }"), Cost(1, 0xffffffffu));
+  EXPECT_EQ(Emitted(InThreads("for a in 0..65535 " + body)).loops, 32768u);
 }
 
 // Maximum and sum need launches of their own.

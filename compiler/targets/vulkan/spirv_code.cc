@@ -145,12 +145,12 @@ void SpirvCode::If(Id condition, const Body& then_body, const Body& else_body) {
   StartBlock(merge);
 }
 
-void SpirvCode::For(int bits, Id first, Id end, const std::function<void(Id)>& body) {
+void SpirvCode::For(int bits, Id first, Id end, int64_t step, const std::function<void(Id)>& body) {
   const Id type = module_.Int(bits);
   const Id header = module_.NewId(), inner = module_.NewId(), next = module_.NewId(),
            merge = module_.NewId(), i = module_.NewId(), next_i = module_.NewId(),
            goes_on = module_.NewId();
-  const Id one = module_.IntConstant(bits, 1), before = regions_.back().label;
+  const Id step_id = module_.IntConstant(bits, step), before = regions_.back().label;
   ++epoch_;
   Open(header);
   StartBlock(header);
@@ -163,7 +163,7 @@ void SpirvCode::For(int bits, Id first, Id end, const std::function<void(Id)>& b
   body(i);
   Branch(next);
   StartBlock(next);
-  Add(spv::Op::OpIAdd, {type, next_i, i, one});
+  Add(spv::Op::OpIAdd, {type, next_i, i, step_id});
   Branch(header);
   const Region loop = Close();
   Branch(header);

@@ -42,8 +42,8 @@ class SpirvCode {
 
   using Body = std::function<void()>;
   void If(Id condition, const Body& then_body, const Body& else_body = nullptr);
-  // for (i = first; i < end; ++i), signed, of an integer type of so many bits.
-  void For(int bits, Id first, Id end, const std::function<void(Id)>& body);
+  // for (i = first; i < end; i += step), signed, of an integer type of so many bits.
+  void For(int bits, Id first, Id end, int64_t step, const std::function<void(Id)>& body);
   // Runs `body` while `condition`, evaluated before each iteration, holds.
   void While(const std::function<Id()>& condition, const Body& body);
 

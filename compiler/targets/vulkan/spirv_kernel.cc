@@ -8,6 +8,7 @@
 #include "compiler/codegen/index_width.h"
 #include "compiler/codegen/local_slots.h"
 #include "compiler/ir/buffer_bytes.h"
+#include "compiler/targets/vulkan/loop_cost.h"
 #include "compiler/targets/vulkan/spirv_expr.h"
 #include "deploy/runtime/spirv_abi.h"
 #include "deploy/support/status.h"
@@ -29,7 +30,8 @@ class KernelEmitter {
       : kernel_(kernel),
         code_(&module_),
         expr_(&module_, &code_, codegen::FitsInt32(kernel)),
-        global_barriers_(codegen::OrdersGlobalMemory(kernel)) {}
+        global_barriers_(codegen::OrdersGlobalMemory(kernel)),
+        unroll_(UnrollingOf(kernel)) {}
 
   absl::StatusOr<KernelModule> Emit();
 
@@ -38,6 +40,7 @@ class KernelEmitter {
   void DeclareSizes();
   void Statement(const Stmt& s);
   void For(const Stmt& s);
+  void Unrolled(const Stmt& s, int bits, Id first);
   void BoundLoop(const Stmt& s);
   void Alloc(const Stmt& s);
   void Store(const Stmt& s);
@@ -50,6 +53,7 @@ class KernelEmitter {
   SpirvCode code_;
   SpirvExpr expr_;
   const bool global_barriers_;
+  const int64_t unroll_;                  // of the innermost loops
   std::map<spv::BuiltIn, Id> built_ins_;  // loaded
 };
 
@@ -114,10 +118,31 @@ void KernelEmitter::For(const Stmt& s) {
     return expr_.Fail(StrCat("the loop ", s->var->name, ", which should have been expanded"));
   const Id first = expr_.Lane(s->range.min, 0);
   const Expr end = ir::IsInt(s->range.min, 0) ? s->range.extent : s->range.min + s->range.extent;
-  code_.For(expr_.BitsOf(s->var->dtype), first, expr_.Lane(end, 0), [&](Id i) {
+  const int bits = expr_.BitsOf(s->var->dtype);
+  if (unroll_ > 1 && IsInnermost(s)) return Unrolled(s, bits, first);
+  code_.For(bits, first, expr_.Lane(end, 0), 1, [&](Id i) {
     expr_.SetVar(s->var, i);
     Statement(s->body);
   });
+}
+
+// The body several times in each iteration, and for what is left over behind the loop.
+void KernelEmitter::Unrolled(const Stmt& s, int bits, Id first) {
+  const Id type = module_.Int(bits);
+  const auto plus = [&](Id base, int64_t offset) {
+    return offset == 0 ? base
+                       : code_.Op(spv::Op::OpIAdd, type, {base, module_.IntConstant(bits, offset)});
+  };
+  const auto bodies = [&](Id base, int64_t count) {
+    for (int64_t k = 0; k < count; ++k) {
+      expr_.SetVar(s->var, plus(base, k));
+      Statement(s->body);
+    }
+  };
+  const int64_t extent = *ir::AsInt(s->range.extent), rest = extent % unroll_;
+  const Id end = plus(first, extent - rest);
+  if (extent > rest) code_.For(bits, first, end, unroll_, [&](Id i) { bodies(i, unroll_); });
+  bodies(end, rest);
 }
 
 int64_t KernelEmitter::ElementsOf(const ir::Buffer& b) {
@@ -242,7 +267,8 @@ absl::StatusOr<KernelModule> KernelEmitter::Emit() {
   const Id main = module_.NewId(), none = module_.Void();
   module_.AddFunction(code_.Finish(main, module_.FunctionType(none, {}), none, 0));
   const Words size(group->begin(), group->end());
-  return KernelModule{module_.Finish(main, kernel_.name, size), Features()};
+  return KernelModule{module_.Finish(main, kernel_.name, size), LoopCost(kernel_.body, unroll_),
+                      Features()};
 }
 
 }  // namespace

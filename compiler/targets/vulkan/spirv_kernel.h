@@ -12,6 +12,7 @@ namespace tilewright::vulkan {
 
 struct KernelModule {
   Words words;
+  uint32_t loops = 0;                 // what the loops of a thread cost at most: spirv_abi.h
   std::vector<std::string> features;  // of deploy/runtime/spirv_abi.h; sorted
 };
 

@@ -23,6 +23,7 @@ absl::StatusOr<codegen::KernelCode> CodeOf(const std::vector<ir::Function>& kern
     TW_ASSIGN(const KernelModule module, EmitKernel(kernel));
     TW_TRY(codegen::WriteDump(dump, kernel.name, ".spv", BytesOf(module.words)));
     list.push_back(static_cast<uint32_t>(module.words.size()));
+    list.push_back(module.loops);
     list.insert(list.end(), module.words.begin(), module.words.end());
     features.insert(module.features.begin(), module.features.end());
   }
