@@ -398,7 +398,7 @@ TEST_P(RandomGraphOnDevice, CompiledModelsComputeTheSame) {
 
 // OpenCL's driver takes a second for each kernel, so its rounds are few.
 INSTANTIATE_TEST_SUITE_P(Kinds, RandomGraphOnDevice,
-                         testing::Values(std::pair("opencl", 6), std::pair("vulkan", 40)),
+                         testing::Values(std::pair("opencl", 6), std::pair("vulkan", 20)),
                          [](const auto& row) { return std::string(row.param.first); });
 
 // The same on an emulated GPU, which refuses races and accesses out of bounds, behind a driver and

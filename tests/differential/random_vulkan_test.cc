@@ -42,15 +42,15 @@ class RandomVulkanTest : public testing::Test {
 };
 
 TEST_F(RandomVulkanTest, DeviceComputesWhatTheInterpreterDoes) {
-  FlatProgramsComputeTheSame(kSpirv, device_.get(), TestRounds(60));
+  FlatProgramsComputeTheSame(kSpirv, device_.get(), TestRounds(30));
 }
 
 TEST_F(RandomVulkanTest, ScheduledProgramsComputeTheSameOnTheDevice) {
-  SchedulesComputeTheSame(kSpirv, device_.get(), TestRounds(60));
+  SchedulesComputeTheSame(kSpirv, device_.get(), TestRounds(30));
 }
 
 TEST_F(RandomVulkanTest, PointsOfTheSearchComputeTheSameOnTheDevice) {
-  PointsOfTheSearchComputeTheSame(kSpirv, device_.get(), TestRounds(60));
+  PointsOfTheSearchComputeTheSame(kSpirv, device_.get(), TestRounds(30));
 }
 
 // lavapipe leaves all loops of a thread after 65,535 iterations: such kernels are unrolled, or

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 from device_networks import DeviceNetworks  # noqa: E402
 from network_check import NAMES  # noqa: E402
 
-QUICK = ("resnet18", "dqn", "lstm_lm")
+QUICK = ("resnet18", "dqn")
 # Of all kernels of a network together, defaults included.
 TRIALS = {"dqn": 12, "mobilenet": 40}
 

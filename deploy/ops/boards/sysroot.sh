@@ -6,7 +6,7 @@
 #   deploy/ops/boards/sysroot.sh FOLDER armhf      for another architecture of Debian
 #   deploy/ops/boards/sysroot.sh FOLDER arm64 libopenblas-dev ...    more packages, without what they need
 #
-# Four packages, 3 MB to download. The C and C++ libraries come with the cross compiler. Exit code 75 if
+# Six packages, 5 MB to download. The C and C++ libraries come with the cross compiler. Exit code 75 if
 # the package mirror does not answer.
 set -euo pipefail
 
