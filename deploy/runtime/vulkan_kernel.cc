@@ -1,5 +1,6 @@
 #include "deploy/runtime/vulkan_kernel.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <spirv/unified1/spirv.hpp11>
@@ -107,8 +108,11 @@ bool Reader::TakeVariable(const Instruction& in) {
       return SizeOf(pointee->second, &facts_.size_bytes);
     case spv::StorageClass::StorageBuffer: {
       const auto binding = bindings_.find(in[1]);
-      return binding != bindings_.end() && SizeOf(pointee->second, &bytes) &&
-             buffers_.try_emplace(binding->second, bytes).second;
+      if (binding == bindings_.end() || !SizeOf(pointee->second, &bytes)) return false;
+      // Variables of other types may be the same buffer.
+      int64_t& most = buffers_[binding->second];
+      most = std::max(most, bytes);
+      return true;
     }
     default:
       return true;

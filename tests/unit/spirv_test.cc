@@ -109,9 +109,42 @@ TEST(Spirv, GuardedLoadsNeedNoBranch) {
 
 TEST(Spirv, LanesOfOneMaskAreOneBranch) {
   const auto ops = OpsOf(Emitted(
-      InThreads("Y[ramp(t * 4, 1, 4)] masked(broadcast(t < 60, 4)) = X[ramp(t * 4, 1, 4)];")));
+      InThreads("Y[ramp(t * 3, 1, 4)] masked(broadcast(t < 60, 4)) = X[ramp(t * 3, 1, 4)];")));
   EXPECT_EQ(Count(ops, spv::Op::OpBranchConditional), 1);
   EXPECT_EQ(Count(ops, spv::Op::OpStore), 4);
+}
+
+// Four elements are one access where they are known to begin at a multiple of four.
+TEST(Spirv, RunsAreWideAccesses) {
+  struct Found {
+    int64_t loads, stores, branches;
+    bool operator==(const Found&) const = default;
+  };
+  const auto accesses = [](const std::string& body, const std::string& type = "f32") {
+    const auto ops = OpsOf(Emitted(InThreads(body, type)));
+    return Found{Count(ops, spv::Op::OpLoad) - 1, Count(ops, spv::Op::OpStore),
+                 Count(ops, spv::Op::OpBranchConditional)};
+  };
+  EXPECT_EQ(accesses("Y[ramp(t * 4, 1, 4)] = X[ramp(t * 4, 1, 4)];"), Found(1, 1, 0));
+  EXPECT_EQ(accesses("Y[ramp(t * 4, 1, 4)] = X[ramp(t * 4, 1, 4)];", "i8"), Found(1, 1, 0));
+  EXPECT_EQ(accesses("Y[ramp(t * 8, 1, 8)] = X[ramp(t * 8, 1, 8)];"), Found(2, 2, 0));
+  EXPECT_EQ(accesses("Y[ramp(t * 2, 1, 4)] = X[ramp(t * 4, 1, 4)];"), Found(1, 4, 0));
+  EXPECT_EQ(accesses("Y[ramp(t * 4, 1, 4)] = X[ramp(t, 4, 4)];"), Found(4, 1, 0));
+  // Behind one condition for all lanes, and behind one for each.
+  EXPECT_EQ(accesses("Y[ramp(t * 4, 1, 4)] masked(broadcast(t < 9, 4)) = X[ramp(t * 4, 1, 4)] "
+                     "masked(broadcast(t < 9, 4));"),
+            Found(1, 1, 1));
+  EXPECT_EQ(accesses("Y[ramp(t * 4, 1, 4)] = X[ramp(t * 4, 1, 4)] masked(ramp(t, 1, 4) < "
+                     "broadcast(9, 4));"),
+            Found(4, 1, 0));
+}
+
+// What was stored one by one is loaded again by a wide access, and the other way round.
+TEST(Spirv, WideAccessesSeeStoresOfOneElement) {
+  const auto ops = OpsOf(Emitted(InThreads(
+      "Y[ramp(t * 4, 1, 4)] = X[ramp(t * 4, 1, 4)];\nL[0] = Y[t * 4];\nY[t * 4 + 1] = 2.0f32;\n"
+      "Y[ramp(t * 4, 1, 4)] = Y[ramp(t * 4, 1, 4)] + broadcast(L[0], 4);")));
+  EXPECT_EQ(Count(ops, spv::Op::OpLoad), 5) << "thread, X, Y[t * 4], L, Y";
 }
 
 TEST(Spirv, BarriersOrderGlobalMemoryWhereItIsShared) {

@@ -1,6 +1,7 @@
 #include "compiler/targets/vulkan/spirv_expr.h"
 
 #include "compiler/codegen/linear_index.h"
+#include "compiler/ir/buffer_bytes.h"
 #include "compiler/ir/type_rules.h"
 #include "compiler/ir/visit.h"
 #include "deploy/support/strings.h"
@@ -12,6 +13,10 @@ using ir::DType;
 using ir::Expr;
 using ir::ExprKind;
 using support::StrCat;
+
+bool IsSameInAllLanes(const Expr& condition) {
+  return condition->dtype.lanes == 1 || condition->kind == ExprKind::kBroadcast;
+}
 
 bool IsSigned(DType type) { return type.code == ir::TypeCode::kInt; }
 
@@ -52,12 +57,15 @@ Id SpirvExpr::Ramp(const Expr& e, int lane) {
   return code_.Op(spv::Op::OpIAdd, TypeOf(e->dtype), {base, Lane(offset, 0)});
 }
 
-Id SpirvExpr::Guarded(const Expr& e, int lane, Id guard) {
+Id SpirvExpr::Guarded(const Expr& e, int lane, Id guard, bool of_all) {
   if (!ir::HasLoad(e)) return Lane(e, lane);
   const Id outer = guard_;
+  const bool outer_same = same_guard_;
   guard_ = outer == 0 ? guard : code_.Op(spv::Op::OpLogicalAnd, module_.Bool(), {outer, guard});
+  same_guard_ = outer_same && of_all;
   const Id value = Lane(e, lane);
   guard_ = outer;
+  same_guard_ = outer_same;
   return value;
 }
 
@@ -79,17 +87,17 @@ Id SpirvExpr::Lane(const Expr& e, int lane) {
       return Not(Lane(e->args[0], lane));
     case ExprKind::kSelect: {
       const Id condition = Lane(e->args[0], lane);
-      const Id yes = Guarded(e->args[1], lane, condition);
-      const Id no = ir::HasLoad(e->args[2]) ? Guarded(e->args[2], lane, Not(condition))
+      const bool of_all = IsSameInAllLanes(e->args[0]);
+      const Id yes = Guarded(e->args[1], lane, condition, of_all);
+      const Id no = ir::HasLoad(e->args[2]) ? Guarded(e->args[2], lane, Not(condition), of_all)
                                             : Lane(e->args[2], lane);
       return Select(TypeOf(e->dtype), condition, yes, no);
     }
     case ExprKind::kLoad: {
       if (e->mask == nullptr) return LoadElement(e->buffer, e->args[0], lane);
-      const Id mask = Lane(e->mask, lane), outer = guard_;
-      guard_ = outer == 0 ? mask : code_.Op(spv::Op::OpLogicalAnd, module_.Bool(), {outer, mask});
-      const Id value = LoadElement(e->buffer, e->args[0], lane);
-      guard_ = outer;
+      const Id mask = Lane(e->mask, lane);
+      const Expr plain = ir::Load(e->buffer, e->args);
+      const Id value = Guarded(plain, lane, mask, IsSameInAllLanes(e->mask));
       return Select(TypeOf(e->dtype), mask, value, Constant(e->dtype.Element(), 0));
     }
     case ExprKind::kCall:
@@ -97,6 +105,57 @@ Id SpirvExpr::Lane(const Expr& e, int lane) {
     default:
       return Binary(e, lane);
   }
+}
+
+// An index as 32 bits: no buffer has more than 2^32 bytes. The first element where the guard says no.
+Id SpirvExpr::IndexOf(const Expr& index, int lane) {
+  const Id word = module_.Int(32);
+  Id at = Lane(index, lane);
+  if (BitsOf(index->dtype) == 64) at = code_.Op(spv::Op::OpUConvert, word, {at});
+  return guard_ == 0 ? at : Select(word, guard_, at, module_.IntConstant(32, 0));
+}
+
+bool SpirvExpr::IsWide(const ir::Buffer& buffer, const Expr& index) const {
+  const Place& place = places_.at(buffer.get());
+  const bool shaped =
+      place.storage == spv::StorageClass::StorageBuffer && same_guard_ &&
+      index->kind == ExprKind::kRamp && ir::IsInt(index->args[1], 1) &&
+      index->dtype.lanes % kWide == 0 && !buffer->dtype.is_bool() && buffer->dtype.bits <= 32 &&
+      ir::ConstantBytes(*buffer).value_or(0) >= index->dtype.lanes * buffer->dtype.bytes();
+  if (!shaped) return false;
+  const analysis::Congruence base = analyzer_.CongruenceOf(index->args[0]);
+  return base.modulus % kWide == 0 && base.remainder % kWide == 0;
+}
+
+Id SpirvExpr::WidePointer(const ir::Buffer& buffer, const Expr& index, int number, Id* type) {
+  Place& place = places_.at(buffer.get());
+  const Id word = module_.Int(32), zero = module_.IntConstant(32, 0);
+  *type = module_.Vector(TypeOf(buffer->dtype), kWide);
+  if (place.wide == 0) {
+    const int64_t bytes = *ir::ConstantBytes(*buffer), width = kWide * buffer->dtype.bytes();
+    place.wide = module_.Buffer(*type, static_cast<int>(width), bytes / width, place.binding,
+                                place.use, StrCat(buffer->name, "_wide"));
+    for (Id variable : {place.variable, place.wide})
+      module_.Decorate(variable, spv::Decoration::Aliased);
+  }
+  // Behind the first vector, where the guard says no, are others of the run: the buffer has them.
+  Id at = code_.Op(spv::Op::OpShiftRightLogical, word,
+                   {IndexOf(index->args[0], 0), module_.IntConstant(32, 2)});
+  if (number > 0) at = code_.Op(spv::Op::OpIAdd, word, {at, module_.IntConstant(32, number)});
+  return code_.Op(spv::Op::OpAccessChain, module_.Pointer(spv::StorageClass::StorageBuffer, *type),
+                  {place.wide, zero, at});
+}
+
+bool SpirvExpr::StoreRun(const ir::Buffer& buffer, const Expr& index, const Words& values) {
+  if (!IsWide(buffer, index)) return false;
+  for (size_t i = 0; i < values.size(); i += kWide) {
+    Id type = 0;
+    const Id pointer = WidePointer(buffer, index, static_cast<int>(i) / kWide, &type);
+    const auto first = values.begin() + static_cast<int64_t>(i);
+    const Id value = code_.Op(spv::Op::OpCompositeConstruct, type, Words(first, first + kWide));
+    code_.Store(pointer, value, places_.at(buffer.get()).variable);
+  }
+  return true;
 }
 
 SpirvExpr::Element SpirvExpr::ElementAt(const ir::Buffer& buffer, const Expr& index, int lane) {
@@ -107,12 +166,7 @@ SpirvExpr::Element SpirvExpr::ElementAt(const ir::Buffer& buffer, const Expr& in
     const Id element = place.elements.at(elements[static_cast<size_t>(lane)]);
     return {element, element, &place};
   }
-  const Id word = module_.Int(32);
-  Id at = Lane(index, lane);
-  // No buffer has more than 2^32 bytes.
-  if (BitsOf(index->dtype) == 64) at = code_.Op(spv::Op::OpUConvert, word, {at});
-  const Id zero = module_.IntConstant(32, 0);
-  if (guard_ != 0) at = Select(word, guard_, at, zero);
+  const Id at = IndexOf(index, lane), zero = module_.IntConstant(32, 0);
   Words operands = {place.variable};
   if (place.storage == spv::StorageClass::StorageBuffer) operands.push_back(zero);
   operands.push_back(at);
@@ -121,6 +175,13 @@ SpirvExpr::Element SpirvExpr::ElementAt(const ir::Buffer& buffer, const Expr& in
 }
 
 Id SpirvExpr::LoadElement(const ir::Buffer& buffer, const Expr& index, int lane) {
+  if (IsWide(buffer, index)) {
+    Id type = 0;
+    const Id pointer = WidePointer(buffer, index, lane / kWide, &type);
+    const Place& whole = places_.at(buffer.get());
+    const Id vector = code_.Load(type, pointer, whole.variable, whole.constant);
+    return code_.Component(TypeOf(buffer->dtype), vector, static_cast<uint32_t>(lane % kWide));
+  }
   const Element element = ElementAt(buffer, index, lane);
   const Place& place = *element.place;
   const Id value = code_.Load(MemoryTypeOf(buffer->dtype, place.storage), element.pointer,

@@ -15,11 +15,17 @@
 
 namespace tilewright::vulkan {
 
+// Elements of a wide access: the most that a vector of SPIR-V has.
+inline constexpr int kWide = 4;
+
 // Where a buffer is.
 struct Place {
   Id variable = 0;  // of all elements
   spv::StorageClass storage = spv::StorageClass::Function;
-  bool constant = false;                // the kernel does not write it
+  bool constant = false;  // the kernel does not write it
+  uint32_t binding = 0;   // of a storage buffer, and how it is used
+  SpirvModule::BufferUse use = {};
+  Id wide = 0;  // the same as an array of vectors of kWide elements, once an access wants it
   std::map<int64_t, Id> elements = {};  // private buffers of constant indices: a variable for each
 };
 
@@ -38,6 +44,9 @@ class SpirvExpr {
   Id Lane(const ir::Expr& e, int lane);
   // buffer[index] = value, of one lane.
   void Store(const ir::Buffer& buffer, const ir::Expr& index, int lane, Id value);
+  // Stores all lanes of a run by wide accesses; false where it is not known to be at a multiple of
+  // their size.
+  bool StoreRun(const ir::Buffer& buffer, const ir::Expr& index, const Words& values);
   // buffer[index] = condition ? value : buffer[index], where that is cheaper than a branch.
   bool StoresWithoutBranch(const ir::Buffer& buffer) const {
     return !places_.at(buffer.get()).elements.empty();
@@ -70,8 +79,13 @@ class SpirvExpr {
     return code_.Op(spv::Op::OpSelect, type, {condition, yes, no});
   }
   Id Not(Id condition) { return code_.Op(spv::Op::OpLogicalNot, module_.Bool(), {condition}); }
-  // Lane of `e` where the guard holds; anything elsewhere.
-  Id Guarded(const ir::Expr& e, int lane, Id guard);
+  // Lane of `e` where the guard holds; anything elsewhere. `of_all`: lanes have the same guard.
+  Id Guarded(const ir::Expr& e, int lane, Id guard, bool of_all);
+  Id IndexOf(const ir::Expr& index, int lane);
+  // Whether a run is a row of whole vectors of a storage buffer.
+  bool IsWide(const ir::Buffer& buffer, const ir::Expr& index) const;
+  // Where vector `number` of such a run is; `type` is the vector's.
+  Id WidePointer(const ir::Buffer& buffer, const ir::Expr& index, int number, Id* type);
   Id Binary(const ir::Expr& e, int lane);
   Id Compare(ir::ExprKind kind, ir::DType type, Id a, Id b);
   Id IntBinary(const ir::Expr& e, Id a, Id b);
@@ -90,7 +104,8 @@ class SpirvExpr {
   analysis::Analyzer analyzer_;
   std::unordered_map<const ir::BufferNode*, Place> places_;
   std::unordered_map<const ir::ExprNode*, Id> vars_;
-  Id guard_ = 0;  // where the values at hand are asked for; 0: always
+  Id guard_ = 0;            // where the values at hand are asked for; 0: always
+  bool same_guard_ = true;  // for all lanes of them
   std::string error_;
 };
 

@@ -70,10 +70,14 @@ absl::Status KernelEmitter::DeclareBuffers() {
     }
     const auto storage = spv::StorageClass::StorageBuffer;
     const bool written = b->role == ir::Role::kOutput;
+    const SpirvModule::BufferUse use = {written, read_back.contains(b.get())};
     const Id variable = module_.Buffer(expr_.MemoryTypeOf(b->dtype, storage), b->dtype.bytes(),
-                                       bytes / b->dtype.bytes(), binding++,
-                                       {written, read_back.contains(b.get())}, b->name);
-    expr_.SetPlace(b, {.variable = variable, .storage = storage, .constant = !written});
+                                       bytes / b->dtype.bytes(), binding, use, b->name);
+    expr_.SetPlace(b, {.variable = variable,
+                       .storage = storage,
+                       .constant = !written,
+                       .binding = binding++,
+                       .use = use});
   }
   return absl::OkStatus();
 }
@@ -186,10 +190,13 @@ void KernelEmitter::Store(const Stmt& s) {
   const auto store = [&](int lane) {
     expr_.Store(s->buffer, s->indices[0], lane, values[static_cast<size_t>(lane)]);
   };
-  if (masks.empty()) {
+  const auto store_all = [&] {
+    if (expr_.StoreRun(s->buffer, s->indices[0], values)) return;
     for (int i = 0; i < lanes; ++i) store(i);
-    return;
-  }
+  };
+  if (masks.empty()) return store_all();
+  const bool same = std::all_of(masks.begin(), masks.end(), [&](Id m) { return m == masks[0]; });
+  if (same && !expr_.StoresWithoutBranch(s->buffer)) return code_.If(masks[0], store_all);
   for (int i = 0; i < lanes;) {
     const Id mask = masks[static_cast<size_t>(i)];
     int end = i + 1;  // of the lanes behind one condition
