@@ -107,7 +107,8 @@ Id SpirvExpr::Lane(const Expr& e, int lane) {
   }
 }
 
-// An index as 32 bits: no buffer has more than 2^32 bytes. The first element where the guard says no.
+// An index as 32 bits: no buffer has more than 2^32 bytes. The first element where the guard says
+// no.
 Id SpirvExpr::IndexOf(const Expr& index, int lane) {
   const Id word = module_.Int(32);
   Id at = Lane(index, lane);
