@@ -130,7 +130,10 @@ void Inspect(TwDevice* d) {
                       : 1000;
 }
 
+// Work that does not end keeps what it uses: a device that is lost is left as it is, with its memory,
+// until the process ends.
 void Close(TwDevice* d) {
+  if (d->queue != nullptr && d->queue->lost()) return;
   const vk::DeviceApi& api = d->context.api();
   if (d->context.device() != VK_NULL_HANDLE && api.DeviceWaitIdle != nullptr) {
     api.DeviceWaitIdle(d->context.device());
@@ -203,7 +206,7 @@ TwDeviceResult Alloc(TwDevice* device, int64_t bytes, TwDeviceMemory** memory) {
 void Free(TwDevice* device, TwDeviceMemory* memory) {
   if (memory == nullptr) return;
   device->queue->Wait();  // work under way may use it
-  device->context.Free(&memory->allocation);
+  if (!device->queue->lost()) device->context.Free(&memory->allocation);
   delete memory;
 }
 
@@ -363,6 +366,7 @@ TwDeviceResult Load(TwDevice* device, const char* format, const void* image, siz
 void Unload(TwDevice* device, TwDeviceCode* code) {
   if (code == nullptr) return;
   device->queue->Wait();  // work under way may use it
+  if (device->queue->lost()) return;
   const vk::DeviceApi& api = device->context.api();
   const VkDevice vulkan = device->context.device();
   for (const auto& k : code->kernels) {
@@ -560,6 +564,7 @@ TwDeviceResult EventCreate(TwDevice* device, TwDeviceEvent** event) {
 void EventDestroy(TwDevice* device, TwDeviceEvent* event) {
   if (event == nullptr) return;
   device->queue->Wait();
+  if (device->queue->lost()) return;
   if (event->query != VK_NULL_HANDLE)
     device->context.api().DestroyQueryPool(device->context.device(), event->query, nullptr);
   delete event;

@@ -63,8 +63,10 @@ Queue::~Queue() {
 }
 
 VkResult Queue::WaitFor(Batch* batch) {
+  if (lost_) return VK_ERROR_DEVICE_LOST;
   if (!batch->running) return VK_SUCCESS;
   VkResult result = api_.WaitForFences(context_.device(), 1, &batch->done, VK_TRUE, kMostWaitNs);
+  lost_ = result == VK_TIMEOUT || result == VK_ERROR_DEVICE_LOST;
   if (result != VK_SUCCESS) return result;
   batch->running = false;
   result = api_.ResetFences(context_.device(), 1, &batch->done);
@@ -85,6 +87,7 @@ VkResult Queue::Begin() {
 }
 
 VkResult Queue::Next(VkCommandBuffer* commands) {
+  if (lost_) return VK_ERROR_DEVICE_LOST;
   if (recorded_ == kMostCommands) {
     const VkResult result = Flush();
     if (result != VK_SUCCESS) return result;
@@ -123,10 +126,12 @@ VkResult Queue::Flush() {
   info.pCommandBuffers = &batch.commands;
   result = api_.QueueSubmit(context_.queue(), 1, &info, batch.done);
   batch.running = result == VK_SUCCESS;
+  lost_ = result == VK_ERROR_DEVICE_LOST;
   return result;
 }
 
 VkResult Queue::Wait() {
+  if (lost_) return VK_ERROR_DEVICE_LOST;
   VkResult result = Flush();
   for (Batch& batch : batches_) {
     if (result == VK_SUCCESS) result = WaitFor(&batch);

@@ -27,8 +27,14 @@ class Queue {
   // within kMostWaitNs, and the device is to be given up.
   VkResult Flush();
   VkResult Wait();
+  // The device is gone, or its work does not end: nothing waits for it any more.
+  bool lost() const { return lost_; }
 
+#ifdef TILEWRIGHT_VULKAN_POOR_DEVICE  // for a test
+  static constexpr uint64_t kMostWaitNs = 1'000'000'000;
+#else
   static constexpr uint64_t kMostWaitNs = 600'000'000'000;
+#endif
 
  private:
   struct Batch {
@@ -47,6 +53,7 @@ class Queue {
   std::array<Batch, 3> batches_;
   size_t current_ = 0;    // the one that is collected, if recorded_ > 0
   int64_t recorded_ = 0;  // its commands
+  bool lost_ = false;
 };
 
 }  // namespace tilewright::vulkan

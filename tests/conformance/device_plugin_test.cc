@@ -5,8 +5,10 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -21,6 +23,7 @@
 #include "deploy/runtime/code_loader.h"
 #include "deploy/runtime/device_loader.h"
 #include "deploy/runtime/spirv_abi.h"
+#include "deploy/support/clock.h"
 #include "deploy/support/file.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -555,6 +558,63 @@ TEST(CudaDevice, AcceptsTheMachinesWhoseCodeItRuns) {
   EXPECT_EQ(plugin->table().load(device, "cubin", other.data(), other.size(), &code),
             TW_DEVICE_UNSUPPORTED);
   plugin->table().close(device);
+}
+
+// Through a plug-in that waits for a second. On lavapipe the threads below take about ten. Ends the
+// process, and with it their work: with 0 if all went as it should.
+void LoseADevice() {
+  auto plugin = DevicePlugin::Open(TILEWRIGHT_DEVICE_VULKAN_POOR);
+  const TwDevicePlugin& table = plugin->table();
+  TwDevice* device = nullptr;
+  const auto expect = [&](bool good, const char* what) {
+    if (good) return;
+    std::fprintf(stderr, "%s: %s\n", what, device == nullptr ? "" : table.last_error(device));
+    _exit(1);
+  };
+  expect(table.open(0, &device, nullptr, 0) == TW_DEVICE_OK, "open");
+  std::string text =
+      "fn slow(X: f32[65536] output) stage=flat {\n  for g in 0..1024 blockIdx.x {\n"
+      "    for t in 0..64 threadIdx.x {\n      for k in 0..60000 {\n";
+  for (int i = 0; i < 20; ++i) text += "X[g * 64 + t] = sin(X[g * 64 + t] + 1.0f32);\n";
+  const std::string code = Spirv((text + "      }\n    }\n  }\n}\n").c_str());
+  TwDeviceCode* loaded = nullptr;
+  TwDeviceMemory* memory = nullptr;
+  TwDeviceLaunch launch = {};
+  launch.struct_bytes = sizeof(launch);
+  expect(table.load(device, TW_SPIRV_FORMAT, code.data(), code.size(), &loaded) == TW_DEVICE_OK &&
+             table.alloc(device, 4 * 65536, &memory) == TW_DEVICE_OK &&
+             table.find(device, loaded, "slow", &launch.kernel) == TW_DEVICE_OK,
+         "load, alloc, find");
+  for (int a = 0; a < 3; ++a) launch.grid[a] = launch.group[a] = 1;
+  launch.grid[0] = 1024;
+  launch.group[0] = 64;
+  const TwDeviceSlice buffers[] = {{memory, 0}};
+  launch.buffers = buffers;
+  launch.num_buffers = 1;
+  expect(table.launch(device, &launch) == TW_DEVICE_OK, "launch");
+  expect(table.synchronize(device) == TW_DEVICE_LOST, "synchronize");
+  expect(StrCat(table.last_error(device)).find("device.vulkan.timeout") == 0, "the text");
+  // From here on nothing waits again.
+  support::SystemClock clock;
+  const int64_t start_ns = clock.NowNs();
+  expect(table.launch(device, &launch) == TW_DEVICE_LOST, "launch on a lost device");
+  expect(table.synchronize(device) == TW_DEVICE_LOST, "synchronize with a lost device");
+  table.free(device, memory);
+  table.unload(device, loaded);
+  table.close(device);
+  device = nullptr;
+  expect(clock.NowNs() - start_ns < 900'000'000, "no wait");
+  _exit(0);
+}
+
+TEST(VulkanDeviceDeathTest, WorkThatDoesNotEndLosesTheDevice) {
+  auto plugin = DevicePlugin::Open(TILEWRIGHT_DEVICE_VULKAN_POOR);
+  ASSERT_TRUE(plugin.ok()) << support::StatusText(plugin.status());
+  int32_t devices = 0;
+  plugin->table().count(&devices);
+  if (devices == 0) GTEST_SKIP() << "[SKIP] no Vulkan device";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(LoseADevice(), testing::ExitedWithCode(0), "");
 }
 
 TEST(DeviceLoader, RefusesWhatIsNoPlugin) {
