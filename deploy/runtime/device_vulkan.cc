@@ -1,8 +1,8 @@
 // Device plug-in for Vulkan devices (target kind `vulkan`). A shared object of its own that finds
 // libvulkan when it is loaded; without one it has no devices. Code objects are lists of SPIR-V
 // modules (spirv_abi.h). Links nothing of ours. The parts: vulkan_api.h the library's functions,
-// vulkan_context.h a device and its memory, vulkan_queue.h its queue, vulkan_kernel.h what a module
-// says of itself.
+// vulkan_context.h a device and its memory, vulkan_queue.h its queue, vulkan_pipeline.h its
+// kernels.
 #include <time.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 #include "deploy/runtime/plugin_parts.h"
 #include "deploy/runtime/spirv_abi.h"
 #include "deploy/runtime/vulkan_context.h"
-#include "deploy/runtime/vulkan_kernel.h"
+#include "deploy/runtime/vulkan_pipeline.h"
 #include "deploy/runtime/vulkan_queue.h"
 
 namespace vk = tilewright::vulkan;
@@ -35,16 +35,9 @@ struct TwDeviceMemory {
   vk::Allocation allocation;
   int64_t bytes;
 };
-struct TwDeviceKernel {
-  vk::KernelFacts facts;
-  uint32_t loops = 0;  // what the loops of a thread cost
-  std::vector<uint32_t> words;
-  VkDescriptorSetLayout set = VK_NULL_HANDLE;
-  VkPipelineLayout layout = VK_NULL_HANDLE;
-  VkPipeline pipeline = VK_NULL_HANDLE;  // once somebody asked
-};
+// A kernel's handle is a vk::Pipeline.
 struct TwDeviceCode {
-  std::vector<std::unique_ptr<TwDeviceKernel>> kernels;
+  std::vector<std::unique_ptr<vk::Pipeline>> kernels;
 };
 struct TwDeviceEvent {
   VkQueryPool query = VK_NULL_HANDLE;
@@ -56,7 +49,6 @@ namespace {
 
 constexpr int64_t kAlignment = 256;  // of buffers in an allocation: no device asks for more
 constexpr int64_t kStagingBytes = 4 << 20;
-constexpr size_t kMostBuffers = 32;  // of a kernel, so that a batch has room for its commands
 
 TwDeviceResult ResultOf(VkResult code) {
   switch (code) {
@@ -130,8 +122,8 @@ void Inspect(TwDevice* d) {
                       : 1000;
 }
 
-// Work that does not end keeps what it uses: a device that is lost is left as it is, with its memory,
-// until the process ends.
+// Work that does not end keeps what it uses: a device that is lost is left as it is, with its
+// memory, until the process ends.
 void Close(TwDevice* d) {
   if (d->queue != nullptr && d->queue->lost()) return;
   const vk::DeviceApi& api = d->context.api();
@@ -295,70 +287,15 @@ TwDeviceResult Map(TwDevice* device, TwDeviceMemory*, void**) {
                 "expected read and write: memory may be the device's");
 }
 
-// What the device lacks of what a kernel needs; empty: nothing.
-std::string Lacking(const TwDevice& device, const vk::KernelFacts& facts) {
-  const VkPhysicalDeviceLimits& limits = device.context.limits();
-  const auto beyond = [](const char* what, int64_t most, int64_t found) {
-    return "expected at most " + std::to_string(most) + " " + what + ", found " +
-           std::to_string(found);
-  };
-  for (uint32_t capability : facts.capabilities) {
-    if (!device.context.Runs(capability))
-      return "expected what the device has, found capability " + std::to_string(capability);
-  }
-  uint64_t threads = 1;
-  for (size_t axis = 0; axis < 3; ++axis) {
-    threads = std::min<uint64_t>(threads * facts.group[axis], uint64_t{1} << 32);
-    if (facts.group[axis] > limits.maxComputeWorkGroupSize[axis])
-      return beyond("threads along an axis", limits.maxComputeWorkGroupSize[axis],
-                    facts.group[axis]);
-  }
-  if (threads > limits.maxComputeWorkGroupInvocations)
-    return beyond("threads", limits.maxComputeWorkGroupInvocations, static_cast<int64_t>(threads));
-  if (facts.shared_bytes > limits.maxComputeSharedMemorySize)
-    return beyond("bytes of shared memory", limits.maxComputeSharedMemorySize, facts.shared_bytes);
-  const size_t most = std::min<size_t>(limits.maxPerStageDescriptorStorageBuffers, kMostBuffers);
-  if (facts.buffers.size() > most)
-    return beyond("buffers", static_cast<int64_t>(most),
-                  static_cast<int64_t>(facts.buffers.size()));
-  for (int64_t bytes : facts.buffers) {
-    if (bytes > limits.maxStorageBufferRange)
-      return beyond("bytes of a buffer", limits.maxStorageBufferRange, bytes);
-  }
-  if (facts.size_bytes > limits.maxPushConstantsSize)
-    return beyond("bytes of sizes", limits.maxPushConstantsSize, facts.size_bytes);
-  return "";
-}
-
 TwDeviceResult Load(TwDevice* device, const char* format, const void* image, size_t bytes,
                     TwDeviceCode** code) {
   if (std::string(format) != TW_SPIRV_FORMAT) {
     return Failed(device, TW_DEVICE_UNSUPPORTED, "format",
                   "expected " TW_SPIRV_FORMAT ", found " + std::string(format).substr(0, 40));
   }
-  std::vector<uint32_t> words(bytes / sizeof(uint32_t));
-  std::memcpy(words.data(), image, words.size() * sizeof(uint32_t));
-  if (bytes % sizeof(uint32_t) != 0 || words.empty() || words[0] != TW_SPIRV_MAGIC) {
-    return Failed(device, TW_DEVICE_BAD_CODE, "list",
-                  "expected a list of SPIR-V modules, found other bytes");
-  }
   auto made = std::make_unique<TwDeviceCode>();
-  for (size_t at = 1; at < words.size();) {
-    const size_t count = words[at], header = std::min<size_t>(2, words.size() - at);
-    const uint32_t loops = header == 2 ? words[at + 1] : 0;
-    at += header;
-    if (header < 2 || count > words.size() - at)
-      return Failed(device, TW_DEVICE_BAD_CODE, "list",
-                    "expected whole modules, found one cut short");
-    auto kernel = std::make_unique<TwDeviceKernel>();
-    kernel->loops = loops;
-    kernel->words.assign(words.begin() + static_cast<int64_t>(at),
-                         words.begin() + static_cast<int64_t>(at + count));
-    const std::string wrong = vk::ReadKernel(kernel->words.data(), count, &kernel->facts);
-    if (!wrong.empty()) return Failed(device, TW_DEVICE_BAD_CODE, "module", wrong);
-    made->kernels.push_back(std::move(kernel));
-    at += count;
-  }
+  const std::string wrong = vk::ReadList(image, bytes, &made->kernels);
+  if (!wrong.empty()) return Failed(device, TW_DEVICE_BAD_CODE, "code", wrong);
   *code = made.release();
   return TW_DEVICE_OK;
 }
@@ -367,93 +304,39 @@ void Unload(TwDevice* device, TwDeviceCode* code) {
   if (code == nullptr) return;
   device->queue->Wait();  // work under way may use it
   if (device->queue->lost()) return;
-  const vk::DeviceApi& api = device->context.api();
-  const VkDevice vulkan = device->context.device();
-  for (const auto& k : code->kernels) {
-    if (k->pipeline != VK_NULL_HANDLE) api.DestroyPipeline(vulkan, k->pipeline, nullptr);
-    if (k->layout != VK_NULL_HANDLE) api.DestroyPipelineLayout(vulkan, k->layout, nullptr);
-    if (k->set != VK_NULL_HANDLE) api.DestroyDescriptorSetLayout(vulkan, k->set, nullptr);
-  }
+  for (const auto& k : code->kernels) k->Destroy(device->context);
   delete code;
-}
-
-VkResult MakeLayouts(TwDevice* device, TwDeviceKernel* kernel) {
-  std::vector<VkDescriptorSetLayoutBinding> bindings(kernel->facts.buffers.size());
-  for (uint32_t i = 0; i < bindings.size(); ++i) {
-    bindings[i] = {i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
-  }
-  VkDescriptorSetLayoutCreateInfo set = {};
-  set.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO;
-  set.bindingCount = static_cast<uint32_t>(bindings.size());
-  set.pBindings = bindings.data();
-  const VkDevice vulkan = device->context.device();
-  const VkResult code =
-      device->context.api().CreateDescriptorSetLayout(vulkan, &set, nullptr, &kernel->set);
-  if (code != VK_SUCCESS) return code;
-  const VkPushConstantRange sizes = {VK_SHADER_STAGE_COMPUTE_BIT, 0,
-                                     static_cast<uint32_t>(kernel->facts.size_bytes)};
-  VkPipelineLayoutCreateInfo layout = {};
-  layout.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
-  layout.setLayoutCount = 1;
-  layout.pSetLayouts = &kernel->set;
-  layout.pushConstantRangeCount = kernel->facts.size_bytes > 0 ? 1 : 0;
-  layout.pPushConstantRanges = &sizes;
-  return device->context.api().CreatePipelineLayout(vulkan, &layout, nullptr, &kernel->layout);
-}
-
-VkResult MakePipeline(TwDevice* device, TwDeviceKernel* kernel) {
-  const vk::DeviceApi& api = device->context.api();
-  const VkDevice vulkan = device->context.device();
-  VkShaderModuleCreateInfo shader = {};
-  shader.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
-  shader.codeSize = kernel->words.size() * sizeof(uint32_t);
-  shader.pCode = kernel->words.data();
-  VkShaderModule module = VK_NULL_HANDLE;
-  VkResult code = api.CreateShaderModule(vulkan, &shader, nullptr, &module);
-  if (code != VK_SUCCESS) return code;
-  VkComputePipelineCreateInfo info = {};
-  info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
-  info.flags = VK_PIPELINE_CREATE_DISPATCH_BASE;
-  info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
-  info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
-  info.stage.module = module;
-  info.stage.pName = kernel->facts.name.c_str();
-  info.layout = kernel->layout;
-  code = api.CreateComputePipelines(vulkan, device->cache, 1, &info, nullptr, &kernel->pipeline);
-  api.DestroyShaderModule(vulkan, module, nullptr);
-  return code;
 }
 
 TwDeviceResult Find(TwDevice* device, TwDeviceCode* code, const char* name,
                     TwDeviceKernel** kernel) {
   const auto found = std::find_if(code->kernels.begin(), code->kernels.end(),
-                                  [&](const auto& k) { return k->facts.name == name; });
+                                  [&](const auto& k) { return k->facts().name == name; });
   if (found == code->kernels.end()) {
     return Failed(
         device, TW_DEVICE_NOT_FOUND, "kernel",
         "expected kernel " + std::string(name).substr(0, 60) + " in the code, found none");
   }
-  TwDeviceKernel* k = found->get();
-  if (k->pipeline == VK_NULL_HANDLE) {
-    std::string lacking = Lacking(*device, k->facts);
-    if (lacking.empty() && k->loops > device->context.most_loops()) {
-      lacking = "expected loops that end within " + std::to_string(device->context.most_loops()) +
-                " iterations of a thread, where this driver leaves them, found more";
-    }
+  vk::Pipeline* made = found->get();
+  if (!made->made()) {
+    const std::string lacking = made->Lacking(device->context);
     if (!lacking.empty())
-      return Failed(device, TW_DEVICE_UNSUPPORTED, "kernel", k->facts.name + ": " + lacking);
-    VkResult result = k->layout != VK_NULL_HANDLE ? VK_SUCCESS : MakeLayouts(device, k);
-    if (result == VK_SUCCESS) result = MakePipeline(device, k);
+      return Failed(device, TW_DEVICE_UNSUPPORTED, "kernel", made->facts().name + ": " + lacking);
+    const VkResult result = made->Make(device->context, device->cache);
     if (result != VK_SUCCESS) return Checked(device, "vkCreateComputePipelines", result);
   }
-  *kernel = k;
+  *kernel = static_cast<TwDeviceKernel*>(static_cast<void*>(made));
   return TW_DEVICE_OK;
+}
+
+const vk::Pipeline& PipelineOf(const TwDeviceLaunch& launch) {
+  return *static_cast<vk::Pipeline*>(static_cast<void*>(launch.kernel));
 }
 
 // The buffers of a launch, each as large as the kernel declares it.
 TwDeviceResult Arguments(TwDevice* device, const TwDeviceLaunch& launch,
                          std::vector<VkDescriptorBufferInfo>* buffers) {
-  const vk::KernelFacts& facts = launch.kernel->facts;
+  const vk::KernelFacts& facts = PipelineOf(launch).facts();
   std::vector<TwDeviceSlice> slices(launch.buffers, launch.buffers + launch.num_buffers);
   if (launch.workspace != nullptr) slices.push_back(*launch.workspace);
   const auto size_bytes = launch.num_sizes * static_cast<int64_t>(sizeof(int64_t));
@@ -475,73 +358,27 @@ TwDeviceResult Arguments(TwDevice* device, const TwDeviceLaunch& launch,
   return TW_DEVICE_OK;
 }
 
-// A launch with more groups than the device takes at a time is several dispatches.
-void Dispatch(const TwDevice& device, VkCommandBuffer commands, const TwDeviceLaunch& launch) {
-  const uint32_t* most = device.context.limits().maxComputeWorkGroupCount;
-  int64_t at[3];
-  uint32_t count[3];
-  const auto part = [&](int axis) {
-    count[axis] =
-        static_cast<uint32_t>(std::min<int64_t>(most[axis], launch.grid[axis] - at[axis]));
-  };
-  for (at[2] = 0; at[2] < launch.grid[2]; at[2] += most[2]) {
-    part(2);
-    for (at[1] = 0; at[1] < launch.grid[1]; at[1] += most[1]) {
-      part(1);
-      for (at[0] = 0; at[0] < launch.grid[0]; at[0] += most[0]) {
-        part(0);
-        device.context.api().CmdDispatchBase(
-            commands, static_cast<uint32_t>(at[0]), static_cast<uint32_t>(at[1]),
-            static_cast<uint32_t>(at[2]), count[0], count[1], count[2]);
-      }
-    }
-  }
-}
-
 TwDeviceResult Launch(TwDevice* device, const TwDeviceLaunch* launch) {
-  TwDeviceKernel* kernel = launch->kernel;
+  const vk::Pipeline& kernel = PipelineOf(*launch);
   constexpr int64_t kMostGroups = int64_t{1} << 31;
   for (size_t a = 0; a < 3; ++a) {
     if (launch->grid[a] < 1 || launch->group[a] < 1)
       return Failed(device, TW_DEVICE_INVALID, "grid", "expected at least one group and thread");
     if (launch->grid[a] >= kMostGroups)
       return Failed(device, TW_DEVICE_UNSUPPORTED, "grid", "expected fewer than 2^31 groups");
-    if (launch->group[a] != kernel->facts.group[a]) {
+    if (launch->group[a] != kernel.facts().group[a]) {
       return Failed(device, TW_DEVICE_UNSUPPORTED, "group",
-                    kernel->facts.name + ": expected groups of " +
-                        std::to_string(kernel->facts.group[a]) + " threads along axis " +
+                    kernel.facts().name + ": expected groups of " +
+                        std::to_string(kernel.facts().group[a]) + " threads along axis " +
                         std::to_string(a) + ", found " + std::to_string(launch->group[a]));
     }
   }
   std::vector<VkDescriptorBufferInfo> buffers;
   const TwDeviceResult result = Arguments(device, *launch, &buffers);
   if (result != TW_DEVICE_OK) return result;
-  const vk::DeviceApi& api = device->context.api();
-  VkCommandBuffer commands = VK_NULL_HANDLE;
-  VkDescriptorSet set = VK_NULL_HANDLE;
-  VkResult code = device->queue->Next(&commands);
-  if (code == VK_SUCCESS) code = device->queue->NewSet(kernel->set, &set);
-  if (code != VK_SUCCESS) return Checked(device, "vkQueueSubmit", code);
-  std::vector<VkWriteDescriptorSet> writes(buffers.size());
-  for (uint32_t i = 0; i < buffers.size(); ++i) {
-    writes[i].sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET;
-    writes[i].dstSet = set;
-    writes[i].dstBinding = i;
-    writes[i].descriptorCount = 1;
-    writes[i].descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER;
-    writes[i].pBufferInfo = &buffers[i];
-  }
-  api.UpdateDescriptorSets(device->context.device(), static_cast<uint32_t>(writes.size()),
-                           writes.data(), 0, nullptr);
-  api.CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, kernel->pipeline);
-  api.CmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, kernel->layout, 0, 1, &set, 0,
-                            nullptr);
-  if (launch->num_sizes > 0) {
-    api.CmdPushConstants(commands, kernel->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
-                         static_cast<uint32_t>(kernel->facts.size_bytes), launch->sizes);
-  }
-  Dispatch(*device, commands, *launch);
-  return TW_DEVICE_OK;
+  return Checked(
+      device, "vkQueueSubmit",
+      kernel.Launch(device->context, device->queue.get(), buffers, launch->sizes, launch->grid));
 }
 
 TwDeviceResult Synchronize(TwDevice* device) { return Wait(device); }

@@ -136,7 +136,7 @@ TEST_F(VulkanDevice, BadCandidatesEndAsWhatTheyAre) {
        v1::WRONG_RESULT, "OUT_OF_BOUNDS", "into input 'x'"},
       {"hang", of("hang", hang), v1::RUN_TIMEOUT, "WALL_LIMIT", ""},
       {"no_code", tests::VulkanCodeModule("no_code", code), v1::BUILD_ERROR, "LOAD_REFUSED",
-       "device.vulkan.list"},
+       "device.vulkan.code"},
       {"group", tests::VulkanModule("group", Kernel("group", kHonest, 1 << 16), 1024, 1 << 16),
        v1::BUILD_ERROR, "LOAD_REFUSED", "device.vulkan.kernel"},
       {"shared", tests::VulkanModule("shared", shared), v1::BUILD_ERROR, "LOAD_REFUSED",
