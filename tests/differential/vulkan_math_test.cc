@@ -53,14 +53,14 @@ struct PairCase {
 const PairCase kPairs[] = {{Intrinsic::kPow, std::pow, 200}, {Intrinsic::kFmod, std::fmod, 0}};
 
 // y[i] = function(x[i]), or of x[i] and z[i], a thread for each.
-ir::Function KernelOf(Intrinsic intrinsic, bool pair, int64_t n) {
+ir::Function KernelOf(Intrinsic intrinsic, bool pair, int64_t n, ir::DType type) {
   constexpr int64_t kThreads = 64;
   ir::Function f;
   f.name = "math";
   f.stage = ir::Stage::kFlat;
-  const auto x = ir::MakeBuffer("X", ir::kF32, {ir::Int(n)}, ir::Role::kInput);
-  const auto z = ir::MakeBuffer("Z", ir::kF32, {ir::Int(n)}, ir::Role::kInput);
-  const auto y = ir::MakeBuffer("Y", ir::kF32, {ir::Int(n)}, ir::Role::kOutput);
+  const auto x = ir::MakeBuffer("X", type, {ir::Int(n)}, ir::Role::kInput);
+  const auto z = ir::MakeBuffer("Z", type, {ir::Int(n)}, ir::Role::kInput);
+  const auto y = ir::MakeBuffer("Y", type, {ir::Int(n)}, ir::Role::kOutput);
   f.params = {x, z, y};
   const ir::Var group = ir::MakeVar("g"), thread = ir::MakeVar("t");
   const ir::Expr i = group * ir::Int(kThreads) + thread;
@@ -86,9 +86,10 @@ class VulkanMath : public testing::Test {
     device_ = *std::move(device);
   }
 
-  std::vector<float> Values(Intrinsic intrinsic, const std::vector<float>& x,
-                            const std::vector<float>* z) {
-    const ir::Function f = KernelOf(intrinsic, z != nullptr, static_cast<int64_t>(x.size()));
+  template <typename T>
+  std::vector<T> Values(Intrinsic intrinsic, const std::vector<T>& x, const std::vector<T>* z) {
+    const ir::DType type = sizeof(T) == 8 ? ir::kF64 : ir::kF32;
+    const ir::Function f = KernelOf(intrinsic, z != nullptr, static_cast<int64_t>(x.size()), type);
     const auto plan = codegen::SplitHostDevice(f);
     EXPECT_TRUE(plan.ok()) << plan.status();
     const auto code = vulkan::EmitSpirv({plan->launches[0].kernel});
@@ -96,13 +97,13 @@ class VulkanMath : public testing::Test {
     const absl::Status valid = tests::ValidateSpirv(code->bytes);
     EXPECT_TRUE(valid.ok()) << valid;
     ir::TensorData in, other, out;
-    in.bytes.resize(x.size() * sizeof(float));
+    in.bytes.resize(x.size() * sizeof(T));
     std::memcpy(in.bytes.data(), x.data(), in.bytes.size());
     other = in;
     if (z != nullptr) std::memcpy(other.bytes.data(), z->data(), other.bytes.size());
     const absl::Status ran = device_->Run(*plan, code->bytes, {}, {&in, &other, &out});
     EXPECT_TRUE(ran.ok()) << support::StatusText(ran);
-    std::vector<float> y(x.size());
+    std::vector<T> y(x.size());
     if (ran.ok()) std::memcpy(y.data(), out.bytes.data(), out.bytes.size());
     return y;
   }
@@ -126,7 +127,7 @@ std::vector<float> Points() {
 TEST_F(VulkanMath, IsNearLibmInDouble) {
   const std::vector<float> x = Points();
   for (const Case& c : kCases) {
-    const std::vector<float> y = Values(c.intrinsic, x, nullptr);
+    const std::vector<float> y = Values<float>(c.intrinsic, x, nullptr);
     double worst = 0;
     float where = 0, found = 0;
     for (size_t i = 0; i < x.size(); ++i) {
@@ -167,6 +168,56 @@ TEST_F(VulkanMath, FunctionsOfTwoValuesAreNearLibm) {
                                  << y[where];
     std::printf("%-10s largest error %.2f ulp, at %.9g, %.9g\n", name.c_str(), worst, x[where],
                 z[where]);
+  }
+}
+
+// In units of the last place of the exact value.
+double WideUlps(double actual, long double exact) {
+  const auto rounded = static_cast<double>(exact);
+  if (std::isnan(rounded) || std::isnan(actual))
+    return std::isnan(rounded) == std::isnan(actual) ? 0 : kAll;
+  if (actual == rounded) return 0;
+  if (std::isinf(rounded) || std::isinf(actual)) return kAll;
+  if (actual == 0 && std::fabs(rounded) < std::numeric_limits<double>::min()) return 0;
+  const double ulp = std::nextafter(std::fabs(rounded), kAll) - std::fabs(rounded);
+  return static_cast<double>(std::fabs(static_cast<long double>(actual) - exact)) / ulp;
+}
+
+TEST_F(VulkanMath, WideFloatsAreNearLibm) {
+  std::vector<double> x, z;
+  for (float point : Points()) {
+    x.push_back(point);
+    // Digits that no float has, and exponents beyond a float's.
+    x.push_back(point * (1 + 0x1p-40));
+    x.push_back(std::ldexp(static_cast<double>(point), point > 1 ? 700 : -700));
+  }
+  while (x.size() % 64 != 0) x.push_back(0.25);
+  for (size_t i = 0; i < x.size(); ++i)
+    z.push_back(static_cast<double>(static_cast<int>(i % 37) - 18) * (i % 3 == 0 ? 0.5 : 1));
+  struct Wide {
+    Intrinsic intrinsic;
+    long double (*exact)(long double, long double);
+    double max_ulps;
+  };
+  const Wide cases[] = {
+      {Intrinsic::kExp, [](long double a, long double) { return std::exp(a); }, 3},
+      {Intrinsic::kLog, [](long double a, long double) { return std::log(a); }, 3},
+      {Intrinsic::kTanh, [](long double a, long double) { return std::tanh(a); }, 3},
+      {Intrinsic::kPow, [](long double a, long double b) { return std::pow(a, b); }, 1200}};
+  for (const Wide& c : cases) {
+    const bool pair = c.intrinsic == Intrinsic::kPow;
+    const std::vector<double> y = Values<double>(c.intrinsic, x, pair ? &z : nullptr);
+    double worst = 0;
+    size_t where = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (x[i] != 0 && std::fabs(x[i]) < std::numeric_limits<double>::min()) continue;
+      const double ulps = WideUlps(y[i], c.exact(x[i], z[i]));
+      if (ulps > worst) worst = ulps, where = i;
+    }
+    const std::string name(ir::IntrinsicText(c.intrinsic));
+    EXPECT_LE(worst, c.max_ulps) << name << "(" << x[where] << ", " << z[where] << ") is "
+                                 << y[where];
+    std::printf("%-10s f64, largest error %.2f ulp, at %.17g\n", name.c_str(), worst, x[where]);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "compiler/codegen/math_tables.h"
+#include "compiler/targets/vulkan/spirv_math_parts.h"
 
 namespace tilewright::vulkan {
 namespace {
@@ -28,69 +29,17 @@ constexpr float kAtanTable[] = {-3.33329491539e-1f, 1.99777106478e-1f, -1.387768
 // π / 2 in three parts; multiples of the first two by numbers below 2^13 are exact.
 constexpr float kHalfPiParts[] = {1.5703125f, 4.837512969970703125e-4f, 7.5497899548918821691e-8f};
 
-// A value of the function in its making: formulas read like those of C.
-struct Value {
-  SpirvCode* code;
-  Id id;
-};
-
-Id FloatType(Value v) { return v.code->module().Float(32); }
-Id IntType(Value v) { return v.code->module().Int(32); }
-Id BoolType(Value v) { return v.code->module().Bool(); }
-Value F(Value like, float value) {
-  return {like.code, like.code->module().FloatConstant(32, value)};
-}
-Value I(Value like, int32_t value) {
-  return {like.code, like.code->module().IntConstant(32, value)};
-}
-Value FloatOp(spv::Op op, Value a, Value b) {
-  return {a.code, a.code->Op(op, FloatType(a), {a.id, b.id})};
-}
-Value IntOp(spv::Op op, Value a, Value b) {
-  return {a.code, a.code->Op(op, IntType(a), {a.id, b.id})};
-}
-Value Test(spv::Op op, Value a, Value b) {
-  return {a.code, a.code->Op(op, BoolType(a), {a.id, b.id})};
-}
-Value MathOp(GLSLstd450 function, Value a) {
-  return {a.code, a.code->Math(function, FloatType(a), {a.id})};
-}
-Value operator+(Value a, Value b) { return FloatOp(spv::Op::OpFAdd, a, b); }
-Value operator-(Value a, Value b) { return FloatOp(spv::Op::OpFSub, a, b); }
-Value operator*(Value a, Value b) { return FloatOp(spv::Op::OpFMul, a, b); }
-Value operator/(Value a, Value b) { return FloatOp(spv::Op::OpFDiv, a, b); }
-Value operator<(Value a, Value b) { return Test(spv::Op::OpFOrdLessThan, a, b); }
-Value operator>(Value a, Value b) { return Test(spv::Op::OpFOrdGreaterThan, a, b); }
-Value operator==(Value a, Value b) { return Test(spv::Op::OpFOrdEqual, a, b); }
-Value operator&&(Value a, Value b) { return Test(spv::Op::OpLogicalAnd, a, b); }
-Value operator||(Value a, Value b) { return Test(spv::Op::OpLogicalOr, a, b); }
-Value Select(Value condition, Value a, Value b) {
-  return {a.code, a.code->Op(spv::Op::OpSelect, FloatType(a), {condition.id, a.id, b.id})};
-}
-Value Bits(Value x) { return {x.code, x.code->Op(spv::Op::OpBitcast, IntType(x), {x.id})}; }
-Value FromBits(Value x) { return {x.code, x.code->Op(spv::Op::OpBitcast, FloatType(x), {x.id})}; }
-Value ToInt(Value x) { return {x.code, x.code->Op(spv::Op::OpConvertFToS, IntType(x), {x.id})}; }
-Value ToFloat(Value x) {
-  return {x.code, x.code->Op(spv::Op::OpConvertSToF, FloatType(x), {x.id})};
-}
-Value Abs(Value x) { return MathOp(GLSLstd450FAbs, x); }
-Value Sqrt(Value x) { return MathOp(GLSLstd450Sqrt, x); }
-Value RoundEven(Value x) { return MathOp(GLSLstd450RoundEven, x); }
-Value MulAdd(Value a, Value b, Value c) {
-  return {a.code, a.code->Math(GLSLstd450Fma, FloatType(a), {a.id, b.id, c.id})};
-}
 Value Polynomial(std::span<const float> c, Value x) {
   Value sum = F(x, c.back());
   for (size_t i = c.size() - 1; i-- > 0;) sum = MulAdd(sum, x, F(x, c[i]));
   return sum;
 }
-Value NoNumber(Value like) { return F(like, std::numeric_limits<float>::quiet_NaN()); }
 Value WithSignOf(Value sign, Value x) {
   constexpr int32_t kSign = std::numeric_limits<int32_t>::min();
   const Value only = IntOp(spv::Op::OpBitwiseAnd, Bits(sign), I(x, kSign));
   return FromBits(IntOp(spv::Op::OpBitwiseOr, only, Bits(Abs(x))));
 }
-Value PowerOfTwo(Value n) {
+Value PowerOf2(Value n) {
   return FromBits(
       IntOp(spv::Op::OpShiftLeftLogical, IntOp(spv::Op::OpIAdd, n, I(n, 127)), I(n, 23)));
 }
@@ -104,8 +53,8 @@ Value Exp(Value x) {
   const Value r = at - n * F(x, codegen::kLn2High) - n * F(x, codegen::kLn2Low);
   const Value p = MulAdd(MulAdd(Polynomial(codegen::kExpTable, r), r, F(x, 1)), r, F(x, 1));
   const Value i = ToInt(n), half = IntOp(spv::Op::OpShiftRightArithmetic, i, I(x, 1));
-  const Value power = p * PowerOfTwo(half) * PowerOfTwo(IntOp(spv::Op::OpISub, i, half));
-  return Select(Test(spv::Op::OpFUnordNotEqual, x, x), x, power);
+  const Value power = p * PowerOf2(half) * PowerOf2(IntOp(spv::Op::OpISub, i, half));
+  return Select(IsNoNumber(x), x, power);
 }
 
 Value Log(Value x) {
@@ -238,23 +187,6 @@ Value Atanh(Value x) {
   return Select(a > F(x, 1), NoNumber(x), WithSignOf(x, Select(a == F(x, 1), F(x, kInfinity), y)));
 }
 
-// |x|^y, with the sign of x where y is odd. Whole numbers beyond 2^24 are even.
-Value Pow(Value x, Value y) {
-  const Value power = Exp(y * Log(Abs(x)));
-  const Value whole = MathOp(GLSLstd450Trunc, y) == y;
-  const Value half = y * F(x, 0.5f);
-  const Value odd = whole && Test(spv::Op::OpFUnordNotEqual, MathOp(GLSLstd450Trunc, half), half);
-  const Value minus = Test(spv::Op::OpSLessThan, Bits(x), I(x, 0));
-  const Value finite = Abs(x) < F(x, kInfinity);
-  Value result = Select(minus && odd, F(x, 0) - power, power);
-  const Value outside =
-      x < F(x, 0) && finite &&
-      Test(spv::Op::OpLogicalNotEqual, whole, {x.code, x.code->module().BoolConstant(true)});
-  result = Select(outside, NoNumber(x), result);
-  const Value of_minus_one = x == F(x, -1) && Abs(y) == F(x, kInfinity);
-  return Select(x == F(x, 1) || y == F(x, 0) || of_minus_one, F(x, 1), result);
-}
-
 // The rest of |x| / |y|, exact: subtracts the largest y 2^k that fits, until nothing fits.
 Value Fmod(Value x, Value y) {
   SpirvCode& code = *x.code;
@@ -274,16 +206,23 @@ Value Fmod(Value x, Value y) {
   return WithSignOf(x, loaded());
 }
 
+Value Pow(Value x, Value y) { return PowerOf(x, y, Exp(y * Log(Abs(x)))); }
+
 struct Row {
   Intrinsic intrinsic;
-  Value (*function)(Value x, Value y);  // functions of one value ignore y
+  Value (*function)(Value x, Value y);        // functions of one value ignore y
+  Value (*wide)(Value x, Value y) = nullptr;  // of 64 bits; null: there is none
 };
 constexpr Row kFunctions[] = {
-    {Intrinsic::kExp, [](Value x, Value) { return Exp(x); }},
-    {Intrinsic::kLog, [](Value x, Value) { return Log(x); }},
-    {Intrinsic::kTanh, [](Value x, Value) { return Tanh(x); }},
+    {Intrinsic::kExp, [](Value x, Value) { return Exp(x); },
+     [](Value x, Value) { return WideExp(x); }},
+    {Intrinsic::kLog, [](Value x, Value) { return Log(x); },
+     [](Value x, Value) { return WideLog(x); }},
+    {Intrinsic::kTanh, [](Value x, Value) { return Tanh(x); },
+     [](Value x, Value) { return WideTanh(x); }},
     {Intrinsic::kErf, [](Value x, Value) { return Erf(x); }},
-    {Intrinsic::kPow, Pow},
+    {Intrinsic::kPow, Pow,
+     [](Value x, Value y) { return PowerOf(x, y, WideExp(y * WideLog(Abs(x)))); }},
     {Intrinsic::kSin, [](Value x, Value) { return SinOf(x, 0); }},
     {Intrinsic::kCos, [](Value x, Value) { return SinOf(x, 1); }},
     {Intrinsic::kTan, [](Value x, Value) { return SinOf(x, 0) / SinOf(x, 1); }},
@@ -308,24 +247,28 @@ const Row* RowOf(Intrinsic intrinsic) {
 
 }  // namespace
 
-bool SpirvMath::Has(Intrinsic intrinsic) { return RowOf(intrinsic) != nullptr; }
+bool SpirvMath::Has(Intrinsic intrinsic, int bits) {
+  const Row* row = RowOf(intrinsic);
+  return row != nullptr && (bits == 32 || (bits == 64 && row->wide != nullptr));
+}
 
-Id SpirvMath::FunctionOf(Intrinsic intrinsic, size_t operands) {
+Id SpirvMath::FunctionOf(Intrinsic intrinsic, int bits, size_t operands) {
   SpirvCode code(&module_);
-  const Id type = module_.Float(32);
+  const Id type = module_.Float(bits);
   std::vector<Value> in;
-  for (size_t i = 0; i < operands; ++i) in.push_back({&code, code.Parameter(type)});
-  const Value result = RowOf(intrinsic)->function(in.front(), in.back());
+  for (size_t i = 0; i < operands; ++i) in.push_back({&code, code.Parameter(type), bits});
+  const Row& row = *RowOf(intrinsic);
+  const Value result = (bits == 32 ? row.function : row.wide)(in.front(), in.back());
   const Id function = module_.NewId();
   module_.AddFunction(
       code.Finish(function, module_.FunctionType(type, Words(operands, type)), type, result.id));
   return function;
 }
 
-Id SpirvMath::Call(SpirvCode* code, Intrinsic intrinsic, const Words& operands) {
-  Id& function = functions_[intrinsic];
-  if (function == 0) function = FunctionOf(intrinsic, operands.size());
-  return code->Call(function, module_.Float(32), operands);
+Id SpirvMath::Call(SpirvCode* code, Intrinsic intrinsic, int bits, const Words& operands) {
+  Id& function = functions_[{intrinsic, bits}];
+  if (function == 0) function = FunctionOf(intrinsic, bits, operands.size());
+  return code->Call(function, module_.Float(bits), operands);
 }
 
 }  // namespace tilewright::vulkan

@@ -140,18 +140,19 @@ Id SpirvExpr::IntIntrinsic(const Expr& e, int lane) {
   }
 }
 
-// The functions of the module are of 32 bits: narrower floats go through those.
+// 16-bit floats go through the functions of 32 bits.
 Id SpirvExpr::FloatIntrinsic(const Expr& e, const Words& operands) {
   const DType type = e->dtype.Element();
   const GLSLstd450 exact = ExactFunction(e->intrinsic);
   if (exact != GLSLstd450Bad) return code_.Math(exact, TypeOf(type), operands);
-  if (!SpirvMath::Has(e->intrinsic) || type.bits == 64) {
+  const DType computed = type.bits == 64 ? ir::kF64 : ir::kF32;
+  if (!SpirvMath::Has(e->intrinsic, computed.bits)) {
     Fail(StrCat("intrinsic ", ir::IntrinsicText(e->intrinsic), " of ", ir::TypeName(type)));
     return operands[0];
   }
   Words wide;
-  for (Id operand : operands) wide.push_back(Cast(ir::kF32, type, operand));
-  return Cast(type, ir::kF32, math_.Call(&code_, e->intrinsic, wide));
+  for (Id operand : operands) wide.push_back(Cast(computed, type, operand));
+  return Cast(type, computed, math_.Call(&code_, e->intrinsic, computed.bits, wide));
 }
 
 Id SpirvExpr::Intrinsic(const Expr& e, int lane) {
