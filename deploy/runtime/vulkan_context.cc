@@ -81,9 +81,10 @@ std::vector<VkPhysicalDevice> ComputeDevices() {
 }
 
 Context::Context(VkPhysicalDevice physical) : physical_(physical) {
-  FindQueue();
+  queue_family_ = static_cast<uint32_t>(ComputeFamily(physical_, &timestamp_bits_));
+  FindExtensions();
+  FindFacts();
   FindFeatures();
-  FindMemory();
 }
 
 Context::~Context() {
@@ -91,50 +92,54 @@ Context::~Context() {
     api_.DestroyDevice(device_, nullptr);
 }
 
-void Context::FindQueue() {
-  queue_family_ = static_cast<uint32_t>(ComputeFamily(physical_, &timestamp_bits_));
-}
-
-void Context::FindFeatures() {
+void Context::FindExtensions() {
   uint32_t count = 0;
   Instance().EnumerateDeviceExtensionProperties(physical_, nullptr, &count, nullptr);
   std::vector<VkExtensionProperties> all(count);
   Instance().EnumerateDeviceExtensionProperties(physical_, nullptr, &count, all.data());
-  const auto has = [&](const char* name) {
-    return std::any_of(all.begin(), all.end(), [&](const VkExtensionProperties& e) {
+  for (const char* name : kWantedExtensions) {
+    const bool has = std::any_of(all.begin(), all.end(), [&](const VkExtensionProperties& e) {
       return std::strcmp(e.extensionName, name) == 0;
     });
-  };
-  for (const char* name : kWantedExtensions) {
-    if (has(name)) extensions_.push_back(name);
+    if (has) extensions_.push_back(name);
   }
+}
+
+bool Context::Uses(const char* extension) const {
+  return std::any_of(extensions_.begin(), extensions_.end(),
+                     [&](const char* name) { return std::strcmp(name, extension) == 0; });
+}
+
+void Context::FindFacts() {
   VkPhysicalDeviceProperties2 properties = {};
   VkPhysicalDeviceDriverProperties driver = {};
   VkPhysicalDeviceFloatControlsProperties rounding = {};
   properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
-  enabled_.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
-  Chain(&enabled_, &storage16_, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES);
-  if (has(VK_KHR_8BIT_STORAGE_EXTENSION_NAME))
-    Chain(&enabled_, &storage8_, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES);
-  if (has(VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME))
-    Chain(&enabled_, &float16_int8_,
-          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES);
-  if (has(VK_KHR_SHADER_FLOAT_CONTROLS_EXTENSION_NAME))
+  if (Uses(VK_KHR_SHADER_FLOAT_CONTROLS_EXTENSION_NAME))
     Chain(&properties, &rounding, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES);
-  if (has(VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME))
+  if (Uses(VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME))
     Chain(&properties, &driver, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES);
-  Instance().GetPhysicalDeviceFeatures2(physical_, &enabled_);
   Instance().GetPhysicalDeviceProperties2(physical_, &properties);
   properties_ = properties.properties;
+  rounds_halves_ = rounding.shaderRoundingModeRTEFloat16;
   driver_ = driver.driverInfo[0] != '\0' ? std::string(driver.driverName) + "-" + driver.driverInfo
                                          : std::to_string(properties_.driverVersion);
-
   if (driver.driverID == VK_DRIVER_ID_MESA_LLVMPIPE) most_loops_ = TW_SPIRV_LAVAPIPE_LOOPS;
 #ifdef TILEWRIGHT_VULKAN_POOR_DEVICE  // for a test: no timestamps, no mapped memory, few groups
   timestamp_bits_ = 0;
   for (uint32_t& groups : properties_.limits.maxComputeWorkGroupCount) groups = 7;
 #endif
+}
 
+void Context::FindFeatures() {
+  enabled_.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+  Chain(&enabled_, &storage16_, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES);
+  if (Uses(VK_KHR_8BIT_STORAGE_EXTENSION_NAME))
+    Chain(&enabled_, &storage8_, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES);
+  if (Uses(VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME))
+    Chain(&enabled_, &float16_int8_,
+          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES);
+  Instance().GetPhysicalDeviceFeatures2(physical_, &enabled_);
   const VkPhysicalDeviceFeatures available = enabled_.features;
   enabled_.features = {};  // the rest of what a device can do is of no use here
   VkPhysicalDeviceFeatures& on = enabled_.features;
@@ -144,8 +149,7 @@ void Context::FindFeatures() {
   on.robustBufferAccess = available.robustBufferAccess;
   const bool shaderFloat16 = float16_int8_.shaderFloat16, shaderInt8 = float16_int8_.shaderInt8,
              shaderFloat64 = on.shaderFloat64, shaderInt16 = on.shaderInt16,
-             shaderInt64 = on.shaderInt64,
-             shaderRoundingModeRTEFloat16 = rounding.shaderRoundingModeRTEFloat16,
+             shaderInt64 = on.shaderInt64, shaderRoundingModeRTEFloat16 = rounds_halves_,
              storageBuffer16BitAccess = storage16_.storageBuffer16BitAccess,
              storageBuffer8BitAccess = storage8_.storageBuffer8BitAccess;
 #define X(feature, capability)                                                \
@@ -158,31 +162,38 @@ void Context::FindFeatures() {
   capabilities_.insert(static_cast<uint32_t>(spv::Capability::Shader));
 }
 
-// Of mapped memory only what the processor caches: reading the rest is slow.
-void Context::FindMemory() {
+// Types of memory that buffers of ours may have, the first that has what is wanted and nothing
+// special. Of mapped memory only what the processor caches: reading the rest is slow.
+VkResult Context::FindMemory() {
+  VkBuffer probe = VK_NULL_HANDLE;
+  VkMemoryRequirements needs = {};
+  const VkResult result = MakeBuffer(1, &probe, &needs);
+  if (result != VK_SUCCESS) return result;
+  api_.DestroyBuffer(device_, probe, nullptr);
   VkPhysicalDeviceMemoryProperties memory = {};
   Instance().GetPhysicalDeviceMemoryProperties(physical_, &memory);
+  constexpr VkMemoryPropertyFlags kLocal = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+  constexpr VkMemoryPropertyFlags kMapped =
+      VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+  constexpr VkMemoryPropertyFlags kCached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
   const auto find = [&](VkMemoryPropertyFlags wanted, uint32_t* type) {
     for (uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
-      if ((memory.memoryTypes[i].propertyFlags & wanted) != wanted) continue;
+      const VkMemoryPropertyFlags flags = memory.memoryTypes[i].propertyFlags;
+      const bool plain = (flags & ~(kLocal | kMapped | kCached)) == 0;
+      if ((needs.memoryTypeBits >> i & 1) == 0 || !plain || (flags & wanted) != wanted) continue;
       *type = i;
       return true;
     }
     return false;
   };
-  constexpr VkMemoryPropertyFlags kMapped =
-      VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
-  // The specification promises mapped memory.
-  if (!find(kMapped | VK_MEMORY_PROPERTY_HOST_CACHED_BIT, &staging_type_))
-    find(kMapped, &staging_type_);
+  bool found = find(kMapped | kCached, &staging_type_) || find(kMapped, &staging_type_);
 #ifndef TILEWRIGHT_VULKAN_POOR_DEVICE
-  memory_is_mapped_ =
-      find(VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | kMapped | VK_MEMORY_PROPERTY_HOST_CACHED_BIT,
-           &memory_type_);
+  memory_is_mapped_ = find(kLocal | kMapped | kCached, &memory_type_);
 #endif
-  if (!memory_is_mapped_) find(VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, &memory_type_);
+  found = found && (memory_is_mapped_ || find(kLocal, &memory_type_) || find(0, &memory_type_));
   memory_bytes_ =
       static_cast<int64_t>(memory.memoryHeaps[memory.memoryTypes[memory_type_].heapIndex].size);
+  return found ? VK_SUCCESS : VK_ERROR_INITIALIZATION_FAILED;
 }
 
 VkResult Context::Open() {
@@ -203,7 +214,7 @@ VkResult Context::Open() {
   if (result != VK_SUCCESS) return result;
   if (!FindFunctions(device_, &api_)) return VK_ERROR_INITIALIZATION_FAILED;
   api_.GetDeviceQueue(device_, queue_family_, 0, &queue_);
-  return VK_SUCCESS;
+  return FindMemory();
 }
 
 std::string Context::Fingerprint() const {
@@ -216,23 +227,26 @@ std::string Context::Fingerprint() const {
          "\nversion=" + VersionText(properties_.apiVersion) + "\n";
 }
 
-VkResult Context::AllocateOf(uint32_t type, bool map, int64_t bytes, Allocation* allocation) const {
+VkResult Context::MakeBuffer(int64_t bytes, VkBuffer* buffer, VkMemoryRequirements* needs) const {
   VkBufferCreateInfo info = {};
   info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
   info.size = static_cast<VkDeviceSize>(bytes);
   info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                VK_BUFFER_USAGE_TRANSFER_DST_BIT;
-  VkResult result = api_.CreateBuffer(device_, &info, nullptr, &allocation->buffer);
-  if (result != VK_SUCCESS) return result;
+  const VkResult result = api_.CreateBuffer(device_, &info, nullptr, buffer);
+  if (result == VK_SUCCESS) api_.GetBufferMemoryRequirements(device_, *buffer, needs);
+  return result;
+}
+
+VkResult Context::AllocateOf(uint32_t type, bool map, int64_t bytes, Allocation* allocation) const {
   VkMemoryRequirements needs = {};
-  api_.GetBufferMemoryRequirements(device_, allocation->buffer, &needs);
+  VkResult result = MakeBuffer(bytes, &allocation->buffer, &needs);
+  if (result != VK_SUCCESS) return result;
   VkMemoryAllocateInfo memory = {};
   memory.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
   memory.allocationSize = needs.size;
   memory.memoryTypeIndex = type;
-  result = (needs.memoryTypeBits >> type & 1) == 0
-               ? VK_ERROR_OUT_OF_DEVICE_MEMORY
-               : api_.AllocateMemory(device_, &memory, nullptr, &allocation->memory);
+  result = api_.AllocateMemory(device_, &memory, nullptr, &allocation->memory);
   if (result == VK_SUCCESS)
     result = api_.BindBufferMemory(device_, allocation->buffer, allocation->memory, 0);
   if (result == VK_SUCCESS && map)

@@ -57,15 +57,19 @@ class Context {
   void Free(Allocation* allocation) const;
 
  private:
-  void FindQueue();
-  void FindMemory();
+  void FindExtensions();
+  void FindFacts();
   void FindFeatures();
+  VkResult FindMemory();
+  bool Uses(const char* extension) const;
+  VkResult MakeBuffer(int64_t bytes, VkBuffer* buffer, VkMemoryRequirements* needs) const;
   VkResult AllocateOf(uint32_t type, bool map, int64_t bytes, Allocation* allocation) const;
 
   VkPhysicalDevice physical_;
   VkPhysicalDeviceProperties properties_ = {};
   std::string driver_;
   std::vector<const char*> extensions_;  // that the device has and we use
+  bool rounds_halves_ = false;           // to nearest even, where code asks
   // What is switched on: a chain that begins with enabled_.
   VkPhysicalDeviceFeatures2 enabled_ = {};
   VkPhysicalDevice16BitStorageFeatures storage16_ = {};

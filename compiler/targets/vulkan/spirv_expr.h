@@ -1,7 +1,7 @@
-// Expressions of the tensor IR as SPIR-V, one lane at a time: processors of graphics compute with
-// one lane for each thread, and drivers cut vectors into lanes. What a Select or a mask guards is
-// computed always, and a load that it guards reads the first element where the guard says no. One
-// object per kernel; borrows module and code.
+// Expressions of the tensor IR as SPIR-V, one lane at a time: graphics processors compute one lane
+// for each thread, and drivers cut vectors into lanes. Only accesses of global memory are wide.
+// Both sides of a Select are computed, and a load behind a guard (of a Select or a mask) reads the
+// first element where the guard does not hold. One object per kernel; borrows module and code.
 #pragma once
 
 #include <map>
