@@ -67,7 +67,7 @@ TwDeviceResult ResultOf(VkResult code) {
     case VK_ERROR_INCOMPATIBLE_DRIVER:
       return TW_DEVICE_UNSUPPORTED;
     case VK_ERROR_DEVICE_LOST:
-    case VK_TIMEOUT:  // work that does not end: the queue serves nobody any more
+    case VK_TIMEOUT:  // work that does not end: the queue is of no use any more
       return TW_DEVICE_LOST;
     default:
       return TW_DEVICE_FAILED;

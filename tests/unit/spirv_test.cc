@@ -1,4 +1,4 @@
-// Kernels as SPIR-V modules: what stands where, what a module asks of its device, and what the
+// Kernels as SPIR-V modules: what is where, what a module asks of its device, and what the
 // plug-in reads of it. Every module is validated by the tools of SPIR-V's makers.
 #include <gtest/gtest.h>
 

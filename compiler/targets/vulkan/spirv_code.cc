@@ -100,7 +100,7 @@ Id SpirvCode::Variable(Id type) {
   return id;
 }
 
-// A load stands where it is asked for, which may be behind a condition or a barrier.
+// A load is where it is asked for: that may be behind a condition or a barrier.
 Id SpirvCode::Load(Id type, Id pointer, Id root, bool constant) {
   Words key = {CodeOf(spv::Op::OpLoad), type, pointer};
   if (!constant) key.insert(key.end(), {epoch_, epochs_[root]});

@@ -1,6 +1,6 @@
 // The body of one function of a SPIR-V module. Control flow is structured: loops and conditions are
 // calls that take their bodies. An operation without effects that was done before is not done
-// again, and it stands at the outermost place where its operands are known: drivers need not find
+// again, and it is at the outermost place where its operands are known: drivers need not find
 // what a loop does alike in each iteration. Nothing here traps, so what a condition guards may be
 // done before it. One owner; borrows the module.
 #pragma once
@@ -33,8 +33,8 @@ class SpirvCode {
   Id Parameter(Id type);
   // A variable of the thread. `type` is what it points to.
   Id Variable(Id type);
-  // Loads and stores. `root` is the variable that `pointer` points into. What nobody stores to
-  // (`constant`) is loaded once.
+  // Loads and stores. `root` is the variable that `pointer` points into. What no thread
+  // stores to (`constant`) is loaded once.
   Id Load(Id type, Id pointer, Id root, bool constant = false);
   void Store(Id pointer, Id value, Id root);
   // All threads of a group come here; orders shared memory, and `global` memory, too.
