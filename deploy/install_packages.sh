@@ -16,6 +16,7 @@ BUILD_PACKAGES=(
   g++ cmake ninja-build pkg-config mold git
   libabsl-dev libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libssl-dev
   llvm-19-dev lld-19 liblld-19-dev libzstd-dev zlib1g-dev
+  libvulkan-dev spirv-headers
   libxgboost-dev libsqlite3-dev prometheus-cpp-dev libonnx-dev libseccomp-dev
   libgoogle-perftools-dev libcli11-dev libspdlog-dev nlohmann-json3-dev
 )
@@ -23,6 +24,7 @@ QUICKSTART_PACKAGES=(python3 python3-numpy python3-onnx python3-grpcio python3-p
 TEST_PACKAGES=(
   libgtest-dev libgmock-dev clang-format-19 curl iproute2 openssl sqlite3 python3-xgboost
   pocl-opencl-icd ocl-icd-libopencl1
+  mesa-vulkan-drivers spirv-tools vulkan-validationlayers
   g++-aarch64-linux-gnu qemu-user
 )
 DEV_PACKAGES=(ccache clang-tidy-19 debootstrap)

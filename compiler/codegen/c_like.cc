@@ -6,6 +6,7 @@
 #include <set>
 
 #include "compiler/codegen/c_emitter.h"
+#include "compiler/codegen/group_memory.h"
 #include "compiler/codegen/index_width.h"
 #include "compiler/ir/visit.h"
 #include "deploy/support/status.h"
@@ -18,53 +19,6 @@ using ir::Expr;
 using ir::Stmt;
 using ir::StmtKind;
 using support::StrCat;
-
-bool IsBarrier(const Stmt& s) {
-  return s->kind == StmtKind::kSync && s->sync == ir::SyncKind::kBarrier;
-}
-bool StoresGlobal(const Stmt& s) {
-  return s->kind == StmtKind::kStore && s->buffer->scope == ir::Scope::kGlobal;
-}
-
-// Whether a barrier may follow a store to global memory, in the order of the program or in the next
-// iteration of a loop. Then another thread may store to the same element behind the barrier.
-bool StoresBeforeBarrier(const Stmt& body) {
-  bool stored = false, found = false;
-  ir::VisitStmts(body, [&](const Stmt& s) {
-    stored = stored || StoresGlobal(s);
-    found = found || (stored && IsBarrier(s));
-    if (s->kind == StmtKind::kFor && !ir::IsBound(s->for_kind)) {
-      bool stores = false, meets = false;
-      ir::VisitStmts(s->body, [&](const Stmt& inner) {
-        stores = stores || StoresGlobal(inner);
-        meets = meets || IsBarrier(inner);
-        return true;
-      });
-      found = found || (stores && meets);
-    }
-    return !found;
-  });
-  return found;
-}
-
-// Global buffers through which a thread may get what another thread of its group wrote: both
-// written and read by a kernel with barriers.
-std::set<const ir::BufferNode*> ReadBack(const ir::Function& f) {
-  std::set<const ir::BufferNode*> written, both;
-  bool meets = false;
-  ir::VisitStmts(f.body, [&](const Stmt& s) {
-    meets = meets || IsBarrier(s);
-    if (StoresGlobal(s)) written.insert(s->buffer.get());
-    return true;
-  });
-  if (!meets) return {};
-  ir::VisitExprsIn(f.body, [&](const Expr& e) {
-    if (e->kind == ir::ExprKind::kLoad && written.contains(e->buffer.get()))
-      both.insert(e->buffer.get());
-    return true;
-  });
-  return both;
-}
 
 std::string HelperText(std::string_view helper) {
   size_t colon = helper.find(':');
@@ -110,18 +64,11 @@ std::string CEmitter::Array(const ir::Buffer& b) {
 }
 
 void CEmitter::Signature(const ir::Function& f, const std::set<const ir::BufferNode*>& read_back) {
-  std::array<int64_t, 3> group = {1, 1, 1};
-  ir::VisitStmts(f.body, [&](const Stmt& s) {
-    if (s->kind == StmtKind::kFor && ir::IsThreadAxis(s->for_kind)) {
-      const int64_t* n = ir::AsInt(s->range.extent);
-      if (n == nullptr) expr_.Fail("a group of symbolic size");
-      group[static_cast<size_t>(ir::AxisOf(s->for_kind))] = n == nullptr ? 1 : *n;
-    }
-    return true;
-  });
+  const auto group = GroupOf(f);
+  if (!group.has_value()) return expr_.Fail("a group of symbolic size");
   std::string attribute(dialect_.group_size);
   for (size_t a = 0; a < 3; ++a) {
-    attribute = Replaced(attribute, std::string("%") + "xyz"[a], std::to_string(group[a]));
+    attribute = Replaced(attribute, std::string("%") + "xyz"[a], std::to_string((*group)[a]));
   }
   std::string params;
   for (const ir::Var& v : f.size_params)
@@ -186,8 +133,7 @@ absl::Status CEmitter::AddKernel(const ir::Function& f) {
     out_ += StrCat(Replaced(Replaced(std::string(words.size), "@", f.name), "#", kib), "\n");
   }
   Signature(f, read_back);
-  const bool global = !read_back.empty() || StoresBeforeBarrier(f.body);
-  barrier_ = global ? dialect_.global_barrier : dialect_.barrier;
+  barrier_ = OrdersGlobalMemory(f) ? dialect_.global_barrier : dialect_.barrier;
   if (sub_groups_) sums_ = FindSubGroupSums(f);
   TW_ASSIGN(fragments_, FindFragments(f));
   async_ = !dialect_.async.copy.empty() && HasWideAsync(f.body);

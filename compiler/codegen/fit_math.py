@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fits the polynomials of llvm_math.cc and prints them as its tables.
+"""Fits the polynomials of math_tables.h and prints them as its tables.
 
     compiler/codegen/fit_math.py
 

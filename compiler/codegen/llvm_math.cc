@@ -4,26 +4,13 @@
 #include <limits>
 #include <span>
 
+#include "compiler/codegen/math_tables.h"
+
 namespace tilewright::codegen {
 namespace {
 
 using ir::Intrinsic;
 using llvm::Value;
-
-// Lowest power first, printed by fit_math.py.
-constexpr float kExp[] = {0x1.fffffcp-2f, 0x1.555492p-3f, 0x1.5558b4p-5f, 0x1.12399cp-7f,
-                          0x1.6a48fcp-10f};
-constexpr float kLog[] = {0x1.555554p-2f, -0x1.000226p-2f, 0x1.99a01cp-3f, -0x1.54728ap-3f,
-                          0x1.22d92ep-3f, -0x1.0d8242p-3f, 0x1.055ec6p-3f, -0x1.38c9dep-4f};
-constexpr float kTanh[] = {-0x1.55553p-2f, 0x1.110678p-3f, -0x1.b82360p-5f, 0x1.5177cep-6f,
-                           -0x1.72a7ep-8f};
-constexpr float kErf[] = {0x1.06eba8p-3f, -0x1.81274p-2f,   0x1.ce2d5p-4f,  -0x1.b7fe9p-6f,
-                          0x1.542e1p-8f,  -0x1.a50b0ep-11f, 0x1.4c344ep-14f};
-constexpr float kErfc[] = {0x1.8a576ep-13f, -0x1.212c0cp+0f, -0x1.44356ep-1f, -0x1.bc14bep-4f,
-                           0x1.9d01eap-6f,  -0x1.138acep-8f, 0x1.cebf02p-12f, -0x1.6bcdb8p-16f};
-// ln 2 in two parts; a multiple of the first by an exponent is exact.
-constexpr float kLn2High = 0x1.63p-1f;
-const float kLn2Low = static_cast<float>(M_LN2 - kLn2High);
 
 class Math {
  public:
@@ -39,7 +26,7 @@ class Math {
     Value* n = b_.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven,
                                        b_.CreateFMul(x, F(static_cast<float>(M_LOG2E))));
     Value* r = MulAdd(n, F(-kLn2Low), MulAdd(n, F(-kLn2High), x));
-    Value* p = MulAdd(Polynomial(kExp, r), r, F(1.0f));
+    Value* p = MulAdd(Polynomial(kExpTable, r), r, F(1.0f));
     return TimesPowerOfTwo(MulAdd(p, r, F(1.0f)), n);
   }
 
@@ -54,7 +41,7 @@ class Math {
     Value* m = b_.CreateAdd(b_.CreateAnd(shifted, I(0x7fffff)), I(kRootHalf));
     Value* f = b_.CreateFSub(b_.CreateBitCast(m, type_), F(1.0f));
     Value* square = b_.CreateFMul(f, f);
-    Value* y = b_.CreateFMul(b_.CreateFMul(square, f), Polynomial(kLog, f));
+    Value* y = b_.CreateFMul(b_.CreateFMul(square, f), Polynomial(kLogTable, f));
     y = MulAdd(square, F(-0.5f), MulAdd(e, F(kLn2Low), y));
     y = MulAdd(e, F(kLn2High), b_.CreateFAdd(y, f));
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -67,7 +54,7 @@ class Math {
   Value* Tanh(Value* x) {
     Value* z = Abs(x);
     Value* square = b_.CreateFMul(x, x);
-    Value* near = MulAdd(b_.CreateFMul(x, square), Polynomial(kTanh, square), x);
+    Value* near = MulAdd(b_.CreateFMul(x, square), Polynomial(kTanhTable, square), x);
     Value* e = Exp(b_.CreateFAdd(z, z));
     Value* far = b_.CreateFDiv(F(2.0f), b_.CreateFAdd(e, F(1.0f)));
     far = WithSignOf(x, b_.CreateFSub(F(1.0f), far));
@@ -84,9 +71,9 @@ class Math {
   Value* Erf(Value* x) {
     Value* z = Abs(x);
     Value* square = b_.CreateFMul(x, x);
-    Value* near = MulAdd(x, Polynomial(kErf, square), x);
+    Value* near = MulAdd(x, Polynomial(kErfTable, square), x);
     Value* t = Select(b_.CreateFCmpOGT(z, F(4.0f)), F(4.0f), z);  // 1 from there on; NaN stays
-    Value* far = b_.CreateFSub(F(1.0f), Exp(Polynomial(kErfc, t)));
+    Value* far = b_.CreateFSub(F(1.0f), Exp(Polynomial(kErfcTable, t)));
     return Select(b_.CreateFCmpOLT(z, F(1.0f)), near, WithSignOf(x, far));
   }
 

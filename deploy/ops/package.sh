@@ -45,7 +45,7 @@ for tool in cmake dpkg-deb dpkg-shlibdeps strip ldd tar gzip sha256sum; do
 done
 
 programs=(tilewright tilewright-builder tilewright-tracker tilewright-tuner tilewright-agent tilewright-worker)
-plugins=(tilewright_device_cuda tilewright_device_opencl tilewright_device_vta)
+plugins=(tilewright_device_cuda tilewright_device_opencl tilewright_device_vta tilewright_device_vulkan)
 libraries=(libtilewright_runtime.so)
 for plugin in "${plugins[@]}"; do libraries+=("lib$plugin.so"); done
 if [ "$compile" = yes ]; then cmake --build "$build" --target "${programs[@]}" tilewright_runtime_shared "${plugins[@]}"; fi

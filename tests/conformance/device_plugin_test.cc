@@ -1,11 +1,14 @@
 // One suite for every device behind the C ABI of plug-ins: the CPU of the process, a plug-in in
 // plain C whose work waits in a queue, a simulated accelerator, NVIDIA's GPUs by a driver that
-// stands in for the vendor's, and OpenCL where a device is. Everything goes through the table.
+// stands in for the vendor's, OpenCL and Vulkan where a device is. Everything goes through the
+// table.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -14,9 +17,13 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/ir/ir_text.h"
+#include "compiler/targets/vulkan/vulkan_codegen.h"
 #include "deploy/runtime/c_abi.h"
 #include "deploy/runtime/code_loader.h"
 #include "deploy/runtime/device_loader.h"
+#include "deploy/runtime/spirv_abi.h"
+#include "deploy/support/clock.h"
 #include "deploy/support/file.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -47,6 +54,27 @@ extern "C" __global__ void fail(long n, const float* a, const float* b, float* o
 }
 )";
 
+// One thread for each element, in groups of eight.
+constexpr char kSpirvAdd[] =
+    R"(fn add(n: size, a: f32[n] input, b: f32[n] input, out: f32[n] output) stage=flat {
+  for g in 0..floordiv(n + 7, 8) blockIdx.x {
+    for t in 0..8 threadIdx.x {
+      if (g * 8 + t < n) {
+        out[g * 8 + t] = a[g * 8 + t] + b[g * 8 + t];
+      }
+    }
+  }
+}
+)";
+
+std::string Spirv(const char* text) {
+  const auto function = ir::ParseFunction(text);
+  EXPECT_TRUE(function.ok()) << function.status();
+  auto code = vulkan::EmitSpirv({*function});
+  EXPECT_TRUE(code.ok()) << code.status();
+  return std::move(code->bytes);
+}
+
 struct Row {
   const char* name;
   const char* plugin;  // a shared object; null: linked in
@@ -57,6 +85,9 @@ struct Row {
   bool floats = true;               // else its kernels have a test of their own
   const char* driver = nullptr;     // a library that the plug-in finds in place of the vendor's
   bool ends_with_failures = false;  // a kernel's fault ends the device's context
+  // Makes code of the text; null: the text is the code.
+  std::string (*make)(const char* text) = nullptr;
+  const char* kind = nullptr;  // null: the name
 };
 constexpr Row kRows[] = {
     {"cpu", nullptr, nullptr, nullptr, false, "fail"},
@@ -64,6 +95,11 @@ constexpr Row kRows[] = {
     {"cuda", TILEWRIGHT_DEVICE_CUDA, "cubin", kCudaAdd, true, "fail", true,
      TILEWRIGHT_FAKE_CUDA_DRIVER, true},
     {"opencl", TILEWRIGHT_DEVICE_OPENCL, "opencl-c", kOpenClAdd, true, nullptr},
+    {"vulkan", TILEWRIGHT_DEVICE_VULKAN, TW_SPIRV_FORMAT, kSpirvAdd, true, nullptr, true, nullptr,
+     false, Spirv},
+    // The same without mapped memory, without timestamps, a few groups at a time.
+    {"poor", TILEWRIGHT_DEVICE_VULKAN_POOR, TW_SPIRV_FORMAT, kSpirvAdd, true, nullptr, true,
+     nullptr, false, Spirv, "vulkan"},
     {"vta", TILEWRIGHT_DEVICE_VTA, "vta-stream", nullptr, false, nullptr, /*floats=*/false},
 };
 
@@ -115,6 +151,7 @@ class DevicePlugins : public testing::TestWithParam<Row> {
     std::string image;
     if (GetParam().code != nullptr) {
       image = GetParam().code;
+      if (GetParam().make != nullptr) image = GetParam().make(GetParam().code);
       if (GetParam().driver != nullptr) image = simt::FakeCubin(image, 90);
     } else {
       image = *support::ReadFile(TILEWRIGHT_TEST_KERNELS, 1 << 24);
@@ -161,7 +198,8 @@ std::vector<float> Iota(int64_t n, float first) {
 }
 
 TEST_P(DevicePlugins, SaysWhatItIs) {
-  EXPECT_STREQ(table_->kind, GetParam().name);
+  const char* kind = GetParam().kind != nullptr ? GetParam().kind : GetParam().name;
+  EXPECT_STREQ(table_->kind, kind);
   TwDeviceInfo info = {};
   info.struct_bytes = sizeof(info);
   ASSERT_EQ(table_->describe(device_, &info), TW_DEVICE_OK) << Error();
@@ -173,7 +211,7 @@ TEST_P(DevicePlugins, SaysWhatItIs) {
   EXPECT_THAT(support::Split(info.code_formats, ','), testing::Contains(format));
   // Sorted `key=value` lines, the same each time.
   std::string text = info.fingerprint;
-  EXPECT_THAT(text, testing::HasSubstr(StrCat("kind=", GetParam().name, "\n")));
+  EXPECT_THAT(text, testing::HasSubstr(StrCat("kind=", kind, "\n")));
   std::vector<std::string> lines = support::Split(text, '\n');
   EXPECT_EQ(lines.back(), "");
   lines.pop_back();
@@ -520,6 +558,63 @@ TEST(CudaDevice, AcceptsTheMachinesWhoseCodeItRuns) {
   EXPECT_EQ(plugin->table().load(device, "cubin", other.data(), other.size(), &code),
             TW_DEVICE_UNSUPPORTED);
   plugin->table().close(device);
+}
+
+// Through a plug-in that waits for a second. On lavapipe the threads below take about ten. Ends the
+// process, and with it their work: with 0 if all went as it should.
+void LoseADevice() {
+  auto plugin = DevicePlugin::Open(TILEWRIGHT_DEVICE_VULKAN_POOR);
+  const TwDevicePlugin& table = plugin->table();
+  TwDevice* device = nullptr;
+  const auto expect = [&](bool good, const char* what) {
+    if (good) return;
+    std::fprintf(stderr, "%s: %s\n", what, device == nullptr ? "" : table.last_error(device));
+    _exit(1);
+  };
+  expect(table.open(0, &device, nullptr, 0) == TW_DEVICE_OK, "open");
+  std::string text =
+      "fn slow(X: f32[65536] output) stage=flat {\n  for g in 0..1024 blockIdx.x {\n"
+      "    for t in 0..64 threadIdx.x {\n      for k in 0..60000 {\n";
+  for (int i = 0; i < 20; ++i) text += "X[g * 64 + t] = sin(X[g * 64 + t] + 1.0f32);\n";
+  const std::string code = Spirv((text + "      }\n    }\n  }\n}\n").c_str());
+  TwDeviceCode* loaded = nullptr;
+  TwDeviceMemory* memory = nullptr;
+  TwDeviceLaunch launch = {};
+  launch.struct_bytes = sizeof(launch);
+  expect(table.load(device, TW_SPIRV_FORMAT, code.data(), code.size(), &loaded) == TW_DEVICE_OK &&
+             table.alloc(device, 4 * 65536, &memory) == TW_DEVICE_OK &&
+             table.find(device, loaded, "slow", &launch.kernel) == TW_DEVICE_OK,
+         "load, alloc, find");
+  for (int a = 0; a < 3; ++a) launch.grid[a] = launch.group[a] = 1;
+  launch.grid[0] = 1024;
+  launch.group[0] = 64;
+  const TwDeviceSlice buffers[] = {{memory, 0}};
+  launch.buffers = buffers;
+  launch.num_buffers = 1;
+  expect(table.launch(device, &launch) == TW_DEVICE_OK, "launch");
+  expect(table.synchronize(device) == TW_DEVICE_LOST, "synchronize");
+  expect(StrCat(table.last_error(device)).find("device.vulkan.timeout") == 0, "the text");
+  // From here on nothing waits again.
+  support::SystemClock clock;
+  const int64_t start_ns = clock.NowNs();
+  expect(table.launch(device, &launch) == TW_DEVICE_LOST, "launch on a lost device");
+  expect(table.synchronize(device) == TW_DEVICE_LOST, "synchronize with a lost device");
+  table.free(device, memory);
+  table.unload(device, loaded);
+  table.close(device);
+  device = nullptr;
+  expect(clock.NowNs() - start_ns < 900'000'000, "no wait");
+  _exit(0);
+}
+
+TEST(VulkanDeviceDeathTest, WorkThatDoesNotEndLosesTheDevice) {
+  auto plugin = DevicePlugin::Open(TILEWRIGHT_DEVICE_VULKAN_POOR);
+  ASSERT_TRUE(plugin.ok()) << support::StatusText(plugin.status());
+  int32_t devices = 0;
+  plugin->table().count(&devices);
+  if (devices == 0) GTEST_SKIP() << "[SKIP] no Vulkan device";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(LoseADevice(), testing::ExitedWithCode(0), "");
 }
 
 TEST(DeviceLoader, RefusesWhatIsNoPlugin) {

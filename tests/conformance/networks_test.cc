@@ -185,8 +185,9 @@ TEST_P(Networks, SpacesHoldTheDefaultSchedules) {
     }
   }
   std::printf("%s: %zu tasks, %d sketches\n", name.c_str(), tasks->size(), sketches);
-  for (const char* other : {"cpu,arch=x86_64,cpu=znver4,threads=2", "cpu,arch=x86_64,cpu=skylake",
-                            "cpu,arch=aarch64,cpu=cortex-a76", "opencl", "cuda,arch=sm_90a"}) {
+  for (const char* other :
+       {"cpu,arch=x86_64,cpu=znver4,threads=2", "cpu,arch=x86_64,cpu=skylake",
+        "cpu,arch=aarch64,cpu=cortex-a76", "opencl", "cuda,arch=sm_90a", "vulkan"}) {
     ExpectNothingRefused(*imported, other);
   }
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -20,6 +21,7 @@
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tests/support/run_compiled.h"
+#include "tests/support/test_seed.h"
 
 namespace tilewright {
 namespace {
@@ -30,6 +32,8 @@ using support::StrCat;
 
 constexpr uint64_t kMaxFile = uint64_t{1} << 28;
 constexpr int kAcceptedFloor = 1011;
+// Cases of a device's sample, spread over all.
+constexpr int kDeviceCases = 200;
 // ONNX's own rule for its node tests, with an absolute part for values near zero.
 constexpr module::Tolerance kTolerance = {1e-6, 1e-3};
 
@@ -89,11 +93,12 @@ std::string Interpreted(const graph::Graph& g, const std::vector<HostTensor>& in
   return "";
 }
 
-std::string CompiledAndRun(const graph::Graph& g, const std::vector<HostTensor>& inputs,
+std::string CompiledAndRun(const graph::Graph& g, const target::Target& target,
+                           const std::vector<HostTensor>& inputs,
                            const std::vector<HostTensor>& outputs) {
   auto fused = graph::RunGraphPasses(g);
   if (!fused.ok()) return support::StatusText(fused.status());
-  auto bytes = driver::CompileModel(*fused, tests::WidestTarget(), nullptr, {}, nullptr);
+  auto bytes = driver::CompileModel(*fused, target, nullptr, {}, nullptr);
   if (!bytes.ok()) return support::StatusText(bytes.status()).substr(0, 600);
   auto loaded = runtime::LoadedModule::Load(*module::ModuleFile::FromBytes(*bytes));
   if (!loaded.ok()) return support::StatusText(loaded.status());
@@ -119,14 +124,12 @@ std::string CompiledAndRun(const graph::Graph& g, const std::vector<HostTensor>&
   return "";
 }
 
-TEST(OnnxNodes, EveryAcceptedCaseGivesTheExpectedOutputs) {
-  const std::string root = DataFolder();
-  if (!support::IsDirectory(PathJoin(root, "node"))) {
-    std::fprintf(stderr, "[SKIP] %s is not there: ONNX's node tests are NOT run\n", root.c_str());
-    GTEST_SKIP();
-  }
-  std::map<std::string, std::vector<std::string>> refused;
-  int accepted = 0;
+// Runs `check` on every case that the importer accepts; what it refuses, by reason.
+using Check = std::function<void(const std::string& name, const graph::Graph& g,
+                                 const std::vector<HostTensor>& inputs,
+                                 const std::vector<HostTensor>& outputs)>;
+void ForEachCase(const std::string& root, const Check& check,
+                 std::map<std::string, std::vector<std::string>>* refused) {
   for (const std::string& name : Cases(root)) {
     const std::string folder = PathJoin(root, name);
     auto bytes = support::ReadFile(PathJoin(folder, "model.onnx"), kMaxFile);
@@ -134,7 +137,7 @@ TEST(OnnxNodes, EveryAcceptedCaseGivesTheExpectedOutputs) {
     auto g = graph::ImportOnnx(*bytes);
     if (!g.ok()) {
       EXPECT_FALSE(support::Slug(g.status()).empty()) << name << g.status();
-      refused[support::Slug(g.status())].push_back(name);
+      (*refused)[support::Slug(g.status())].push_back(name);
       continue;
     }
     auto inputs = Tensors(PathJoin(folder, "test_data_set_0"), "input");
@@ -142,16 +145,62 @@ TEST(OnnxNodes, EveryAcceptedCaseGivesTheExpectedOutputs) {
     ASSERT_TRUE(inputs.ok() && outputs.ok()) << name;
     ASSERT_EQ(inputs->size(), g->inputs.size()) << name;
     ASSERT_EQ(outputs->size(), g->outputs.size() - g->checks.size()) << name;
-    ++accepted;
-    EXPECT_EQ(Interpreted(*g, *inputs, *outputs), "") << name << " interpreted";
-    EXPECT_EQ(CompiledAndRun(*g, *inputs, *outputs), "") << name << " compiled";
+    check(name, *g, *inputs, *outputs);
   }
-  std::printf("%d cases run; refused:", accepted);
-  for (const auto& [slug, names] : refused) {
-    std::printf("\n  %s: %s", slug.c_str(), support::Join(names, ", ").c_str());
+}
+
+class OnnxNodes : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (support::IsDirectory(PathJoin(root_, "node"))) return;
+    std::fprintf(stderr, "[SKIP] %s is not there: ONNX's node tests are NOT run\n", root_.c_str());
+    GTEST_SKIP();
   }
-  std::printf("\n");
-  EXPECT_GE(accepted, kAcceptedFloor);
+  // Prints how many cases ran, and which did not.
+  void TearDown() override {
+    if (IsSkipped()) return;
+    std::printf("%d cases run; refused:", ran_);
+    for (const auto& [slug, names] : refused_) {
+      std::printf("\n  %s: %s", slug.c_str(), support::Join(names, ", ").c_str());
+    }
+    std::printf("\n");
+  }
+
+  const std::string root_ = DataFolder();
+  std::map<std::string, std::vector<std::string>> refused_;
+  int ran_ = 0;
+};
+
+TEST_F(OnnxNodes, EveryAcceptedCaseGivesTheExpectedOutputs) {
+  const auto check = [&](const std::string& name, const graph::Graph& g, const auto& inputs,
+                         const auto& outputs) {
+    ++ran_;
+    EXPECT_EQ(Interpreted(g, inputs, outputs), "") << name << " interpreted";
+    EXPECT_EQ(CompiledAndRun(g, tests::WidestTarget(), inputs, outputs), "") << name << " compiled";
+  };
+  ForEachCase(root_, check, &refused_);
+  EXPECT_GE(ran_, kAcceptedFloor);
+}
+
+// A sample of the cases; TILEWRIGHT_ROUNDS=2000 takes all.
+TEST_F(OnnxNodes, TheSameOnAVulkanDevice) {
+  bool device = true;
+  int seen = 0;
+  const auto stride =
+      static_cast<int>(std::max<int64_t>(1, kAcceptedFloor / tests::TestRounds(kDeviceCases)));
+  const auto check = [&](const std::string& name, const graph::Graph& g, const auto& inputs,
+                         const auto& outputs) {
+    if (!device || seen++ % stride != 0) return;
+    const std::string error = CompiledAndRun(g, *target::ParseTarget("vulkan"), inputs, outputs);
+    device =
+        !error.starts_with("runtime.device.none") && !error.starts_with("runtime.device.missing");
+    if (!device) return;
+    ++ran_;
+    EXPECT_EQ(error, "") << name;
+  };
+  ForEachCase(root_, check, &refused_);
+  if (!device) GTEST_SKIP() << "[SKIP] no Vulkan device";
+  EXPECT_GE(ran_, kAcceptedFloor / stride);
 }
 
 }  // namespace

@@ -13,15 +13,13 @@
 #include "compiler/ir/type_rules.h"
 #include "compiler/schedule/schedule.h"
 #include "deploy/support/status.h"
+#include "tests/support/math_points.h"
 #include "tests/support/run_compiled.h"
 
 namespace tilewright {
 namespace {
 
 using ir::Intrinsic;
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 struct Case {
   Intrinsic intrinsic;
@@ -33,35 +31,6 @@ const Case kCases[] = {{Intrinsic::kExp, std::exp, 1.5},
                        {Intrinsic::kTanh, std::tanh, 1.5},
                        {Intrinsic::kErf, std::erf, 1.5},
                        {Intrinsic::kExpm1, std::expm1, 6}};
-
-// In units of the last place of the exact value, rounded to a float.
-double Ulps(float actual, double exact) {
-  if (std::isnan(exact)) return std::isnan(actual) ? 0 : kInfinity;
-  float rounded = static_cast<float>(exact);
-  if (std::bit_cast<uint32_t>(actual) == std::bit_cast<uint32_t>(rounded)) return 0;
-  if (std::isinf(rounded) || std::isinf(actual) || std::isnan(actual)) {
-    // The largest finite number and infinity are neighbours.
-    float largest = std::copysign(std::numeric_limits<float>::max(), rounded);
-    return (actual == largest || rounded == largest) && !std::isnan(actual) ? 1 : kInfinity;
-  }
-  double ulp = std::nextafter(std::fabs(rounded), kInfinity) - std::fabs(rounded);
-  return std::fabs(actual - exact) / ulp;
-}
-
-std::vector<float> Points() {
-  std::vector<float> points = {0.0f,      -0.0f,     kInfinity,       -kInfinity,      kNan,
-                               1.0f,      -1.0f,     0x1p-149f,       -0x1p-149f,      0x1p-126f,
-                               88.72283f, 88.72284f, -87.33655f,      -103.97f,        -103.98f,
-                               89.0f,     -104.0f,   0x1.fffffep127f, -0x1.fffffep127f};
-  // A prime stride meets every exponent with many mantissas.
-  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 10007) {
-    points.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
-  }
-  // Where networks live, and where the argument reductions change their minds.
-  for (int i = -60000; i <= 60000; ++i) points.push_back(static_cast<float>(i) * 1e-4f);
-  while (points.size() % 16 != 0) points.push_back(0.5f);
-  return points;
-}
 
 ir::Function Function(Intrinsic intrinsic, int64_t n) {
   ir::FunctionBuilder b("math");
@@ -97,7 +66,7 @@ std::vector<float> Values(const ir::Function& f, const target::Target& target,
 }
 
 TEST(Math, IsNearLibmInDouble) {
-  const std::vector<float> points = Points();
+  const std::vector<float> points = tests::MathPoints();
   for (const target::Target& target : tests::RunnableTargets()) {
     for (const Case& c : kCases) {
       ir::Function f = Function(c.intrinsic, static_cast<int64_t>(points.size()));
@@ -107,7 +76,7 @@ TEST(Math, IsNearLibmInDouble) {
       double worst = 0;
       float where = 0;
       for (size_t i = 0; i < points.size(); ++i) {
-        double ulps = Ulps(vector[i], c.exact(points[i]));
+        double ulps = tests::Ulps(vector[i], c.exact(points[i]));
         if (ulps > worst) worst = ulps, where = points[i];
         if (std::isnan(vector[i]) && std::isnan(scalar[i])) continue;
         // A schedule changes lanes, not values.

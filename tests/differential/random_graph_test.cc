@@ -1,7 +1,8 @@
 // Random graphs through the graph passes: the reference interpreter gives the same before and
 // after, with every pass on and with random ones left out; a sample is compiled with default
 // schedules and run on one and two threads, with the memory plan, behind guard pages, a few on an
-// OpenCL device where there is one, and some on an emulated GPU. A failure is shrunk to text.
+// OpenCL and a Vulkan device where there are, and some on an emulated GPU. A failure is shrunk to
+// text.
 #include "tests/support/random_graph.h"
 
 #include <dlfcn.h>
@@ -375,23 +376,30 @@ TEST(RandomGraph, PackedWeightsOfOpenRowsComputeTheSame) {
   }
 }
 
-// Default schedules for groups and threads, launches, transfers and the device's arena. A model
-// takes the driver a second for each kernel, so the rounds are few.
-TEST(RandomGraph, CompiledModelsComputeTheSameOnADevice) {
+// Default schedules for groups and threads, launches, transfers and the device's arena.
+class RandomGraphOnDevice : public testing::TestWithParam<std::pair<const char*, int>> {};
+
+TEST_P(RandomGraphOnDevice, CompiledModelsComputeTheSame) {
   const uint64_t seed = tests::TestSeed();
-  const int64_t rounds = tests::TestRounds(6);
+  const auto [kind, usual_rounds] = GetParam();
+  const int64_t rounds = tests::TestRounds(usual_rounds);
   for (int64_t i = 0; i < rounds; ++i) {
     support::Rng rng = support::Rng(seed).Split("device").Split(static_cast<uint64_t>(i));
     const Graph g = tests::RandomGraph(&rng);
     auto check = [&](const Graph& s) {
-      return CheckCompiled(s, i % 3 == 1, *target::ParseTarget("opencl"), {1});
+      return CheckCompiled(s, i % 3 == 1, *target::ParseTarget(GetParam().first), {1});
     };
     const std::string error = check(g);
     if (error.starts_with("runtime.device.none") || error.starts_with("runtime.device.missing"))
-      GTEST_SKIP() << "[SKIP] no OpenCL device: " << error;
+      GTEST_SKIP() << "[SKIP] no device of kind " << kind << ": " << error;
     if (!error.empty()) FAIL() << "seed " << seed << ", graph " << i << ": " << Shrunk(g, check);
   }
 }
+
+// OpenCL's driver takes a second for each kernel, so its rounds are few.
+INSTANTIATE_TEST_SUITE_P(Kinds, RandomGraphOnDevice,
+                         testing::Values(std::pair("opencl", 6), std::pair("vulkan", 20)),
+                         [](const auto& row) { return std::string(row.param.first); });
 
 // The same on an emulated GPU, which refuses races and accesses out of bounds, behind a driver and
 // a compiler that stand in for the vendor's.

@@ -18,6 +18,7 @@ HOMES = (
     "compiler/targets/", "vta/",
     "deploy/runtime/device_cuda.cc", "deploy/runtime/cuda_abi.h",  # the plug-ins
     "deploy/runtime/device_opencl.cc", "deploy/runtime/opencl_abi.h",
+    "deploy/runtime/device_vulkan.cc", "deploy/runtime/spirv_abi.h", "deploy/runtime/vulkan_",
     "deploy/runtime/cpu_info.cc",  # features, by LLVM's names, and how each processor says that it has them
     "deploy/peaks/fma_peak.cc", "deploy/peaks/read_bandwidth.cc",  # the best loop of each instruction set, timed
     "device_agent/qemu_board.c",   # a plug-in of an emulator: instructions of one processor

@@ -10,11 +10,10 @@
 #include "compiler/transform/passes.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
+#include "tests/support/text_module.h"
 
 namespace tilewright::tests {
 namespace {
-
-constexpr int64_t kGroupThreads = 64;
 
 absl::StatusOr<codegen::HostPlan> PlanOf(const std::string& program, const std::string& steps) {
   TW_ASSIGN(const ir::Function function, ir::ParseFunction(program));
@@ -69,21 +68,7 @@ absl::StatusOr<std::string> OpenClModule(const std::string& program, const std::
 }
 
 std::string OpenClTextModule(const std::string& kernel, const std::string& text, int64_t elements) {
-  module::KernelModule made;
-  made.name = kernel;
-  made.target = "opencl";
-  made.format = "opencl-c";
-  made.code = text;
-  made.inputs = {{"x", {elements}}};
-  made.outputs = {{"y", {elements}}};
-  module::Launch& launch = made.launches.emplace_back();
-  launch.symbol = "tw_kernel_" + kernel;
-  launch.sizes = {elements};
-  launch.grid = {elements / kGroupThreads, 1, 1};
-  launch.group = {kGroupThreads, 1, 1};
-  auto bytes = module::SerializeKernelModule(made);
-  TW_CHECK(bytes.ok()) << support::StatusText(bytes.status());
-  return *std::move(bytes);
+  return TextModule({"opencl", "opencl-c", kernel, text, elements});
 }
 
 }  // namespace tilewright::tests

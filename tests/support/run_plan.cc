@@ -4,6 +4,7 @@
 
 #include "compiler/ir/verify.h"
 #include "deploy/support/status.h"
+#include "deploy/support/strings.h"
 
 namespace tilewright::tests {
 namespace {
@@ -107,7 +108,7 @@ absl::Status PlanDevice::Launch(const codegen::HostPlan& plan, const codegen::La
   return Check(table.launch(device_, &call));
 }
 
-absl::Status PlanDevice::Run(const codegen::HostPlan& plan, const std::string& text,
+absl::Status PlanDevice::Run(const codegen::HostPlan& plan, const std::string& bytes,
                              const std::vector<int64_t>& sizes,
                              const std::vector<ir::TensorData*>& args) {
   const TwDevicePlugin& table = plugin_.table();
@@ -125,7 +126,11 @@ absl::Status PlanDevice::Run(const codegen::HostPlan& plan, const std::string& t
     TW_TRY(Check(table.write(device_, {memory, 0}, args[i]->bytes.data(), bytes)));
   }
   TwDeviceCode* code = nullptr;
-  TW_TRY(Check(table.load(device_, "opencl-c", text.data(), text.size(), &code)));
+  TwDeviceInfo info = {};
+  info.struct_bytes = sizeof(info);
+  TW_TRY(Check(table.describe(device_, &info)));
+  const std::string format = support::Split(info.code_formats, ',')[0];
+  TW_TRY(Check(table.load(device_, format.c_str(), bytes.data(), bytes.size(), &code)));
   for (const codegen::Launch& launch : plan.launches) TW_TRY(Launch(plan, launch, code, sizes));
   for (size_t i = 0; i < plan.num_params; ++i) {
     auto bytes = static_cast<int64_t>(args[i]->bytes.size());

@@ -1,5 +1,5 @@
 // Runs a lowered function that was cut into launches (compiler/codegen/host_device.h): kernel by
-// kernel in the interpreter, or as C text on a device behind the C ABI of plug-ins. One PlanDevice
+// kernel in the interpreter, or as code on a device behind the C ABI of plug-ins. One PlanDevice
 // is one queue; not thread-safe.
 #pragma once
 
@@ -31,8 +31,8 @@ class PlanDevice {
   PlanDevice(const PlanDevice&) = delete;
   PlanDevice& operator=(const PlanDevice&) = delete;
 
-  // `text`: the plan's kernels as the device's language.
-  absl::Status Run(const codegen::HostPlan& plan, const std::string& text,
+  // `code`: the plan's kernels in the first format that the device loads.
+  absl::Status Run(const codegen::HostPlan& plan, const std::string& code,
                    const std::vector<int64_t>& sizes, const std::vector<ir::TensorData*>& args);
 
  private:

@@ -79,13 +79,13 @@ TEST(Target, KeysComeInAnyOrderAndPrintSorted) {
 
 TEST(Kinds, EachIsThereOnceAndFoundByItsName) {
   EXPECT_EQ(KindNames(", "), "cpu, cuda, metal, opencl, vta, vulkan, wasm");
-  EXPECT_EQ(SupportedKindNames(" or "), "cpu or cuda or opencl or vta");
+  EXPECT_EQ(SupportedKindNames(" or "), "cpu or cuda or opencl or vta or vulkan");
   for (const Kind& kind : Kinds()) {
     EXPECT_EQ(FindKind(kind.name), &kind) << kind.name;
     const absl::Status status = ParseTarget(kind.name).status();
     EXPECT_EQ(status.ok(), kind.supported()) << status;
     if (status.ok()) continue;
-    EXPECT_EQ(support::Detail(status), "expected cpu, cuda, opencl, vta or native, found " +
+    EXPECT_EQ(support::Detail(status), "expected cpu, cuda, opencl, vta, vulkan or native, found " +
                                            support::Quote(std::string(kind.name)) +
                                            ", for which this version has no code generator");
   }
@@ -115,7 +115,7 @@ TEST(Target, RefusalsNameTheProblem) {
   const std::pair<const char*, const char*> rows[] = {
       {"", "ir.target.unknown_kind"},
       {"abacus", "ir.target.unknown_kind"},
-      {"vulkan,arch=sm_90", "ir.target.unknown_kind"},
+      {"metal,arch=sm_90", "ir.target.unknown_kind"},
       {"cuda,arch=sm_20", "ir.target.bad_value"},
       {"cuda,config=sm_90", "ir.target.bad_value"},
       {"cuda,arch=sm_90,threads=2", "ir.target.bad_value"},

@@ -6,11 +6,11 @@
 #   deploy/ops/boards/sysroot.sh FOLDER armhf      for another architecture of Debian
 #   deploy/ops/boards/sysroot.sh FOLDER arm64 libopenblas-dev ...    more packages, without what they need
 #
-# Four packages, 3 MB to download. The C and C++ libraries come with the cross compiler. Exit code 75 if
+# Six packages, 5 MB to download. The C and C++ libraries come with the cross compiler. Exit code 75 if
 # the package mirror does not answer.
 set -euo pipefail
 
-PACKAGES=(libabsl-dev libprotobuf-dev libseccomp-dev nlohmann-json3-dev)
+PACKAGES=(libabsl-dev libprotobuf-dev libseccomp-dev libvulkan-dev nlohmann-json3-dev spirv-headers)
 ATTEMPTS=4
 
 if [[ $# -lt 1 || "$1" == -* ]]; then

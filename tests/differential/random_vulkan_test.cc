@@ -1,0 +1,91 @@
+// Random programs as SPIR-V on a Vulkan device against the interpreter (random_device.h). Every
+// module is validated by the tools of its makers first. Skips without a device; TILEWRIGHT_ROUNDS
+// makes the rounds more (tests/long/vulkan.py).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "compiler/codegen/host_device.h"
+#include "compiler/ir/ir_text.h"
+#include "compiler/targets/vulkan/vulkan_codegen.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+#include "tests/differential/random_device.h"
+#include "tests/support/run_plan.h"
+#include "tests/support/spirv_check.h"
+#include "tests/support/test_seed.h"
+
+namespace tilewright::tests {
+namespace {
+
+absl::StatusOr<std::string> Validated(const std::vector<ir::Function>& kernels) {
+  TW_ASSIGN(codegen::KernelCode code, vulkan::EmitSpirv(kernels));
+  TW_TRY(ValidateSpirv(code.bytes));
+  return std::move(code.bytes);
+}
+
+constexpr DeviceLanguage kSpirv = {"vulkan", "codegen.vulkan.unsupported", Validated,
+                                   DisassembledSpirv};
+
+class RandomVulkanTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto device = PlanDevice::Open(TILEWRIGHT_DEVICE_VULKAN);
+    if (!device.ok())
+      GTEST_SKIP() << "[SKIP] no Vulkan device: " << support::StatusText(device.status());
+    device_ = *std::move(device);
+  }
+  std::unique_ptr<PlanDevice> device_;
+};
+
+TEST_F(RandomVulkanTest, DeviceComputesWhatTheInterpreterDoes) {
+  FlatProgramsComputeTheSame(kSpirv, device_.get(), TestRounds(30));
+}
+
+TEST_F(RandomVulkanTest, ScheduledProgramsComputeTheSameOnTheDevice) {
+  SchedulesComputeTheSame(kSpirv, device_.get(), TestRounds(30));
+}
+
+TEST_F(RandomVulkanTest, PointsOfTheSearchComputeTheSameOnTheDevice) {
+  PointsOfTheSearchComputeTheSame(kSpirv, device_.get(), TestRounds(30));
+}
+
+// lavapipe leaves all loops of a thread after 65,535 iterations: such kernels are unrolled, or
+// refused.
+TEST_F(RandomVulkanTest, LoopsEndWhereTheyShould) {
+  struct Row {
+    int64_t outer, inner;
+  };
+  for (const auto& [outer, inner] : {Row{1, 65'000}, Row{1, 70'001}, Row{300, 301}, Row{7, 100'003},
+                                     Row{40'000, 1}, Row{40'000, 50}}) {
+    const auto f = ir::ParseFunction(support::StrCat(
+        "fn f(X: i32[64] input, Y: i32[64] output) stage=flat {\n  for t in 0..64 threadIdx.x {\n",
+        "    Y[t] = 0i32;\n    for a in 0..", outer, " {\n      for b in 0..", inner,
+        " {\n        Y[t] = Y[t] + X[t];\n      }\n    }\n  }\n}\n"));
+    ASSERT_TRUE(f.ok()) << f.status();
+    const auto plan = codegen::SplitHostDevice(*f);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const auto code = Validated({plan->launches[0].kernel});
+    ASSERT_TRUE(code.ok()) << code.status();
+    std::vector<int32_t> x(64), y(64);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<int32_t>(i) - 7;
+    ir::TensorData in, out;
+    in.bytes.resize(x.size() * sizeof(int32_t));
+    std::memcpy(in.bytes.data(), x.data(), in.bytes.size());
+    const absl::Status ran = device_->Run(*plan, *code, {}, {&in, &out});
+    if (outer == 40'000 && !ran.ok()) {  // no innermost loop that would help, or not enough
+      EXPECT_THAT(support::StatusText(ran), testing::HasSubstr("where this driver leaves them"));
+      continue;
+    }
+    ASSERT_TRUE(ran.ok()) << support::StatusText(ran);
+    std::memcpy(y.data(), out.bytes.data(), out.bytes.size());
+    for (size_t i = 0; i < x.size(); ++i)
+      ASSERT_EQ(y[i], static_cast<int32_t>(outer * inner) * x[i]) << outer << " x " << inner;
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::tests
