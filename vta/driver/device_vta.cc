@@ -12,6 +12,9 @@
 #include "vta/driver/self_test_code.h"
 #include "vta/driver/simulated_backends.h"
 #include "vta/driver/vta_device.h"
+#ifdef TILEWRIGHT_BUILD_RTL
+#include "vta/driver/rtl_backend.h"
+#endif
 
 struct TwDevice {
   explicit TwDevice(std::unique_ptr<tilewright::vta::Backend> backend)
@@ -35,6 +38,9 @@ using support::StrCat;
 constexpr std::unique_ptr<Backend> (*kDevices[])() = {
     [] { return MakeCycleModel(); },
     [] { return MakeFunctionalSimulator(); },
+#ifdef TILEWRIGHT_BUILD_RTL
+    [] { return MakeRtl(CycleTiming().dram_latency); },
+#endif
 };
 constexpr auto kNumDevices = static_cast<int32_t>(std::size(kDevices));
 

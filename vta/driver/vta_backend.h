@@ -46,9 +46,9 @@ class Backend {
   // The usable DRAM, from byte 0 on. `dram_base` of an instruction counts from there.
   virtual std::span<uint8_t> memory() = 0;
 
-  // Runs a stream to its finish and returns the cycles. REQUIRES: the stream is in memory(), and
-  // CheckConfig accepts the configuration of `isa`.
-  //   vta.sim.* for what the stream does wrong; DEADLINE_EXCEEDED vta.sim.timeout after max_cycles.
+  // Runs a stream to its finish; returns what it took, in info().unit. REQUIRES: the stream is in
+  // memory(), and CheckConfig accepts the configuration of `isa`.
+  //   vta.sim.* or vta.rtl.* for what the stream does wrong; DEADLINE_EXCEEDED after max_cycles.
   // The device takes another stream after an error.
   virtual absl::StatusOr<int64_t> Run(const Isa& isa, const StreamRun& run) = 0;
 };
