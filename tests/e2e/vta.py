@@ -195,7 +195,7 @@ def errors_name_what_is_wrong():
                 (["compile", model, "--target", "vta,config=block7", "-o", module], "block16, block8, block32"),
                 (["compile", model, "--target", "vta", "-o", module], None),
                 (["run", module, "--device", "vta board"], "one of " + ", ".join(DEVICES)),
-                (["run", module, "--device", "7"], "expected one of 2 devices, found 7")):
+                (["run", module, "--device", "7"], "devices, found 7")):
             try:
                 command(*arguments)
                 assert text is None, f"expected an error with '{text}'"
@@ -256,6 +256,25 @@ def a_product_is_tuned_in_cycles():
         assert {r["outcome"] for r in records} <= {"OK", "EARLY_STOPPED"}, records
 
 
+def tune_measures_on_the_chosen_device():
+    """Without a server: the fleet of one command, on the device that it names."""
+    with tempfile.TemporaryDirectory(prefix="tilewright-vta-") as folder:
+        product = Product(16, 64, 64, 0.001)
+        model, module, log = (Path(folder) / name for name in ("m.onnx", "m.tw", "tuner.db"))
+        onnx.save(product.model(), model)
+        tune = ["tune", model, "--target", "vta", "--trials", 2, "-o", module, "--log", log, "--state-dir", Path(folder) / "state"]
+        command(*tune, "--device", DEVICES[1])
+        records = [json.loads(line) for line in command("log", "export", "--log", log).splitlines()]
+        assert records and {r["device"]["class"] for r in records} == {"vta-vta-functional-simulator@simulated_cycles"}, records
+        assert np.array_equal(outputs_on(module, folder, "", x=product.x), product.expected())
+        try:
+            command(*tune, "--device", "vta board")
+        except AssertionError as error:
+            assert "expected an index or one of " + ", ".join(DEVICES) in str(error), error
+        else:
+            raise AssertionError("expected an error for a device that is not there")
+
+
 def faults_never_win():
     """Wrong results and crashes on the device: each is its outcome, and the job's choice is right."""
     with Fleet(devices=["vta"], agent_args=("--test-faults", "seed=5,wrong=.3,crash=.2")) as fleet, tempfile.TemporaryDirectory(prefix="tilewright-vta-") as folder:
@@ -272,4 +291,4 @@ def faults_never_win():
 
 if __name__ == "__main__":
     run_checks(products_are_bit_exact, convolutions_are_bit_exact, networks_run_on_both_sides, errors_name_what_is_wrong,
-               a_product_is_tuned_in_cycles, faults_never_win)
+               a_product_is_tuned_in_cycles, tune_measures_on_the_chosen_device, faults_never_win)

@@ -78,11 +78,12 @@ class Tuner {
     TW_ASSIGN(sizes_, ParseSizes(options_.job.sizes));
     TW_TRY(log::CheckJobSizes(sizes_));
     if (!options_.detach) TW_TRY(CheckWritable(output_));
-    const bool local_wanted = !options_.log_path.empty() || !options_.state_dir.empty();
+    const bool local_wanted =
+        !options_.log_path.empty() || !options_.state_dir.empty() || !options_.device.empty();
     const bool has_env = support::GetEnv("TILEWRIGHT_SERVER").has_value();
     if (!options_.server.address.empty() && local_wanted) {
-      return support::InvalidArgument("cli.usage.server",
-                                      "--log and --state-dir are for tuning without --server");
+      return support::InvalidArgument(
+          "cli.usage.server", "--log, --state-dir and --device are for tuning without --server");
     }
     CatchInterrupts();
     return !options_.server.address.empty() || (has_env && !local_wanted) ? RunOnServer()
@@ -120,7 +121,8 @@ class Tuner {
       return support::InvalidArgument("cli.usage.detach", "--detach needs --server");
     }
     TW_TRY(CheckRunsHere(target_));
-    TW_ASSIGN(auto fleet, EmbeddedFleet::Start({options_.state_dir, options_.log_path, target_}));
+    TW_ASSIGN(auto fleet, EmbeddedFleet::Start(
+                              {options_.state_dir, options_.log_path, target_, options_.device}));
     ServerClient client(fleet->address());
     TW_TRY(CancelLeftOvers(client));
     Say(StrCat("tuning on this machine, target ", target_, "; tuning log ",
