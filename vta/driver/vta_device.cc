@@ -134,8 +134,9 @@ absl::Status VtaDevice::CheckOperands(const VtaKernel& kernel,
 }
 
 absl::Status VtaDevice::WriteCommands(VtaKernel* kernel, std::span<const DramRange> operands) {
-  OperandPlaces places{.params = {}, .own = kernel->own.address};
-  for (const DramRange& operand : operands) places.params.push_back(operand.address);
+  const int64_t base = info().base_address;
+  OperandPlaces places{.params = {}, .own = base + kernel->own.address};
+  for (const DramRange& operand : operands) places.params.push_back(base + operand.address);
   const Isa& isa = kernel->code->isa_;
   TW_ASSIGN(const std::vector<Instruction> stream, Relocate(isa, *kernel->program, places));
   TW_ASSIGN(const std::vector<Word128> words, isa.Encode(stream));
