@@ -225,37 +225,70 @@ bool ThreadsAlongColumns(const MatrixProblem& p, const MatrixTile& t) {
   return p.columns % (t.columns * t.threads) == 0;
 }
 
+namespace {
+
+// Micro-ops of a program, at most. The product, its reset and each operation have some of their
+// own; so have bytes that become sums, and an operation in another place than its operand.
+struct MicroOpsOfTile {
+  int64_t product, operation;  // of one instruction
+  int64_t operations;          // instructions of a tile that are no products
+  bool reload;                 // not all are on the chip at the same time
+  // Instructions with so many, and the loads right before them.
+  int64_t Instructions(const target::MatrixUnit& unit, int64_t micro_ops) const {
+    const int64_t parts = (micro_ops + unit.micro_ops - 1) / unit.micro_ops;
+    return reload ? 2 * parts : parts;
+  }
+  // To load so many.
+  double Cycles(const target::MatrixUnit& unit, int64_t micro_ops) const {
+    if (!reload) return 0;
+    const double bytes = static_cast<double>(micro_ops * unit.micro_op_bytes);
+    return static_cast<double>(unit.load_cycles) +
+           bytes / static_cast<double>(unit.bytes_per_cycle);
+  }
+};
+MicroOpsOfTile MicroOpsOf(const target::MatrixUnit& unit, const MatrixProblem& p,
+                          const MatrixTile& t) {
+  MicroOpsOfTile of{
+      .product = MicroOps({t.columns, t.rows, t.width, t.steps, p.down.taps, p.across.taps}),
+      .operation = MicroOps({t.columns, t.rows, t.width}),
+      .operations = static_cast<int64_t>(p.stages.size()) + p.images + 2,
+      .reload = false};
+  of.reload = t.threads * (of.product + of.operations * of.operation) > unit.micro_ops;
+  return of;
+}
+
+}  // namespace
+
 bool Fits(const target::MatrixUnit& unit, const MatrixProblem& p, const MatrixTile& t) {
   if (t.rows < 1 || t.columns < 1 || t.steps < 1 || t.threads < 1 || t.width < 1) return false;
   if (p.rows % t.rows != 0 || p.width % t.width != 0 || p.steps % t.steps != 0) return false;
   if (p.columns % t.columns != 0) return false;
   if (!ThreadsAlongColumns(p, t) && p.rows % (t.rows * t.threads) != 0) return false;
   const Work work = WorkOf(p, t);
-  const auto stages = static_cast<int64_t>(p.stages.size());
-  // The product, its reset and each operation have micro-ops of their own; one more for bytes that
-  // become sums, and for an operation in another place than its operand.
-  const int64_t micro_ops =
-      MicroOps({t.columns, t.rows, t.width, t.steps, p.down.taps, p.across.taps}) +
-      (stages + p.images + 2) * MicroOps({t.columns, t.rows, t.width});
-  const int64_t instructions = work.tiles * (work.turns * (work.loads + 2) + p.operands + stages +
-                                             p.images + work.stores + 2);
+  const MicroOpsOfTile micro_ops = MicroOpsOf(unit, p, t);
+  const int64_t products = micro_ops.Instructions(unit, micro_ops.product),
+                operations = micro_ops.Instructions(unit, micro_ops.operation);
+  const int64_t instructions = work.tiles * (work.turns * (work.loads + 1 + products) + p.operands +
+                                             micro_ops.operations * operations + work.stores);
   const int64_t sums = std::max<int64_t>(1, p.images) * work.sums;
   return t.threads * (sums + t.columns * p.operands) <= unit.sums &&
          t.threads * work.inputs <= unit.inputs && t.threads * work.weights <= unit.weights &&
-         t.threads * micro_ops <= unit.micro_ops && instructions <= unit.instructions;
+         instructions <= unit.instructions;
 }
 
 double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& p, const MatrixTile& t) {
   const auto d = [](int64_t n) { return static_cast<double>(n); };
   const double block = d(unit.block), bytes = d(unit.bytes_per_cycle);
   const Work work = WorkOf(p, t);
-  const double product = d(work.products);
+  const MicroOpsOfTile micro_ops = MicroOpsOf(unit, p, t);
+  const double product = d(work.products) + micro_ops.Cycles(unit, micro_ops.product);
   const double load = d(unit.load_cycles * work.loads) + d(work.inputs) * block / bytes +
                       d(work.weights) * block * block / bytes;
   const double sums = d(work.sums);
   const double epilogue = sums * (1 + d(unit.sums_cycles) * static_cast<double>(p.stages.size())) +
                           d(t.columns * p.operands) * block * kSumBytes / bytes +
-                          d(unit.load_cycles * p.operands);
+                          d(unit.load_cycles * p.operands) +
+                          d(micro_ops.operations) * micro_ops.Cycles(unit, micro_ops.operation);
   const double store = d(unit.load_cycles * work.stores) + sums * block / bytes;
   const double turns = d(work.turns);
   if (t.threads == 1) return d(work.tiles) * (turns * (load + product) + epilogue + store);

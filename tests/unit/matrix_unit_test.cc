@@ -18,6 +18,7 @@
 #include "compiler/space/matrix_tiles.h"
 #include "compiler/space/space.h"
 #include "compiler/targets/backend.h"
+#include "compiler/targets/vta/vta_codegen.h"
 #include "compiler/transform/passes.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
@@ -27,6 +28,7 @@
 #include "tests/support/test_seed.h"
 #include "vta/driver/simulated_backends.h"
 #include "vta/driver/vta_device.h"
+#include "vta/isa/code_object.h"
 
 namespace tilewright::space {
 namespace {
@@ -102,14 +104,20 @@ ir::Function FunctionOf(const Addition& a, int64_t block) {
   return *std::move(function);
 }
 
-absl::StatusOr<std::string> CodeOf(const ir::Function& scheduled, const target::Target& target) {
+absl::StatusOr<std::vector<ir::Function>> Lowered(const ir::Function& scheduled,
+                                                  const target::Target& target) {
   transform::PassContext context;
   context.target = target;
   context.verify_each = true;
-  const targets::Backend& backend = targets::BackendOf(target);
-  TW_ASSIGN(ir::Function lowered, transform::RunPipeline(scheduled, backend.pipeline(), context));
-  const std::vector<ir::Function> functions = {std::move(lowered)};
-  TW_ASSIGN(codegen::Artifact artifact, backend.generate({functions, target, {}}));
+  TW_ASSIGN(ir::Function lowered,
+            transform::RunPipeline(scheduled, targets::BackendOf(target).pipeline(), context));
+  return std::vector<ir::Function>{std::move(lowered)};
+}
+
+absl::StatusOr<std::string> CodeOf(const ir::Function& scheduled, const target::Target& target) {
+  TW_ASSIGN(const std::vector<ir::Function> functions, Lowered(scheduled, target));
+  TW_ASSIGN(codegen::Artifact artifact,
+            targets::BackendOf(target).generate({functions, target, {}}));
   return std::move(artifact.bytes);
 }
 
@@ -276,6 +284,48 @@ TEST(MatrixUnitTest, EveryPointOfANetworksLayersBecomesCode) {
       }
     }
   }
+}
+
+// Hardware with room for a few micro-ops at a time, in every block size: instructions with more
+// become several, and programs load them again and again.
+TEST(MatrixUnitTest, MicroOpsThatDoNotFitAreLoadedAgain) {
+  support::Rng rng(tests::TestSeed());
+  constexpr int64_t kMicroOps = 8;
+  int64_t reloading = 0;
+  for (const vta::NamedConfig& named : vta::NamedConfigs()) {
+    vta::Config config = named.config;
+    config.uop = kMicroOps;
+    target::Target target = TargetOf(std::string(named.name));
+    target.machine.matrix.micro_ops = kMicroOps;
+    for (const Convolution& convolution : kConvolutions) {
+      const ir::Function function = FunctionOf(convolution, config.block);
+      auto space = Space::Create(function, target);
+      ASSERT_TRUE(space.ok()) << space.status();
+      const Sample sample = SampleOf(function);
+      for (int64_t round = 0; round < tests::TestRounds(2); ++round) {
+        Point point = *(*space)->DefaultPoint();
+        if (round > 0) {
+          ASSERT_TRUE((*space)->Sample(&rng, &point));
+        }
+        auto schedule = (*space)->Apply(point);
+        ASSERT_TRUE(schedule.ok()) << schedule.status();
+        auto lowered = Lowered(schedule->function(), target);
+        ASSERT_TRUE(lowered.ok()) << lowered.status();
+        auto artifact = vta::GenerateFor(config, {*lowered, target, {}});
+        ASSERT_TRUE(artifact.ok()) << artifact.status() << "\n" << schedule->Describe();
+        const auto code = vta::ParseCode(artifact->bytes);
+        ASSERT_TRUE(code.ok()) << code.status();
+        reloading += code->programs[0].uops.size() > kMicroOps ? 1 : 0;
+        for (const auto& make : {+[] { return vta::MakeFunctionalSimulator(); },
+                                 +[] { return vta::MakeCycleModel(); }}) {
+          const auto cycles = RunOn(make(), artifact->bytes, sample);
+          ASSERT_TRUE(cycles.ok()) << named.name << ": " << cycles.status() << "\n"
+                                   << schedule->Describe();
+        }
+      }
+    }
+  }
+  EXPECT_GE(reloading, 25) << "programs that fit say nothing";
 }
 
 // What does not fit the memories is no point: here the sums, the weights and the inputs of tiles.

@@ -71,10 +71,15 @@ Immediate ImmediateOf(vta::AluOp op, const std::vector<int64_t>& values, const C
 
 }  // namespace
 
-int64_t VtaEmitter::UopsAt(const std::vector<vta::MicroOp>& wanted) {
+int64_t VtaEmitter::UopsAt(std::span<const vta::MicroOp> wanted) {
+  std::string key;
+  for (const vta::MicroOp& u : wanted) key += StrCat(u.dst, " ", u.src, " ", u.wgt, ",");
+  const auto known = known_uops_.find(key);
+  if (known != known_uops_.end()) return known->second;
   auto found =
       std::search(program_.uops.begin(), program_.uops.end(), wanted.begin(), wanted.end());
   int64_t at = found - program_.uops.begin();
+  known_uops_[key] = at;
   if (found == program_.uops.end()) {
     program_.uops.insert(program_.uops.end(), wanted.begin(), wanted.end());
   }
@@ -111,8 +116,6 @@ absl::Status VtaEmitter::AddLoops(vta::Instruction instruction,
     }
     uops = std::move(wider);
   }
-  instruction.uop_begin = UopsAt(uops);
-  instruction.uop_end = instruction.uop_begin + static_cast<int64_t>(uops.size());
   instruction.iter_out = out.extent;
   instruction.iter_in = in.extent;
   instruction.dst_factor_out = out.step[0];
@@ -121,7 +124,15 @@ absl::Status VtaEmitter::AddLoops(vta::Instruction instruction,
   instruction.src_factor_in = in.step[1];
   instruction.wgt_factor_out = out.step[2];
   instruction.wgt_factor_in = in.step[2];
-  return Add(instruction, std::move(regions), s);
+  // Sums and elements do not depend on the order of micro-ops, so parts may follow each other.
+  const auto capacity = static_cast<size_t>(isa_.InfoOf(Memory::kUop).elements);
+  for (size_t first = 0; first < uops.size(); first += capacity) {
+    const auto part = std::span(uops).subspan(first, std::min(capacity, uops.size() - first));
+    instruction.uop_begin = UopsAt(part);
+    instruction.uop_end = instruction.uop_begin + static_cast<int64_t>(part.size());
+    TW_TRY(Add(instruction, regions, s));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status VtaEmitter::EmitGemm(const TensorMatch& match, const std::vector<VtaLoopStep>& steps,
