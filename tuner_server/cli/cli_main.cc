@@ -553,6 +553,7 @@ int Main(int argc, const char* const* argv) {
   AddBench(&app, &action);
   AddQuantize(&app, &action);
   AddTune(&app, &action);
+  AddExplore(&app, &action);
   AddJobs(&app, &action);
   AddDevices(&app, &action);
   AddModules(&app, &action);
