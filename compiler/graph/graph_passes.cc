@@ -32,6 +32,7 @@ constexpr GraphPass kPasses[] = {
     {"split_bias", SplitBias, GraphPass::Use::kStandard, kAnySizes},
     {"simplify_algebra", SimplifyAlgebra, GraphPass::Use::kStandard, kAnySizes},
     {"block_layouts", BlockLayouts, GraphPass::Use::kOptional},
+    {"stage_pools", StagePools},
     {"flatten_images", FlattenImages},
     {"clean", Clean, GraphPass::Use::kStandard, kAnySizes},
     {"layout_weights", LayoutWeights, GraphPass::Use::kStandard, kAnySizes},

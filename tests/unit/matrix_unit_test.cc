@@ -104,6 +104,28 @@ ir::Function FunctionOf(const Addition& a, int64_t block) {
   return *std::move(function);
 }
 
+struct Pool {
+  int64_t columns, height, width, taps, stride, pad = 0, dilation = 1;
+};
+
+// Maxima of windows of a quantised image as a task of the driver.
+ir::Function FunctionOf(const Pool& p, int64_t block) {
+  const auto out = [&](int64_t in) {
+    return (in + 2 * p.pad - (p.taps - 1) * p.dilation - 1) / p.stride + 1;
+  };
+  const auto image = [&](int64_t height, int64_t width) {
+    return StrCat("i8[1,", p.columns, ",", height, ",", width, ",", block, "]");
+  };
+  const auto twice = [](int64_t n) { return StrCat("[", n, ",", n, "]"); };
+  auto function = driver::TaskFunction(
+      StrCat("graph {\n  input %0: ", image(p.height, p.width), "\n  %1: ",
+             image(out(p.height), out(p.width)), " = pool2d(%0) {dilations=", twice(p.dilation),
+             ", kernel=", twice(p.taps), ", kind=\"max\", pads=[", p.pad, ",", p.pad, ",", p.pad,
+             ",", p.pad, "], staged=1, strides=", twice(p.stride), "}\n  output %1\n}\n"));
+  TW_CHECK(function.ok()) << support::StatusText(function.status());
+  return *std::move(function);
+}
+
 absl::StatusOr<std::vector<ir::Function>> Lowered(const ir::Function& scheduled,
                                                   const target::Target& target) {
   transform::PassContext context;
@@ -200,6 +222,13 @@ constexpr Convolution kConvolutions[] = {
 constexpr Addition kAdditions[] = {{.columns = 2, .height = 6, .width = 5},
                                    {.columns = 3, .height = 1, .width = 4, .relu = false}};
 
+constexpr Pool kPools[] = {
+    {.columns = 2, .height = 8, .width = 8, .taps = 2, .stride = 2},
+    {.columns = 2, .height = 9, .width = 7, .taps = 3, .stride = 2, .pad = 1},
+    {.columns = 1, .height = 6, .width = 6, .taps = 3, .stride = 1, .pad = 1},
+    {.columns = 3, .height = 9, .width = 8, .taps = 3, .stride = 1, .dilation = 2},
+};
+
 template <typename Problem>
 void ExpectDefaults(std::span<const Problem> problems) {
   for (const char* config : {"block8", "block16", "block32"}) {
@@ -225,6 +254,8 @@ TEST(MatrixUnitTest, ConvolutionsComputeTheSameInEveryConfiguration) {
 TEST(MatrixUnitTest, AdditionsComputeTheSameInEveryConfiguration) {
   ExpectDefaults<Addition>(kAdditions);
 }
+
+TEST(MatrixUnitTest, MaximaComputeTheSameInEveryConfiguration) { ExpectDefaults<Pool>(kPools); }
 
 // No point is invalid, and random ones compute the same.
 template <typename Problem>
@@ -254,6 +285,7 @@ TEST(MatrixUnitTest, EveryPointOfAConvolutionComputesTheSame) {
   ExpectPoints<Convolution>(kConvolutions);
 }
 TEST(MatrixUnitTest, EveryPointOfAnAdditionComputesTheSame) { ExpectPoints<Addition>(kAdditions); }
+TEST(MatrixUnitTest, EveryPointOfMaximaComputesTheSame) { ExpectPoints<Pool>(kPools); }
 
 // Layers of ResNet-18 at their size: tiles near every limit of the hardware become programs.
 TEST(MatrixUnitTest, EveryPointOfANetworksLayersBecomesCode) {
@@ -404,6 +436,24 @@ TEST(MatrixUnitTest, OtherFunctionsAreRefusedByTheGenerator) {
   auto space = Space::Create(*function, target);
   ASSERT_TRUE(space.ok()) << space.status();
   EXPECT_TRUE((*space)->sketches().empty());
+}
+
+// Sums over the windows of an image have the form of maxima.
+TEST(MatrixUnitTest, OnlyMaximaArePooled) {
+  const target::Target target = TargetOf("block16");
+  EXPECT_TRUE(MatrixProblemOf(FunctionOf(kPools[0], 16), target.machine.matrix).has_value());
+  const std::string image = "[1,2,4,4,16]", result = "[1,2,1,1,16]";
+  for (const std::string type : {"i32", "f32"}) {
+    for (const std::string kind : {"sum", "max"}) {
+      auto function = driver::TaskFunction(StrCat(
+          "graph {\n  input %0: i8", image, "\n  %1: ", type, image, " = cast(%0) {dtype=\"", type,
+          "\"}\n  %2: ", type, result, " = reduce(%1) {axes=[2,3], keepdims=1, kind=\"", kind,
+          "\"}\n  %3: i8", result, " = cast(%2) {dtype=\"i8\"}\n  output %3\n}\n"));
+      ASSERT_TRUE(function.ok()) << function.status();
+      EXPECT_EQ(MatrixProblemOf(*function, target.machine.matrix).has_value(),
+                type == "i32" && kind == "max");
+    }
+  }
 }
 
 }  // namespace

@@ -20,7 +20,8 @@
 
 namespace tilewright::vta {
 
-inline constexpr std::string_view kWiden = "vta.widen";  // intrinsics_vta.cc
+// intrinsics_vta.cc
+inline constexpr std::string_view kWiden = "vta.widen", kMaxInto = "vta.alu.max.into";
 
 // A nest's operands where it is a marked one.
 std::vector<ir::TensorMatch> MarkedNests(const ir::Stmt& s);
@@ -99,6 +100,8 @@ class VtaEmitter {
   absl::Status EmitWiden(const std::vector<VtaLoopStep>& steps, const std::array<int64_t, 3>& base,
                          const ir::Stmt& nest);
   absl::Status Clear(std::vector<VtaLoopStep> steps, int64_t base, const ir::Stmt& nest);
+  absl::Status EmitMaxInto(const ir::TensorMatch& match, const std::vector<VtaLoopStep>& steps,
+                           const std::array<int64_t, 3>& base, const ir::Stmt& nest);
   absl::Status EmitAlu(const ir::TensorMatch& match, const std::vector<VtaLoopStep>& steps,
                        std::array<int64_t, 3> base, const ir::Stmt& nest);
   absl::Status EmitTransfer(const ir::TensorMatch& match, const std::vector<ir::Stmt>& loops,

@@ -178,9 +178,38 @@ absl::Status VtaEmitter::Clear(std::vector<VtaLoopStep> steps, int64_t base, con
   return AddLoops(clear, steps, {base, 0, 0}, {RegionOf(Memory::kAcc, steps, base, 0, true)}, nest);
 }
 
+// A maximum in place; its reset is the least number: -1 shifted to the left.
+absl::Status VtaEmitter::EmitMaxInto(const TensorMatch& match,
+                                     const std::vector<VtaLoopStep>& steps,
+                                     const std::array<int64_t, 3>& base, const Stmt& nest) {
+  const VtaRegion sums = RegionOf(Memory::kAcc, steps, base[0], 0, true);
+  vta::Instruction alu{.op = vta::Opcode::kAlu};
+  std::vector<VtaLoopStep> moved = steps;
+  for (VtaLoopStep& s : moved) {
+    if (match.reset) s.step[1] = s.step[0];
+    s.step[2] = 0;
+  }
+  if (!match.reset) {
+    alu.operation = static_cast<int64_t>(vta::AluOp::kMax);
+    return AddLoops(alu, moved, {base[0], base[1], 0},
+                    {sums, RegionOf(Memory::kAcc, steps, base[1], 1, false)}, nest);
+  }
+  TW_TRY(Clear(steps, base[0], nest));
+  constexpr int64_t kSignBit = 31;
+  alu.use_imm = 1;
+  for (const auto& [operation, imm] :
+       {std::pair(vta::AluOp::kAdd, int64_t{-1}), std::pair(vta::AluOp::kShr, -kSignBit)}) {
+    alu.operation = static_cast<int64_t>(operation);
+    alu.imm = imm;
+    TW_TRY(AddLoops(alu, moved, {base[0], base[0], 0}, {sums}, nest));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status VtaEmitter::EmitAlu(const TensorMatch& match, const std::vector<VtaLoopStep>& steps,
                                  std::array<int64_t, 3> base, const Stmt& nest) {
   if (match.intrinsic->name == kWiden) return EmitWiden(steps, base, nest);
+  if (match.intrinsic->name == kMaxInto) return EmitMaxInto(match, steps, base, nest);
   std::optional<AluForm> form = AluFormOf(match.intrinsic->name);
   TW_CHECK(form.has_value()) << match.intrinsic->name;
   vta::Instruction alu{.op = vta::Opcode::kAlu};
