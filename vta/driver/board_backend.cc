@@ -77,9 +77,9 @@ class BoardBackend final : public Backend {
 
   // Ends a stream that runs. An error is that of all later runs, too.
   absl::Status StopIfBusy() {
-    if (!broken_.ok() || !registers_.StatusHas(Status::kBusy)) return broken_;
+    if (!broken_.ok() || !IsBusy()) return broken_;
     TW_TRY(Command(kControlStop));
-    return WaitFor([this] { return !registers_.StatusHas(Status::kBusy); });
+    return WaitFor([this] { return !IsBusy(); });
   }
 
  private:
@@ -118,11 +118,11 @@ class BoardBackend final : public Backend {
       const uint32_t status = registers_.Read(Register::kStatus);
       if (BoardRegisters::IsDead(status)) return broken_ = Dead();
       const int64_t counter = registers_.Cycles();
-      if (has(status, Status::kIllegal)) {
+      if (BoardRegisters::Has(status, Status::kIllegal)) {
         return support::InvalidArgument("vta.board.illegal",
                                         "expected instructions that mean something, found another");
       }
-      if (has(status, Status::kUnfinished)) {
+      if (BoardRegisters::Has(status, Status::kUnfinished)) {
         return support::FailedPrecondition(
             "vta.board.unfinished", "expected no work and no tokens at the finish, found some");
       }
@@ -131,7 +131,7 @@ class BoardBackend final : public Backend {
             "vta.board.timeout",
             StrCat("expected a finish within ", max_cycles, " cycles, found ", counter));
       }
-      if (has(status, Status::kDone)) return absl::OkStatus();
+      if (BoardRegisters::Has(status, Status::kDone)) return absl::OkStatus();
       const int64_t now_ns = clock_->NowNs();
       if (counter != cycles) {
         cycles = counter;
@@ -144,8 +144,8 @@ class BoardBackend final : public Backend {
       if (now_ns - start_ns > kSpinNs) support::SleepMs(kPollMs);
     }
   }
-  static bool has(uint32_t status, Status bit) {
-    return (status >> static_cast<int>(bit) & 1) != 0;
+  bool IsBusy() const {
+    return BoardRegisters::Has(registers_.Read(Register::kStatus), Status::kBusy);
   }
 
   const BackendInfo info_;

@@ -25,8 +25,8 @@ class BoardRegisters {
 
   // Returns whether all bits of `status` are those that a bus without hardware gives.
   static bool IsDead(uint32_t status) { return status == 0xffff'ffff; }
-  bool StatusHas(vta::Status bit) const {
-    return (Read(Register::kStatus) >> static_cast<int>(bit) & 1) != 0;
+  static bool Has(uint32_t status, Status bit) {
+    return (status >> static_cast<int>(bit) & 1) != 0;
   }
   // The counter of cycles, whose halves are not read at the same time.
   int64_t Cycles() const;

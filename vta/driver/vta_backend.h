@@ -51,7 +51,7 @@ class Backend {
 
   // Runs a stream to its finish; returns what it took, in info().unit. REQUIRES: the stream is in
   // memory(), and CheckConfig accepts the configuration of `isa`.
-  //   vta.sim.* or vta.rtl.* for what the stream does wrong; DEADLINE_EXCEEDED after max_cycles.
+  //   vta.sim.*, vta.rtl.* or vta.board.* for what goes wrong; DEADLINE_EXCEEDED after max_cycles.
   // The device takes another stream after an error.
   virtual absl::StatusOr<int64_t> Run(const Isa& isa, const StreamRun& run) = 0;
 };
