@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -133,8 +132,8 @@ class VtaEmitter {
   std::vector<ir::TensorMatch> nests_;  // of the whole function
   // Nests that were emitted before, in other iterations of the loops around them.
   std::unordered_map<const ir::StmtNode*, ir::TensorMatch> matches_;
-  bool has_identity_ = false;                  // it was loaded
-  std::map<std::string, int64_t> known_uops_;  // results of UopsAt, by the text of what was wanted
+  bool has_identity_ = false;                            // it was loaded
+  std::unordered_map<std::string, int64_t> known_uops_;  // results of UopsAt, by wanted bytes
 };
 
 }  // namespace tilewright::vta

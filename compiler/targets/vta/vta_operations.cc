@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
+#include <type_traits>
+#include <utility>
 
 #include "compiler/ir/expr_parts.h"
 #include "compiler/ir/visit.h"
@@ -72,14 +74,14 @@ Immediate ImmediateOf(vta::AluOp op, const std::vector<int64_t>& values, const C
 }  // namespace
 
 int64_t VtaEmitter::UopsAt(std::span<const vta::MicroOp> wanted) {
-  std::string key;
-  for (const vta::MicroOp& u : wanted) key += StrCat(u.dst, " ", u.src, " ", u.wgt, ",");
+  static_assert(std::has_unique_object_representations_v<vta::MicroOp>);
+  std::string key(reinterpret_cast<const char*>(wanted.data()), wanted.size_bytes());
   const auto known = known_uops_.find(key);
   if (known != known_uops_.end()) return known->second;
   auto found =
       std::search(program_.uops.begin(), program_.uops.end(), wanted.begin(), wanted.end());
   int64_t at = found - program_.uops.begin();
-  known_uops_[key] = at;
+  known_uops_[std::move(key)] = at;
   if (found == program_.uops.end()) {
     program_.uops.insert(program_.uops.end(), wanted.begin(), wanted.end());
   }
