@@ -33,6 +33,7 @@ constexpr GraphPass kPasses[] = {
     {"simplify_algebra", SimplifyAlgebra, GraphPass::Use::kStandard, kAnySizes},
     {"fuse_attention", FuseAttention, GraphPass::Use::kStandard, kAnySizes},
     {"block_layouts", BlockLayouts, GraphPass::Use::kOptional, kAnySizes},
+    {"stage_pools", StagePools},
     {"flatten_images", FlattenImages},
     {"clean", Clean, GraphPass::Use::kStandard, kAnySizes},
     {"layout_weights", LayoutWeights, GraphPass::Use::kStandard, kAnySizes},

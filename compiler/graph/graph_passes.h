@@ -57,6 +57,9 @@ absl::StatusOr<Graph> FoldRequantize(Graph g, const GraphPassContext& ctx);
 // can do becomes cast(requantize(sums)), which has no floats. So does the sum of two images of
 // bytes, each times a whole number. A result may differ by one quantum.
 absl::StatusOr<Graph> RequantizeSums(Graph g, const GraphPassContext& ctx);
+// Only for a matrix unit: maxima of blocks of signed bytes are computed in stages that the unit
+// has, where padding is zeros.
+absl::StatusOr<Graph> StagePools(Graph g, const GraphPassContext& ctx);
 // Dense layers of floats and few rows read weights that were dequantised as packed integers with a
 // scale for each group, instead of as floats.
 absl::StatusOr<Graph> PackWeights(Graph g, const GraphPassContext& ctx);

@@ -1,6 +1,8 @@
 // Sliding-window pooling: pool2d with kind=max|avg over dimensions 2 and 3 (a channel block may
 // follow: [n, c/b, h, w, b]); maxima of integers, too. A window reads only what lies inside the
 // input; an average counts the padding only where count_include_pad says so.
+// `staged`: maxima of signed bytes as a matrix unit takes them. Padding is zeros, and bytes become
+// numbers of 32 bits, then maxima, then bytes, each in a stage of its own.
 #include <cmath>
 #include <limits>
 
@@ -19,7 +21,7 @@ constexpr std::string_view kOp = "pool2d";
 // What the attributes say.
 struct PoolForm {
   Window h, w;
-  bool max, include_pad;
+  bool max, include_pad, staged;
 };
 struct PoolShape : PoolForm {
   Dim height, width, out_height, out_width;
@@ -38,8 +40,8 @@ absl::StatusOr<PoolForm> FormOf(const Attrs& attrs) {
       return OpError(kOp, "pads", "expected pads smaller than the window, found larger ones");
     }
   }
-  return PoolForm{windows[0], windows[1], kind == "max",
-                  GetInt(attrs, "count_include_pad", 0) != 0};
+  return PoolForm{windows[0], windows[1], kind == "max", GetInt(attrs, "count_include_pad", 0) != 0,
+                  GetInt(attrs, "staged", 0) != 0};
 }
 
 absl::StatusOr<TensorTypes> InferPool(std::span<const TensorType> inputs, const Attrs& attrs,
@@ -58,6 +60,9 @@ absl::StatusOr<TensorTypes> InferPool(std::span<const TensorType> inputs, const 
   if (out.dtype.is_bool() || (!form.max && !out.dtype.is_float())) {
     return OpError(kOp, "type",
                    StrCat("expected floats, or the maxima of integers, found ", ToText(inputs[0])));
+  }
+  if (form.staged && (!form.max || out.dtype != ir::kI8)) {
+    return OpError(kOp, "attribute", "expected staged maxima of i8, found another type or kind");
   }
   return TensorTypes{out};
 }
@@ -81,16 +86,47 @@ ir::Expr TapsInside(ir::FunctionBuilder& b, const Window& w, const Dim& input,
   return past - first;
 }
 
+std::vector<std::string> AxesOf(const TensorType& image) {
+  std::vector<std::string> axes = {"n", "c", "oh", "ow"};
+  if (image.rank() == 5) axes.push_back("b");
+  return axes;
+}
+
+std::vector<ir::Buffer> BuildStagedPool(const ComputeArgs& a, PoolShape p) {
+  const auto& [b, name, inputs, types, outputs, attrs] = a;
+  const std::vector<std::string> axes = AxesOf(types[0]);
+  const Padded rows = TakePadding(&p.h, p.height, p.out_height),
+               cols = TakePadding(&p.w, p.width, p.out_width);
+  const ir::Buffer padded = PadImage(b, name, inputs[0], rows, cols);
+  const ir::Buffer wide =
+      b.Compute(name + "_wide", ir::kI32, padded->shape, axes, [&](const std::vector<ir::Var>& i) {
+        return ir::Cast(ir::kI32, ir::Load(padded, VarExprs(i)));
+      });
+  const ir::Axis kh = b.ReduceAxis("kh", ir::Int(p.h.kernel));
+  const ir::Axis kw = b.ReduceAxis("kw", ir::Int(p.w.kernel));
+  const std::vector<ir::Expr> out_shape = ShapeExprs(b, outputs[0].shape);
+  const ir::Buffer most = b.Reduce(name + "_max", ir::kI32, out_shape, axes, {kh, kw},
+                                   ir::Combiner::kMax, [&](const std::vector<ir::Var>& i) {
+                                     std::vector<ir::Expr> at = VarExprs(i);
+                                     at[2] = p.h.Position(i[2], kh.var);
+                                     at[3] = p.w.Position(i[3], kw.var);
+                                     return ir::Load(wide, std::move(at));
+                                   });
+  return {b.Compute(name, ir::kI8, out_shape, axes, [&](const std::vector<ir::Var>& i) {
+    return ir::Cast(ir::kI8, ir::Load(most, VarExprs(i)));
+  })};
+}
+
 absl::StatusOr<std::vector<ir::Buffer>> BuildPool(const ComputeArgs& a) {
   const auto& [b, name, inputs, types, outputs, attrs] = a;
   const ir::Buffer& x = inputs[0];
   TW_ASSIGN(PoolShape p, ShapeOf(types[0], outputs[0], attrs));
+  if (p.staged) return BuildStagedPool(a, p);
   const ir::Axis kh = b.ReduceAxis("kh", ir::Int(p.h.kernel));
   const ir::Axis kw = b.ReduceAxis("kw", ir::Int(p.w.kernel));
   const ir::DType dtype = outputs[0].dtype;
   const std::vector<ir::Expr> out_shape = ShapeExprs(b, outputs[0].shape);
-  std::vector<std::string> axes = {"n", "c", "oh", "ow"};
-  if (types[0].rank() == 5) axes.push_back("b");
+  const std::vector<std::string> axes = AxesOf(types[0]);
   const ir::Expr outside = dtype.is_float() ? ir::Float(p.max ? -INFINITY : 0, dtype)
                            : p.max          ? ir::Int(ir::MinInt(dtype), dtype)
                                             : ir::Zero(dtype);
@@ -127,10 +163,12 @@ double PoolOne(const PlaneShape& p, const double* plane, int64_t step, int64_t o
   int64_t count = 0;
   for (int64_t kh = 0; kh < p.h.kernel; ++kh) {
     const int64_t row = oh * p.h.stride + kh * p.h.dilation - p.h.pad_begin;
-    if (row < 0 || row >= p.height) continue;
     for (int64_t kw = 0; kw < p.w.kernel; ++kw) {
       const int64_t col = ow * p.w.stride + kw * p.w.dilation - p.w.pad_begin;
-      if (col < 0 || col >= p.width) continue;
+      if (row < 0 || row >= p.height || col < 0 || col >= p.width) {
+        if (p.staged) best = std::max(best, 0.0);
+        continue;
+      }
       const double value = plane[(row * p.width + col) * step];
       best = std::max(best, value);
       sum += value;

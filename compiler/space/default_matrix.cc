@@ -5,6 +5,8 @@
 // A convolution of an image in blocks of channels is one for each of its taps:
 //   for n, c, h, w, l, ko, kh, kw, ki: C += P * W, with P = X inside of the image, else 0
 //     → for n, c_0, h_0, w_0, threads { for ko_0 { load X as P, W;  C += P x W };  ...;  store Y }
+// The maxima of windows of such an image are bytes that become sums, then maxima of these, at the
+// loop of threads.
 // Operations on such images without a product begin with bytes that become sums.
 // The loops around each intrinsic become loops of its instructions. A function of another form gets
 // no steps, and code generation says what it cannot do.
@@ -189,6 +191,46 @@ bool DefaultScheduler::PlaceMatrixProduct(const MatrixProblem& problem, const Ma
               .options = {{"intrin", MatrixWord("gemm")}}});
 }
 
+// The maxima at the loop of threads, one instruction for all taps; then what they read.
+bool DefaultScheduler::PlaceMatrixPool(const MatrixProblem& problem, const std::string& inputs,
+                                       int at) {
+  if (!Try({.kind = StepKind::kComputeAt, .handles = {schedule_.BlockHandle(problem.pool), at}}))
+    return false;
+  const std::vector<int> loops = schedule_.LastResults();
+  const size_t n = loops.size();
+  std::vector<int> order = {loops[n - 2], loops[n - 1]};
+  order.insert(order.end(), loops.end() - 6, loops.end() - 2);
+  if (!Try({.kind = StepKind::kReorder, .handles = order}) ||
+      !Try({.kind = StepKind::kTensorize,
+            .handles = {order.back()},
+            .options = {{"intrin", MatrixWord("alu.max.into")}}})) {
+    return false;
+  }
+  return PlaceMatrixStage(problem.wide, at, problem.image) &&
+         PlaceMatrixLoad(inputs, at, "inp", problem.image);
+}
+
+void DefaultScheduler::RunMatrixPool(const MatrixProblem& problem, const MatrixTile& tile) {
+  std::string inputs = problem.padding;  // loads put zeros around what they bring
+  if (inputs.empty()) {
+    if (!CacheOperand(problem.wide, 0, "inp", &inputs)) return;
+  } else if (!Try({.kind = StepKind::kSetScope,
+                   .handles = {schedule_.BlockHandle(inputs)},
+                   .word = MatrixWord("inp")})) {
+    return;
+  }
+  for (const std::string& sums : {problem.pool, problem.wide}) {
+    if (!Try({.kind = StepKind::kSetScope,
+              .handles = {schedule_.BlockHandle(sums)},
+              .word = MatrixWord("acc")})) {
+      return;
+    }
+  }
+  const int at = TileMatrixResult(problem, tile);
+  if (at < 0 || !PlaceMatrixPool(problem, inputs, at)) return;
+  if (tile.threads > 1) Try({.kind = StepKind::kVirtualThread, .handles = {at}});
+}
+
 void DefaultScheduler::RunMatrix() {
   const target::MatrixUnit& unit = target_.machine.matrix;
   const std::optional<MatrixProblem> problem = MatrixProblemOf(schedule_.function(), unit);
@@ -207,6 +249,7 @@ void DefaultScheduler::RunMatrix() {
            tile.has_value() ? StrCat(TileCycles(unit, *problem, *tile), " cycles by the estimate")
                             : "none fits the memories");
   }
+  if (tile.has_value() && !problem->pool.empty()) return RunMatrixPool(*problem, *tile);
   MatrixCopies copies;
   if (!tile.has_value() || !CacheMatrixOperands(*problem, &copies)) return;
   const int at = TileMatrixResult(*problem, *tile);

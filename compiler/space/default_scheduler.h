@@ -97,6 +97,9 @@ class DefaultScheduler {
   bool PlaceMatrixStage(const std::string& name, int at, bool image);
   bool PlaceMatrixProduct(const MatrixProblem& problem, const MatrixTile& tile, int at,
                           const MatrixCopies& copies);
+  // The maxima of windows, or false if a step was refused.
+  bool PlaceMatrixPool(const MatrixProblem& problem, const std::string& inputs, int at);
+  void RunMatrixPool(const MatrixProblem& problem, const MatrixTile& tile);
   bool PlaceMatrixLoad(const std::string& name, int at, std::string_view memory, bool image);
   void InlineCheapStages();
   // Whether every product has operands of its own, as those of a depthwise convolution's windows.

@@ -17,6 +17,9 @@ using schedule::BlockSite;
 namespace {
 
 constexpr double kSumBytes = 4;
+// Instructions of a tile of maxima but those on its windows: bytes become sums by two, maxima begin
+// by three.
+constexpr int64_t kPoolOperations = 5;
 
 std::vector<int64_t> MenuOf(int64_t given, int64_t n) {
   return given > 0 ? std::vector<int64_t>{given} : Divisors(n, 1, n);
@@ -149,6 +152,57 @@ std::optional<MatrixProblem> OperationsOf(const std::vector<BlockSite>& blocks,
   return problem;
 }
 
+// Whether blocks make sums of bytes, maxima of these, and bytes again.
+bool AreMaximaOfBytes(const ir::StmtNode& wide, const ir::StmtNode& pool,
+                      const ir::StmtNode& last) {
+  if (wide.init != nullptr || pool.init == nullptr || last.init != nullptr) return false;
+  if (wide.reads.size() != 1 || wide.reads[0].buffer->dtype != ir::kI8) return false;
+  for (const ir::StmtNode* converts : {&wide, &last}) {
+    const ir::Stmt& store = converts->body;
+    if (store->kind != ir::StmtKind::kStore || store->value->kind != ir::ExprKind::kCast)
+      return false;
+  }
+  return wide.writes[0].buffer->dtype == ir::kI32 && pool.writes[0].buffer->dtype == ir::kI32 &&
+         last.writes[0].buffer->dtype == ir::kI8 && pool.body->kind == ir::StmtKind::kStore &&
+         pool.body->value->kind == ir::ExprKind::kMax;
+}
+
+// The maxima of windows: perhaps the image with zeros around it, its bytes as sums, maxima, bytes.
+std::optional<MatrixProblem> PoolOf(const std::vector<BlockSite>& blocks,
+                                    const target::MatrixUnit& unit) {
+  if (blocks.size() != 3 && blocks.size() != 4) return std::nullopt;
+  const size_t at = blocks.size() - 3;
+  const ir::StmtNode &wide = *blocks[at].block, &pool = *blocks[at + 1].block,
+                     &last = *blocks[at + 2].block;
+  if (!AreMaximaOfBytes(wide, pool, last)) return std::nullopt;
+  const std::vector<int64_t> extents = ExtentsOf(pool, 2);
+  const ir::BufferRegion* data = DataOf(pool);
+  if (extents.size() != 7 || extents[4] != unit.block || data == nullptr) return std::nullopt;
+  if (data->region.size() != 5 || wide.writes[0].buffer != data->buffer) return std::nullopt;
+  MatrixProblem problem{.product = {},
+                        .last = last.name,
+                        .wide = wide.name,
+                        .pool = pool.name,
+                        .padding = {},
+                        .stages = {}};
+  problem.image = true;
+  problem.outer = extents[0];
+  problem.columns = extents[1];
+  problem.rows = extents[2];
+  problem.width = extents[3];
+  const auto down = WindowOf(data->region[2].min, pool.iters[2], pool.iters[5]);
+  const auto across = WindowOf(data->region[3].min, pool.iters[3], pool.iters[6]);
+  if (!down || !across) return std::nullopt;
+  problem.down = *down;
+  problem.across = *across;
+  problem.whole_rows = at == 0 && ir::IsInt(data->buffer->shape[3], across->Inputs(problem.width));
+  if (at == 1) {
+    if (!PadsWithZeros(*blocks[0].block, problem, unit.padding)) return std::nullopt;
+    problem.padding = blocks[0].block->name;
+  }
+  return problem;
+}
+
 // The iterators of a product are rows, then columns, blocks of the sum, and places in a block.
 std::optional<MatrixProblem> ProductOf(const std::vector<BlockSite>& blocks,
                                        const target::MatrixUnit& unit) {
@@ -196,6 +250,16 @@ Work WorkOf(const MatrixProblem& p, const MatrixTile& t) {
   work.turns = p.steps / t.steps;
   work.sums = sums;
   work.stores = p.image ? Pieces(t.columns, t.rows, whole) : 1;
+  const int64_t in_rows = p.down.Inputs(t.rows), taps = p.down.taps * p.across.taps;
+  if (!p.pool.empty()) {
+    // Bytes become sums, after those were cleared. Maxima begin with the least number, which takes
+    // three operations, and take two cycles for each tap.
+    work.inputs = in_rows * p.across.Inputs(t.width) * t.columns;
+    work.products = 2 * work.inputs + (3 + 2 * taps) * sums;
+    work.weights = 1;
+    work.loads = t.columns * Pieces(2, in_rows, p.whole_rows && whole);
+    return work;
+  }
   if (p.product.empty()) {
     // Bytes become sums by products with one matrix.
     work.inputs = work.products = p.images * sums;
@@ -203,7 +267,6 @@ Work WorkOf(const MatrixProblem& p, const MatrixTile& t) {
     work.loads = p.images * work.stores;
     return work;
   }
-  const int64_t in_rows = p.down.Inputs(t.rows), taps = p.down.taps * p.across.taps;
   work.inputs = in_rows * p.across.Inputs(t.width) * t.steps;
   work.weights = t.columns * t.steps * taps;
   work.products = sums * t.steps * taps;
@@ -218,7 +281,7 @@ std::optional<MatrixProblem> MatrixProblemOf(const ir::Function& function,
                                              const target::MatrixUnit& unit) {
   const std::vector<BlockSite> blocks = BlocksIn(function.body);
   if (blocks.size() < 2) return std::nullopt;
-  for (const auto& form : {ConvolutionOf, ProductOf, OperationsOf}) {
+  for (const auto& form : {ConvolutionOf, ProductOf, OperationsOf, PoolOf}) {
     std::optional<MatrixProblem> problem = form(blocks, unit);
     if (problem) return problem;
   }
@@ -229,37 +292,75 @@ bool ThreadsAlongColumns(const MatrixProblem& p, const MatrixTile& t) {
   return p.columns % (t.columns * t.threads) == 0;
 }
 
+namespace {
+
+// Micro-ops of a program, at most. The product, its reset and each operation have some of their
+// own; so have bytes that become sums, and an operation in another place than its operand.
+struct MicroOpsOfTile {
+  int64_t product, operation;  // of one instruction
+  int64_t operations;          // instructions of a tile that are no products
+  bool reload;                 // not all are on the chip at the same time
+  // Instructions with so many, and the loads right before them.
+  int64_t Instructions(const target::MatrixUnit& unit, int64_t micro_ops) const {
+    const int64_t parts = (micro_ops + unit.micro_ops - 1) / unit.micro_ops;
+    return reload ? 2 * parts : parts;
+  }
+  // To load so many.
+  double Cycles(const target::MatrixUnit& unit, int64_t micro_ops) const {
+    if (!reload) return 0;
+    const double bytes = static_cast<double>(micro_ops * unit.micro_op_bytes);
+    return static_cast<double>(unit.load_cycles) +
+           bytes / static_cast<double>(unit.bytes_per_cycle);
+  }
+};
+MicroOpsOfTile MicroOpsOf(const target::MatrixUnit& unit, const MatrixProblem& p,
+                          const MatrixTile& t) {
+  MicroOpsOfTile of{
+      .product = MicroOps({t.columns, t.rows, t.width, t.steps, p.down.taps, p.across.taps}),
+      .operation = MicroOps({t.columns, t.rows, t.width}),
+      .operations = static_cast<int64_t>(p.stages.size()) + p.images + 2,
+      .reload = false};
+  if (!p.pool.empty()) {
+    of.operation = MicroOps({t.columns, p.down.Inputs(t.rows), p.across.Inputs(t.width)});
+    of.operations = kPoolOperations;
+  }
+  of.reload = t.threads * (of.product + of.operations * of.operation) > unit.micro_ops;
+  return of;
+}
+
+}  // namespace
+
 bool Fits(const target::MatrixUnit& unit, const MatrixProblem& p, const MatrixTile& t) {
   if (t.rows < 1 || t.columns < 1 || t.steps < 1 || t.threads < 1 || t.width < 1) return false;
   if (p.rows % t.rows != 0 || p.width % t.width != 0 || p.steps % t.steps != 0) return false;
   if (p.columns % t.columns != 0) return false;
   if (!ThreadsAlongColumns(p, t) && p.rows % (t.rows * t.threads) != 0) return false;
   const Work work = WorkOf(p, t);
-  const auto stages = static_cast<int64_t>(p.stages.size());
-  // The product, its reset and each operation have micro-ops of their own; one more for bytes that
-  // become sums, and for an operation in another place than its operand.
-  const int64_t micro_ops =
-      MicroOps({t.columns, t.rows, t.width, t.steps, p.down.taps, p.across.taps}) +
-      (stages + p.images + 2) * MicroOps({t.columns, t.rows, t.width});
-  const int64_t instructions = work.tiles * (work.turns * (work.loads + 2) + p.operands + stages +
-                                             p.images + work.stores + 2);
-  const int64_t sums = std::max<int64_t>(1, p.images) * work.sums;
+  const MicroOpsOfTile micro_ops = MicroOpsOf(unit, p, t);
+  const int64_t products = micro_ops.Instructions(unit, micro_ops.product),
+                operations = micro_ops.Instructions(unit, micro_ops.operation);
+  const int64_t instructions = work.tiles * (work.turns * (work.loads + 1 + products) + p.operands +
+                                             micro_ops.operations * operations + work.stores);
+  const int64_t wide = p.pool.empty() ? 0 : work.inputs;
+  const int64_t sums = std::max<int64_t>(1, p.images) * work.sums + wide;
   return t.threads * (sums + t.columns * p.operands) <= unit.sums &&
          t.threads * work.inputs <= unit.inputs && t.threads * work.weights <= unit.weights &&
-         t.threads * micro_ops <= unit.micro_ops && instructions <= unit.instructions;
+         instructions <= unit.instructions;
 }
 
 double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& p, const MatrixTile& t) {
   const auto d = [](int64_t n) { return static_cast<double>(n); };
   const double block = d(unit.block), bytes = d(unit.bytes_per_cycle);
   const Work work = WorkOf(p, t);
-  const double product = d(work.products);
+  const MicroOpsOfTile micro_ops = MicroOpsOf(unit, p, t);
+  const double product = d(work.products) + micro_ops.Cycles(unit, micro_ops.product);
   const double load = d(unit.load_cycles * work.loads) + d(work.inputs) * block / bytes +
                       d(work.weights) * block * block / bytes;
   const double sums = d(work.sums);
   const double epilogue = sums * (1 + d(unit.sums_cycles) * static_cast<double>(p.stages.size())) +
                           d(t.columns * p.operands) * block * kSumBytes / bytes +
-                          d(unit.load_cycles * p.operands);
+                          d(unit.load_cycles * p.operands) +
+                          d(micro_ops.operations) * micro_ops.Cycles(unit, micro_ops.operation);
   const double store = d(unit.load_cycles * work.stores) + sums * block / bytes;
   const double turns = d(work.turns);
   if (t.threads == 1) return d(work.tiles) * (turns * (load + product) + epilogue + store);

@@ -23,10 +23,13 @@ struct MatrixWindow {
 
 // A product of a matrix, or of an image in blocks of channels, and weights in blocks; the
 // operations on its sums, each a block of the function; and the last block, which makes bytes of
-// them. Or no product, but operations on images of bytes, which become sums first.
+// them. Or no product, but operations on images of bytes, which become sums first; or the maxima of
+// windows of such an image.
 struct MatrixProblem {
   std::string product;  // empty: there is none
   std::string last;
+  // Of maxima: the bytes as sums, and the maxima. Empty: there are none.
+  std::string wide = {}, pool = {};
   std::string padding;  // the block that puts zeros around the image; empty: there is none
   std::vector<std::string> stages;
   bool image = false;                   // loops are [outer, columns, rows, width, lanes]

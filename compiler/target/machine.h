@@ -83,7 +83,10 @@ struct MatrixUnit {
   int64_t block = 0;           // lanes of a vector; rows and columns of a matrix
   // What the memories hold: vectors of bytes, matrices, vectors of sums.
   int64_t inputs = 0, weights = 0, sums = 0;
-  int64_t micro_ops = 0;  // points of loops beyond two around an instruction, of the whole program
+  // Points of loops beyond two around an instruction, on the chip at a time. Programs with more
+  // load them again and again.
+  int64_t micro_ops = 0;
+  int64_t micro_op_bytes = 4;
   int64_t instructions = 0;  // of a program, at most
   int64_t padding = 0;       // rows or columns of zeros at a side of what a load brings, at most
   // A product of a vector and a matrix takes a cycle; an operation on two vectors of sums so many.

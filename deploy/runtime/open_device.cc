@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "deploy/runtime/device_loader.h"
@@ -17,9 +16,8 @@ OpenDevice::~OpenDevice() {
 
 absl::Status OpenDevice::Open(const TwDevicePlugin* plugin, const std::string& device) {
   plugin_ = plugin;
-  const std::optional<int64_t> index = support::ParseInt64(device.empty() ? "0" : device);
-  if (!index.has_value()) return OpenNamed(device);
-  return OpenIndex(static_cast<int32_t>(std::clamp<int64_t>(*index, -1, INT32_MAX)));
+  TW_ASSIGN(const int32_t index, FindDevice(*plugin, device));
+  return OpenIndex(index);
 }
 
 absl::Status OpenDevice::OpenIndex(int32_t index) {
@@ -30,23 +28,26 @@ absl::Status OpenDevice::OpenIndex(int32_t index) {
   return support::Unavailable("runtime.device.open", error);
 }
 
-absl::Status OpenDevice::OpenNamed(const std::string& name) {
+absl::StatusOr<int32_t> FindDevice(const TwDevicePlugin& plugin, const std::string& device) {
+  const std::optional<int64_t> index = support::ParseInt64(device.empty() ? "0" : device);
+  if (index.has_value()) return static_cast<int32_t>(std::clamp<int64_t>(*index, -1, INT32_MAX));
   std::vector<std::string> found;
   int32_t devices = 0;
-  if (plugin_->count(&devices) != TW_DEVICE_OK) devices = 0;
-  for (int32_t index = 0; index < devices; ++index) {
-    TW_TRY(OpenIndex(index));
+  if (plugin.count(&devices) != TW_DEVICE_OK) devices = 0;
+  for (int32_t at = 0; at < devices; ++at) {
+    OpenDevice open;
+    open.plugin_ = &plugin;
+    TW_TRY(open.OpenIndex(at));
     TwDeviceInfo info{};
     info.struct_bytes = sizeof(info);
-    TW_TRY(DeviceStatus(*plugin_, device_, plugin_->describe(device_, &info)));
-    if (info.name == name) return absl::OkStatus();
+    TW_TRY(DeviceStatus(plugin, open.get(), plugin.describe(open.get(), &info)));
+    if (info.name == device) return at;
     found.emplace_back(info.name);
-    plugin_->close(std::exchange(device_, nullptr));
   }
   return support::NotFound(
       "runtime.device.name",
       support::StrCat("expected an index or one of ", support::Join(found, ", "), ", found ",
-                      support::Quote(name, 60)));
+                      support::Quote(device, 60)));
 }
 
 }  // namespace tilewright::runtime

@@ -6,9 +6,15 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "deploy/runtime/device_plugin.h"
 
 namespace tilewright::runtime {
+
+// Returns the index of a device of the plug-in that `device` names: by its index, by its name, or
+// the first if it is empty. NOT_FOUND `runtime.device.name` for another name; UNAVAILABLE
+// `runtime.device.open` if a device cannot say its name.
+absl::StatusOr<int32_t> FindDevice(const TwDevicePlugin& plugin, const std::string& device);
 
 class OpenDevice {
  public:
@@ -16,14 +22,14 @@ class OpenDevice {
   OpenDevice(const OpenDevice&) = delete;
   OpenDevice& operator=(const OpenDevice&) = delete;
   ~OpenDevice();
-  // `device`: SessionOptions::device. UNAVAILABLE `runtime.device.open`, NOT_FOUND
-  // `runtime.device.name`.
+  // `device`: SessionOptions::device. UNAVAILABLE `runtime.device.open`; as FindDevice.
   absl::Status Open(const TwDevicePlugin* plugin, const std::string& device);
   TwDevice* get() const { return device_; }
 
  private:
+  friend absl::StatusOr<int32_t> FindDevice(const TwDevicePlugin& plugin,
+                                            const std::string& device);
   absl::Status OpenIndex(int32_t index);
-  absl::Status OpenNamed(const std::string& name);
 
   const TwDevicePlugin* plugin_ = nullptr;
   TwDevice* device_ = nullptr;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Time per decoded token of a small language model against ONNX Runtime, one thread: cache of 1, 128 and 512 tokens, floats and 4 bits.
 
-decode_race.py [-o RESULTS.json] [--threads 1] [--seconds S] prints milliseconds of both and their ratio, above 1 we are faster; the time
+decode_race.py [-o RESULTS.json] [--threads 1] [--seconds S] [--large] prints milliseconds of both and their ratio, above 1 we are faster; the time
 to read a prompt of as many tokens; and where our time goes with a cache of 512. Ours keeps its cache as state. The peer gets what its run
 before gave out. Both take turns; the fastest of each counts, since other programs only make runs slower."""
 
@@ -29,6 +29,8 @@ os.environ.setdefault("TILEWRIGHT_RUNTIME_LIBRARY", str(BIN.parent / "lib" / "li
 import tilewright_runtime as tw  # noqa: E402
 
 CACHES = (1, 128, 512)
+SMALL = {"width": 512, "layers": 8, "heads": 8, "kv_heads": 2, "vocab": 4096}
+LARGE = {"width": 768, "layers": 12, "heads": 12, "kv_heads": 4, "vocab": 16384}
 MOST = 640
 
 
@@ -130,17 +132,18 @@ def main():
     flags.add_argument("-o", "--output", type=Path)
     flags.add_argument("--threads", type=int, default=1)
     flags.add_argument("--seconds", type=float, default=3, help="for each number")
+    flags.add_argument("--large", action="store_true", help="a decoder of 108 M parameters, with 4 bits only")
     options = flags.parse_args()
     try:
         import onnxruntime
     except ImportError:
         print("[SKIP] onnxruntime is not installed")
         sys.exit(77)
-    shape = {"width": 512, "layers": 8, "heads": 8, "kv_heads": 2, "vocab": 4096}
+    shape = LARGE if options.large else SMALL
     rows = []
     with tempfile.TemporaryDirectory(prefix="tilewright-bench-") as where:
         for form in ("plain", "grouped"):
-            for bits in (32, 4):
+            for bits in ((4,) if options.large else (32, 4)):
                 rows += race(Config(form=form, bits=bits, **shape), Path(where), options.threads, options.seconds)
     for row in rows:
         if "kernels_us" in row:

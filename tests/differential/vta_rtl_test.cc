@@ -214,6 +214,13 @@ TEST_P(VtaRtl, EveryStreamBeginsWithTheSameTurns) {
   ExpectSame(c, 20);
 }
 
+TEST_P(VtaRtl, SaysWhichConfigurationItHas) {
+  EXPECT_EQ(rtl_->ReadRegister(Register::kIdentity), isa_.config().Identity());
+  EXPECT_EQ(rtl_->ReadRegister(Register::kClockKhz), 0U);  // nobody set the parameter of vta_core
+  for (const NamedConfig& other : NamedConfigs())
+    EXPECT_EQ(other.config.Identity() == isa_.config().Identity(), other.config == isa_.config());
+}
+
 // The device takes the next stream after each of them.
 TEST_P(VtaRtl, WrongStreamsAreNamed) {
   const tests::OneProduct good(isa_.config().block);

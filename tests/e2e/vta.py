@@ -195,7 +195,7 @@ def errors_name_what_is_wrong():
                 (["compile", model, "--target", "vta,config=block7", "-o", module], "block16, block8, block32"),
                 (["compile", model, "--target", "vta", "-o", module], None),
                 (["run", module, "--device", "vta board"], "one of " + ", ".join(DEVICES)),
-                (["run", module, "--device", "7"], "expected one of 2 devices, found 7")):
+                (["run", module, "--device", "7"], "devices, found 7")):
             try:
                 command(*arguments)
                 assert text is None, f"expected an error with '{text}'"
@@ -256,6 +256,57 @@ def a_product_is_tuned_in_cycles():
         assert {r["outcome"] for r in records} <= {"OK", "EARLY_STOPPED"}, records
 
 
+def tune_measures_on_the_chosen_device():
+    """Without a server: the fleet of one command, on the device that it names."""
+    with tempfile.TemporaryDirectory(prefix="tilewright-vta-") as folder:
+        product = Product(16, 64, 64, 0.001)
+        model, module, log = (Path(folder) / name for name in ("m.onnx", "m.tw", "tuner.db"))
+        onnx.save(product.model(), model)
+        tune = ["tune", model, "--target", "vta", "--trials", 2, "-o", module, "--log", log, "--state-dir", Path(folder) / "state"]
+        command(*tune, "--device", DEVICES[1])
+        records = [json.loads(line) for line in command("log", "export", "--log", log).splitlines()]
+        assert records and {r["device"]["class"] for r in records} == {"vta-vta-functional-simulator@simulated_cycles"}, records
+        assert np.array_equal(outputs_on(module, folder, "", x=product.x), product.expected())
+        try:
+            command(*tune, "--device", "vta board")
+        except AssertionError as error:
+            assert "expected an index or one of " + ", ".join(DEVICES) in str(error), error
+        else:
+            raise AssertionError("expected an error for a device that is not there")
+
+
+def configurations_are_explored():
+    """Several configurations in one command: the values of each against what its memories cost; a picture."""
+    with tempfile.TemporaryDirectory(prefix="tilewright-vta-") as folder:
+        model, svg, cells = (Path(folder) / name for name in ("m.onnx", "design.svg", "cells.json"))
+        onnx.save(Convolution(64, 64, 7, 1, 0.0002).model(), model)
+        cells.write_text(json.dumps({"synthesis": {"block8": {"cells": 22190, "block_ram": 30.0}}}))
+        configs = ("block8", "block16", "block32")
+        flags = [word for config in configs for word in ("--target", f"vta,config={config}")]
+        explore = ["explore", model, *flags, "--trials", 2, "--state-dir", Path(folder) / "state"]
+        rows = json.loads(command(*explore, "--svg", svg, "--cells", cells, "-o", "json"))["targets"]
+        assert [r["target"] for r in rows] == [f"vta,config={config}" for config in configs], rows
+        assert {r["unit"] for r in rows} == {"simulated_cycles"} and {r["kernels"] for r in rows} == {1}, rows
+        assert all(0 < r["tuned"] <= r["default"] for r in rows), rows
+        # 64 x 64 products of 9 taps at 49 places, a block at a time.
+        assert all(r["tuned"] > 49 * 9 * (64 // block) ** 2 for r, block in zip(rows, (8, 16, 32))), rows
+        assert rows[0]["tuned"] > rows[1]["tuned"] and rows[0]["best"], rows
+        assert [r.get("cells") for r in rows] == [22190, None, None], rows
+        picture = svg.read_text()
+        assert picture.startswith("<svg xmlns") and all(f">{config}</text>" in picture for config in configs), picture
+        # The values are kept: the second time the records say it.
+        table = command(*explore)
+        assert all(f"vta,config={config}" in table for config in configs) and "cells" not in table, table
+        for flags, text in ((["--target", "vta", "--target", "native"], "targets of one kind"),
+                            (["--target", "vta,config=block8", "--target", "vta,config=block8"], "each target once")):
+            try:
+                command("explore", model, *flags)
+            except AssertionError as error:
+                assert text in str(error), error
+            else:
+                raise AssertionError(f"expected an error with {text}")
+
+
 def faults_never_win():
     """Wrong results and crashes on the device: each is its outcome, and the job's choice is right."""
     with Fleet(devices=["vta"], agent_args=("--test-faults", "seed=5,wrong=.3,crash=.2")) as fleet, tempfile.TemporaryDirectory(prefix="tilewright-vta-") as folder:
@@ -272,4 +323,5 @@ def faults_never_win():
 
 if __name__ == "__main__":
     run_checks(products_are_bit_exact, convolutions_are_bit_exact, networks_run_on_both_sides, errors_name_what_is_wrong,
-               a_product_is_tuned_in_cycles, faults_never_win)
+               a_product_is_tuned_in_cycles, tune_measures_on_the_chosen_device,
+               configurations_are_explored, faults_never_win)

@@ -35,7 +35,7 @@ LAYERS = {
     "vta/isa": [],
     "vta/sim": ["vta/isa"],
     "vta/rtl": ["vta/isa"],
-    "vta/driver": ["vta/isa", "vta/sim", "deploy/runtime/device_plugin.h"],
+    "vta/driver": ["vta/isa", "vta/sim", "vta/rtl/rtl_sim.h", "deploy/runtime/device_plugin.h"],
     "compiler/target": [],
     "compiler/ir": [],
     "compiler/analysis": ["compiler/ir"],

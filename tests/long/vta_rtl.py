@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The RTL of the accelerator in Verilator against the simulators (../differential/vta_rtl_test.cc): builds it in a tree of
-its own, runs it with many seeds, and measures how fast it is simulated; `--synthesise block8` also synthesises it
+its own, runs it with many seeds, and measures how fast it is simulated; runs a layer on the plug-in's RTL device and
+tunes it there (vta_rtl_device.py); `--synthesise block8` also synthesises it
 (../../vta/rtl/synthesise.py). Writes tests/results/vta_rtl.json; exit code 1 after a difference or for a latch. Wants `deploy/install_packages.sh --test --rtl`.
 """
 
@@ -16,18 +17,19 @@ import time
 
 from lane import ROOT, commit
 from seeded_lane import add_counts
+from vta_rtl_device import layers_agree
 
 sys.path.append(str(ROOT / "vta" / "rtl"))
 from synthesise import synthesise  # noqa: E402
 
 SPEED = re.compile(r"^speed: (\w+) (\d+) cycles per second.* compute busy in (\d+) %$", re.M)
-PROGRAM = "vta_rtl_test"
+PROGRAM, PLUGIN = "vta_rtl_test", "tilewright_device_vta"
 
 
 def build(folder):
     subprocess.run(["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
                     "-DTILEWRIGHT_BUILD_RTL=ON"], check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(["cmake", "--build", folder, "--target", PROGRAM], check=True)
+    subprocess.run(["cmake", "--build", folder, "--target", PROGRAM, PLUGIN], check=True)
     return folder / "bin" / PROGRAM
 
 
@@ -66,7 +68,7 @@ def main():
     start = time.monotonic()
     result = {"lane": "vta_rtl", "commit": commit(args.output), "date": time.strftime("%Y-%m-%d", time.gmtime()),
               "command": " ".join(["tests/long/vta_rtl.py", *sys.argv[1:]]), "first_seed": args.seed, "seeds": 0, "counts": {},
-              "speed": {}, "synthesis": {}, "failures": []}
+              "speed": {}, "layers": [], "synthesis": {}, "failures": []}
     # What is not synthesised again keeps its row.
     if args.output.exists():
         result["synthesis"] = json.loads(args.output.read_text())["synthesis"]
@@ -76,6 +78,10 @@ def main():
         args.output.write_text(json.dumps(result, indent=1) + "\n")
 
     run_seeds(args, result, save)
+    # The programs are those of the build; the plug-in with the RTL is that of this lane.
+    os.environ["TILEWRIGHT_PLUGIN_DIR"] = str(args.build_dir.resolve() / "lib")
+    result["layers"] = layers_agree()
+    save()
     for config in args.synthesise:
         row = synthesise(config)
         result["synthesis"][config] = {"commit": commit(args.output), **row}

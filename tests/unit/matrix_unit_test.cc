@@ -18,6 +18,7 @@
 #include "compiler/space/matrix_tiles.h"
 #include "compiler/space/space.h"
 #include "compiler/targets/backend.h"
+#include "compiler/targets/vta/vta_codegen.h"
 #include "compiler/transform/passes.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
@@ -27,6 +28,7 @@
 #include "tests/support/test_seed.h"
 #include "vta/driver/simulated_backends.h"
 #include "vta/driver/vta_device.h"
+#include "vta/isa/code_object.h"
 
 namespace tilewright::space {
 namespace {
@@ -102,14 +104,42 @@ ir::Function FunctionOf(const Addition& a, int64_t block) {
   return *std::move(function);
 }
 
-absl::StatusOr<std::string> CodeOf(const ir::Function& scheduled, const target::Target& target) {
+struct Pool {
+  int64_t columns, height, width, taps, stride, pad = 0, dilation = 1;
+};
+
+// Maxima of windows of a quantised image as a task of the driver.
+ir::Function FunctionOf(const Pool& p, int64_t block) {
+  const auto out = [&](int64_t in) {
+    return (in + 2 * p.pad - (p.taps - 1) * p.dilation - 1) / p.stride + 1;
+  };
+  const auto image = [&](int64_t height, int64_t width) {
+    return StrCat("i8[1,", p.columns, ",", height, ",", width, ",", block, "]");
+  };
+  const auto twice = [](int64_t n) { return StrCat("[", n, ",", n, "]"); };
+  auto function = driver::TaskFunction(
+      StrCat("graph {\n  input %0: ", image(p.height, p.width), "\n  %1: ",
+             image(out(p.height), out(p.width)), " = pool2d(%0) {dilations=", twice(p.dilation),
+             ", kernel=", twice(p.taps), ", kind=\"max\", pads=[", p.pad, ",", p.pad, ",", p.pad,
+             ",", p.pad, "], staged=1, strides=", twice(p.stride), "}\n  output %1\n}\n"));
+  TW_CHECK(function.ok()) << support::StatusText(function.status());
+  return *std::move(function);
+}
+
+absl::StatusOr<std::vector<ir::Function>> Lowered(const ir::Function& scheduled,
+                                                  const target::Target& target) {
   transform::PassContext context;
   context.target = target;
   context.verify_each = true;
-  const targets::Backend& backend = targets::BackendOf(target);
-  TW_ASSIGN(ir::Function lowered, transform::RunPipeline(scheduled, backend.pipeline(), context));
-  const std::vector<ir::Function> functions = {std::move(lowered)};
-  TW_ASSIGN(codegen::Artifact artifact, backend.generate({functions, target, {}}));
+  TW_ASSIGN(ir::Function lowered,
+            transform::RunPipeline(scheduled, targets::BackendOf(target).pipeline(), context));
+  return std::vector<ir::Function>{std::move(lowered)};
+}
+
+absl::StatusOr<std::string> CodeOf(const ir::Function& scheduled, const target::Target& target) {
+  TW_ASSIGN(const std::vector<ir::Function> functions, Lowered(scheduled, target));
+  TW_ASSIGN(codegen::Artifact artifact,
+            targets::BackendOf(target).generate({functions, target, {}}));
   return std::move(artifact.bytes);
 }
 
@@ -192,6 +222,13 @@ constexpr Convolution kConvolutions[] = {
 constexpr Addition kAdditions[] = {{.columns = 2, .height = 6, .width = 5},
                                    {.columns = 3, .height = 1, .width = 4, .relu = false}};
 
+constexpr Pool kPools[] = {
+    {.columns = 2, .height = 8, .width = 8, .taps = 2, .stride = 2},
+    {.columns = 2, .height = 9, .width = 7, .taps = 3, .stride = 2, .pad = 1},
+    {.columns = 1, .height = 6, .width = 6, .taps = 3, .stride = 1, .pad = 1},
+    {.columns = 3, .height = 9, .width = 8, .taps = 3, .stride = 1, .dilation = 2},
+};
+
 template <typename Problem>
 void ExpectDefaults(std::span<const Problem> problems) {
   for (const char* config : {"block8", "block16", "block32"}) {
@@ -217,6 +254,8 @@ TEST(MatrixUnitTest, ConvolutionsComputeTheSameInEveryConfiguration) {
 TEST(MatrixUnitTest, AdditionsComputeTheSameInEveryConfiguration) {
   ExpectDefaults<Addition>(kAdditions);
 }
+
+TEST(MatrixUnitTest, MaximaComputeTheSameInEveryConfiguration) { ExpectDefaults<Pool>(kPools); }
 
 // No point is invalid, and random ones compute the same.
 template <typename Problem>
@@ -246,6 +285,7 @@ TEST(MatrixUnitTest, EveryPointOfAConvolutionComputesTheSame) {
   ExpectPoints<Convolution>(kConvolutions);
 }
 TEST(MatrixUnitTest, EveryPointOfAnAdditionComputesTheSame) { ExpectPoints<Addition>(kAdditions); }
+TEST(MatrixUnitTest, EveryPointOfMaximaComputesTheSame) { ExpectPoints<Pool>(kPools); }
 
 // Layers of ResNet-18 at their size: tiles near every limit of the hardware become programs.
 TEST(MatrixUnitTest, EveryPointOfANetworksLayersBecomesCode) {
@@ -276,6 +316,48 @@ TEST(MatrixUnitTest, EveryPointOfANetworksLayersBecomesCode) {
       }
     }
   }
+}
+
+// Hardware with room for a few micro-ops at a time, in every block size: instructions with more
+// become several, and programs load them again and again.
+TEST(MatrixUnitTest, MicroOpsThatDoNotFitAreLoadedAgain) {
+  support::Rng rng(tests::TestSeed());
+  constexpr int64_t kMicroOps = 8;
+  int64_t reloading = 0;
+  for (const vta::NamedConfig& named : vta::NamedConfigs()) {
+    vta::Config config = named.config;
+    config.uop = kMicroOps;
+    target::Target target = TargetOf(std::string(named.name));
+    target.machine.matrix.micro_ops = kMicroOps;
+    for (const Convolution& convolution : kConvolutions) {
+      const ir::Function function = FunctionOf(convolution, config.block);
+      auto space = Space::Create(function, target);
+      ASSERT_TRUE(space.ok()) << space.status();
+      const Sample sample = SampleOf(function);
+      for (int64_t round = 0; round < tests::TestRounds(2); ++round) {
+        Point point = *(*space)->DefaultPoint();
+        if (round > 0) {
+          ASSERT_TRUE((*space)->Sample(&rng, &point));
+        }
+        auto schedule = (*space)->Apply(point);
+        ASSERT_TRUE(schedule.ok()) << schedule.status();
+        auto lowered = Lowered(schedule->function(), target);
+        ASSERT_TRUE(lowered.ok()) << lowered.status();
+        auto artifact = vta::GenerateFor(config, {*lowered, target, {}});
+        ASSERT_TRUE(artifact.ok()) << artifact.status() << "\n" << schedule->Describe();
+        const auto code = vta::ParseCode(artifact->bytes);
+        ASSERT_TRUE(code.ok()) << code.status();
+        reloading += code->programs[0].uops.size() > kMicroOps ? 1 : 0;
+        for (const auto& make : {+[] { return vta::MakeFunctionalSimulator(); },
+                                 +[] { return vta::MakeCycleModel(); }}) {
+          const auto cycles = RunOn(make(), artifact->bytes, sample);
+          ASSERT_TRUE(cycles.ok()) << named.name << ": " << cycles.status() << "\n"
+                                   << schedule->Describe();
+        }
+      }
+    }
+  }
+  EXPECT_GE(reloading, 25) << "programs that fit say nothing";
 }
 
 // What does not fit the memories is no point: here the sums, the weights and the inputs of tiles.
@@ -354,6 +436,24 @@ TEST(MatrixUnitTest, OtherFunctionsAreRefusedByTheGenerator) {
   auto space = Space::Create(*function, target);
   ASSERT_TRUE(space.ok()) << space.status();
   EXPECT_TRUE((*space)->sketches().empty());
+}
+
+// Sums over the windows of an image have the form of maxima.
+TEST(MatrixUnitTest, OnlyMaximaArePooled) {
+  const target::Target target = TargetOf("block16");
+  EXPECT_TRUE(MatrixProblemOf(FunctionOf(kPools[0], 16), target.machine.matrix).has_value());
+  const std::string image = "[1,2,4,4,16]", result = "[1,2,1,1,16]";
+  for (const std::string type : {"i32", "f32"}) {
+    for (const std::string kind : {"sum", "max"}) {
+      auto function = driver::TaskFunction(StrCat(
+          "graph {\n  input %0: i8", image, "\n  %1: ", type, image, " = cast(%0) {dtype=\"", type,
+          "\"}\n  %2: ", type, result, " = reduce(%1) {axes=[2,3], keepdims=1, kind=\"", kind,
+          "\"}\n  %3: i8", result, " = cast(%2) {dtype=\"i8\"}\n  output %3\n}\n"));
+      ASSERT_TRUE(function.ok()) << function.status();
+      EXPECT_EQ(MatrixProblemOf(*function, target.machine.matrix).has_value(),
+                type == "i32" && kind == "max");
+    }
+  }
 }
 
 }  // namespace

@@ -266,6 +266,9 @@ TEST(OpCompute, BlockedConvolutionsAndPools) {
     pool.attrs["kind"] = std::string("max");
     pool.dtype = bytes.dtype, pool.low = bytes.low, pool.high = bytes.high;
     ExpectComputeMatchesReference(pool, &rng);
+    pool.attrs["staged"] = int64_t{1};  // padding is zeros
+    pool.dtype = ir::kI8, pool.low = -100, pool.high = 100;
+    ExpectComputeMatchesReference(pool, &rng);
     if (::testing::Test::HasFatalFailure()) return;
   }
 }

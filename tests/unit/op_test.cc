@@ -495,6 +495,21 @@ TEST(OpInfer, RefusesWithTheOperatorsName) {
   }
 }
 
+// The stages of a matrix unit.
+TEST(OpTypes, StagedPoolsAreMaximaOfSignedBytes) {
+  const auto infer = [](ir::DType type, const char* kind) {
+    const std::vector<TensorType> image = {{type, {1, 1, 4, 4, 8}}};
+    return InferTypes(*FindOp("pool2d"), image,
+                      {{"kernel", std::vector<int64_t>{2, 2}},
+                       {"kind", std::string(kind)},
+                       {"staged", int64_t{1}}});
+  };
+  EXPECT_TRUE(infer(ir::kI8, "max").ok());
+  for (const ir::DType type : {ir::kU8, ir::kI32, ir::kF32})
+    EXPECT_EQ(support::Slug(infer(type, "max").status()), "op.pool2d.attribute");
+  EXPECT_EQ(support::Slug(infer(ir::kF32, "avg").status()), "op.pool2d.attribute");
+}
+
 TEST(OpCost, FlopsAndReductionLength) {
   const std::vector<TensorType> conv = {{ir::kF32, {1, 4, 84, 84}}, {ir::kF32, {32, 4, 8, 8}}};
   const Attrs attrs = {{"strides", std::vector<int64_t>{4, 4}}};

@@ -16,6 +16,7 @@
 #include "compiler/schedule/schedule.h"
 #include "compiler/targets/backend.h"
 #include "compiler/targets/vta/vta_tokens.h"
+#include "compiler/targets/vta/vta_uops.h"
 #include "compiler/transform/passes.h"
 #include "deploy/support/file.h"
 #include "deploy/support/rng.h"
@@ -403,6 +404,48 @@ TEST(VtaCodegenTest, AnArtifactHasACallForEachFunction) {
 }
 
 // A load of what the same stream stored would need modules that are no neighbours to wait.
+// Instructions that run micro-ops [begin, end) of the program.
+std::vector<VtaEvent> UsesOf(const std::vector<std::pair<int64_t, int64_t>>& ranges) {
+  std::vector<VtaEvent> events;
+  for (const auto& [begin, end] : ranges) {
+    VtaEvent event{.instruction = tests::Once(Opcode::kGemm, 0), .regions = {}};
+    event.instruction.uop_begin = begin;
+    event.instruction.uop_end = end;
+    events.push_back(event);
+  }
+  return events;
+}
+
+// "L place<-from+count" for loads, "U begin-end" for their users.
+std::string PlacesOf(const std::vector<VtaEvent>& events) {
+  std::vector<std::string> words;
+  for (const VtaEvent& event : events) {
+    const Instruction& i = event.instruction;
+    words.push_back(i.op == Opcode::kLoad
+                        ? StrCat("L", i.sram_base, "<-", i.dram_base, "+", i.x_size)
+                        : StrCat("U", i.uop_begin, "-", i.uop_end));
+  }
+  return support::Join(words, " ");
+}
+
+TEST(VtaUopsTest, AllAtTheStartIfTheyFit) {
+  std::vector<VtaEvent> events = UsesOf({{0, 3}, {5, 8}});
+  PlaceMicroOps(IsaOf({.uop = 8}), 100, 8, &events);
+  EXPECT_EQ(PlacesOf(events), "L0<-100+8 U0-3 U5-8");
+}
+
+TEST(VtaUopsTest, ALoadOverwritesWhatIsNeededLast) {
+  // Three of four; the third takes the place of the second, which is needed after the first.
+  std::vector<VtaEvent> events = UsesOf({{0, 4}, {4, 8}, {8, 12}, {0, 4}, {1, 3}, {4, 8}, {8, 12}});
+  PlaceMicroOps(IsaOf({.uop = 8}), 100, 12, &events);
+  EXPECT_EQ(PlacesOf(events),
+            "L0<-100+4 U0-4 L4<-104+4 U4-8 L4<-108+4 U4-8 U0-4 U1-3 L0<-104+4 U0-4 U4-8");
+  // One that takes the places of two.
+  events = UsesOf({{0, 4}, {4, 8}, {8, 16}, {0, 4}});
+  PlaceMicroOps(IsaOf({.uop = 8}), 0, 16, &events);
+  EXPECT_EQ(PlacesOf(events), "L0<-0+4 U0-4 L4<-4+4 U4-8 L0<-8+8 U0-8 L0<-0+4 U0-4");
+}
+
 TEST(VtaTokensTest, LoadsOfStoredResultsAreRefused) {
   vta::Instruction store{.op = vta::Opcode::kStore}, load{.op = vta::Opcode::kLoad};
   store.memory = static_cast<int64_t>(vta::Memory::kOut);

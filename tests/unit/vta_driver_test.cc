@@ -6,22 +6,29 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "deploy/runtime/device_loader.h"
+#include "deploy/support/clock.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tests/support/test_seed.h"
+#include "tests/support/vta_mock_board.h"
 #include "tests/support/vta_programs.h"
 #include "tests/support/vta_random_stream.h"
 #include "tests/support/vta_streams.h"
+#include "vta/driver/board_backend.h"
 #include "vta/driver/dram_allocator.h"
 #include "vta/driver/simulated_backends.h"
 #include "vta/driver/stream_relocation.h"
 #include "vta/driver/vta_device.h"
+#ifdef TILEWRIGHT_BUILD_RTL
+#include "vta/driver/rtl_backend.h"
+#endif
 #include "vta/sim/stream_cycles.h"
 
 namespace tilewright::vta {
@@ -189,10 +196,49 @@ TEST(StreamCyclesTest, LongLoopsDoNotOverflow) {
   EXPECT_EQ(SerialCycles(isa, stream, {}), kMostSerialCycles);
 }
 
+// A board without the board.
+class MockedBoard final : public Backend {
+ public:
+  MockedBoard() : mock_({.config = kConfig}) {
+    const auto places = FindBoards(mock_.root());
+    TW_CHECK(places.ok() && places->size() == 1) << support::StatusText(places.status());
+    auto opened = OpenBoard((*places)[0], &clock_);
+    TW_CHECK(opened.ok()) << support::StatusText(opened.status());
+    board_ = *std::move(opened);
+  }
+  const BackendInfo& info() const override { return board_->info(); }
+  absl::Status CheckConfig(const Config& config) const override {
+    return board_->CheckConfig(config);
+  }
+  absl::Status Grow(int64_t bytes) override { return board_->Grow(bytes); }
+  std::span<uint8_t> memory() override { return board_->memory(); }
+  absl::StatusOr<int64_t> Run(const Isa& isa, const StreamRun& run) override {
+    return board_->Run(isa, run);
+  }
+
+ private:
+  support::SystemClock clock_;
+  tests::MockBoard mock_;
+  std::unique_ptr<Backend> board_;  // ends before the mock
+};
+
+struct BackendRow {
+  const char* name;
+  std::unique_ptr<Backend> (*make)();
+};
+const BackendRow kBackends[] = {
+    {"CycleModel", [] { return MakeCycleModel(); }},
+    {"Functional", [] { return MakeFunctionalSimulator(); }},
+#ifdef TILEWRIGHT_BUILD_RTL
+    {"Rtl", [] { return MakeRtl(CycleTiming().dram_latency); }},
+#endif
+    {"Board", [] { return std::unique_ptr<Backend>(new MockedBoard); }},
+};
+
 // A device with numbers in its memory.
-class VtaDeviceTest : public testing::TestWithParam<std::unique_ptr<Backend> (*)()> {
+class VtaDeviceTest : public testing::TestWithParam<BackendRow> {
  protected:
-  VtaDeviceTest() : device_(GetParam()()) {}
+  VtaDeviceTest() : device_(GetParam().make()) {}
 
   template <typename T>
   DramRange Numbers(const std::vector<T>& values) {
@@ -252,10 +298,17 @@ TEST_P(VtaDeviceTest, RunsOnOperandsWhereverTheyAre) {
 }
 
 TEST_P(VtaDeviceTest, EveryConfigurationAndSeveralProgramsOfACode) {
+  int64_t configs = 0;
+  const std::vector<std::string> accepted = support::Split(device_.info().configs, ',');
   for (const NamedConfig& named : NamedConfigs()) {
     std::vector<Program> programs = {ScaleProgram(named.config, 2, 3),
                                      ScaleProgram(named.config, kVectors, -2)};
     programs[1].name = "other";
+    if (std::find(accepted.begin(), accepted.end(), named.name) == accepted.end()) {
+      EXPECT_EQ(Slug(device_.Load(CodeBytes(named.config, programs)).status()), "vta.config.other");
+      continue;
+    }
+    ++configs;
     VtaKernel* first = Loaded(programs, named.config);
     ASSERT_NE(first, nullptr);
     VtaKernel* other = codes_.back()->Find("other");
@@ -271,6 +324,7 @@ TEST_P(VtaDeviceTest, EveryConfigurationAndSeveralProgramsOfACode) {
     ASSERT_TRUE(device_.Launch(other, std::vector{x, y}).ok());
     EXPECT_EQ(Bytes(y), Scaled(values, -2)) << named.name;
   }
+  EXPECT_EQ(configs, static_cast<int64_t>(accepted.size()));
 }
 
 TEST_P(VtaDeviceTest, LaunchesCostTheSameEachTime) {
@@ -324,6 +378,11 @@ TEST_P(VtaDeviceTest, RefusesBadStreamsBeforeTheyRun) {
       {"vta.driver.address", [](Program* p) { p->stream[4].dram_base = p->uop_offset / 16; },
        "instruction 4"},
       {"vta.driver.address", [](Program* p) { ++p->stream[1].x_size; }, "instruction 1"},
+      // Hardware would use other elements of its memories.
+      {"vta.sim.bounds", [](Program* p) { p->stream[1].sram_base = 2047; },
+       "instruction 1: load memory=acc"},
+      {"vta.sim.bounds", [](Program* p) { p->stream[2].iter_in = 2049; }, "acc: expected elements"},
+      {"vta.sim.bounds", [](Program* p) { p->stream[2].uop_end = 8193; }, "uop: expected elements"},
       {"vta.driver.cycles",
        [](Program* p) {
          p->stream[2].iter_out = p->stream[2].iter_in = 16000;
@@ -371,19 +430,41 @@ TEST_P(VtaDeviceTest, RefusesBytesThatAreNoCode) {
   EXPECT_GT(ran, 0);
 }
 
-// An error of the hardware itself ends the launch, and the next one runs.
-TEST_P(VtaDeviceTest, GoesOnAfterAFailedLaunch) {
-  Program bad = ScaleProgram(kConfig, kVectors, 3);
-  bad.stream[1].sram_base = 2047;  // the last element of acc
-  VtaKernel* failing = Loaded({bad});
-  VtaKernel* good = Loaded({ScaleProgram(kConfig, kVectors, 3)});
+// A stream that takes too long, or never ends, ends with an error, and the next one runs.
+TEST_P(VtaDeviceTest, BackendsTakeAnotherStreamAfterAnError) {
+  const Isa isa = IsaOf(kConfig);
+  const std::unique_ptr<Backend> backend = GetParam().make();
+  ASSERT_TRUE(backend->Grow(1 << 16).ok());
+  constexpr int64_t kStream = 1 << 15;
+  Program program = ScaleProgram(kConfig, kVectors, 3);
   const std::vector<int32_t> values = Ramp(kVectors, 11);
-  const DramRange x = Numbers(values), y = Numbers(std::vector<int8_t>(kVectors * 16));
-  const absl::Status status = device_.Launch(failing, std::vector{x, y});
-  EXPECT_EQ(Slug(status), "vta.sim.bounds") << status;
-  EXPECT_THAT(support::StatusText(status), HasSubstr("instruction 1"));
-  ASSERT_TRUE(device_.Launch(good, std::vector{x, y}).ok());
-  EXPECT_EQ(Bytes(y), Scaled(values, 3));
+  const auto run = [&](bool waits_for_ever, int64_t max_cycles) {
+    program.stream[3].push_next = waits_for_ever ? 0 : 1;
+    const int64_t base = backend->info().base_address;
+    const std::vector<Instruction> moved = *Relocate(
+        isa, program,
+        {.params = {base, base + program.params[1].offset}, .own = base + program.uop_offset});
+    const std::vector<Word128> words = *isa.Encode(moved);
+    const std::vector<uint8_t> image = *program.Image(isa);
+    const std::span<uint8_t> memory = backend->memory();
+    std::copy(image.begin(), image.end(), memory.begin());
+    std::memcpy(memory.data(), values.data(), values.size() * sizeof(int32_t));
+    std::memcpy(memory.data() + kStream, words.data(), words.size() * sizeof(Word128));
+    return backend
+        ->Run(isa, {.address = kStream,
+                    .count = static_cast<int64_t>(words.size()),
+                    .max_cycles = max_cycles})
+        .status();
+  };
+  for (int round = 0; round < 2; ++round) {
+    const absl::Status late = run(false, 10), stuck = run(true, 100'000);
+    EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded) << late;
+    EXPECT_FALSE(stuck.ok());
+    const absl::Status good = run(false, 100'000);
+    ASSERT_TRUE(good.ok()) << good;
+    const uint8_t* y = backend->memory().data() + program.params[1].offset;
+    EXPECT_EQ(std::vector<int8_t>(y, y + kVectors * 16), Scaled(values, 3));
+  }
 }
 
 TEST_P(VtaDeviceTest, UnloadedCodeGivesItsMemoryBack) {
@@ -401,12 +482,8 @@ TEST_P(VtaDeviceTest, UnloadedCodeGivesItsMemoryBack) {
   EXPECT_EQ(device_.used_bytes(), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, VtaDeviceTest,
-                         testing::Values([] { return MakeCycleModel(); },
-                                         [] { return MakeFunctionalSimulator(); }),
-                         [](const auto& row) {
-                           return std::string(row.index == 0 ? "CycleModel" : "Functional");
-                         });
+INSTANTIATE_TEST_SUITE_P(Backends, VtaDeviceTest, testing::ValuesIn(kBackends),
+                         [](const auto& row) { return std::string(row.param.name); });
 
 // Memory that never answers in time.
 TEST(VtaTimeoutTest, AStreamThatDoesNotEndIsAnError) {
@@ -430,7 +507,12 @@ TEST(VtaPluginTest, DevicesHaveNamesAndCountCycles) {
   const TwDevicePlugin& table = plugin->table();
   int32_t devices = 0;
   ASSERT_EQ(table.count(&devices), TW_DEVICE_OK);
-  const std::vector<std::string> names = {"vta cycle model", "vta functional simulator"};
+  std::vector<std::string> names = {"vta cycle model", "vta functional simulator"};
+  std::vector<std::string> units = {"simulated_cycles", "simulated_cycles"};
+#ifdef TILEWRIGHT_BUILD_RTL
+  names.emplace_back("vta rtl");
+  units.emplace_back("rtl_cycles");
+#endif
   ASSERT_EQ(static_cast<size_t>(devices), names.size());
   std::vector<std::string> fingerprints;
   for (int32_t index = 0; index < devices; ++index) {
@@ -440,13 +522,13 @@ TEST(VtaPluginTest, DevicesHaveNamesAndCountCycles) {
     info.struct_bytes = sizeof(info);
     ASSERT_EQ(table.describe(device, &info), TW_DEVICE_OK);
     EXPECT_EQ(info.name, names[static_cast<size_t>(index)]);
-    EXPECT_STREQ(info.unit, "simulated_cycles");
+    EXPECT_EQ(info.unit, units[static_cast<size_t>(index)]);
     EXPECT_EQ(info.device_timer, 1);
     fingerprints.emplace_back(info.fingerprint);
     EXPECT_THAT(fingerprints.back(), HasSubstr("config_accepts=block16,block8,block32\n"));
     table.close(device);
   }
-  EXPECT_NE(fingerprints[0], fingerprints[1]);
+  EXPECT_EQ(std::set(fingerprints.begin(), fingerprints.end()).size(), names.size());
 }
 
 TEST(VtaPluginTest, LaunchesThroughTheTable) {
@@ -454,7 +536,9 @@ TEST(VtaPluginTest, LaunchesThroughTheTable) {
   ASSERT_TRUE(plugin.ok()) << plugin.status();
   const TwDevicePlugin& table = plugin->table();
   const std::string bytes = CodeBytes(kConfig, {ScaleProgram(kConfig, kVectors, 3)});
-  for (int32_t index : {0, 1}) {
+  int32_t devices = 0;
+  ASSERT_EQ(table.count(&devices), TW_DEVICE_OK);
+  for (int32_t index = 0; index < devices; ++index) {
     TwDevice* d = nullptr;
     ASSERT_EQ(table.open(index, &d, nullptr, 0), TW_DEVICE_OK);
     const auto error = [&] { return std::string(table.last_error(d)); };

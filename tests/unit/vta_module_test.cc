@@ -136,7 +136,7 @@ TEST_F(VtaModuleTest, PartsRunWhereTheyCanAndComputeTheSame) {
 TEST_F(VtaModuleTest, DevicesThatAreNotThereAreNamed) {
   for (const auto& [device, slug] :
        std::map<std::string, std::string>{{"vta board", "runtime.device.name"},
-                                          {"2", "runtime.device.open"},
+                                          {"7", "runtime.device.open"},
                                           {"-1", "runtime.device.open"},
                                           {"99999999999", "runtime.device.open"}}) {
     auto file = Compiled();
@@ -161,7 +161,7 @@ TEST_F(VtaModuleTest, WrongStreamsAreErrors) {
        }},
       {"runtime.device.bad_code", "vta.driver.address",
        [](vta::Program* p) { p->params[0].bytes -= 16; }},
-      {"runtime.device.kernel_failed", "vta.sim.bounds",
+      {"runtime.device.bad_code", "vta.sim.bounds",
        [](vta::Program* p) {
          // The last micro-op that any instruction uses names an element beyond acc.
          for (vta::Instruction& i : p->stream) {

@@ -354,6 +354,9 @@ void AddTune(CLI::App* app, Action* action) {
                       "without --server: folder of the services (default: "
                       "$XDG_STATE_HOME/tilewright/embedded, one of its own per --log; "
                       "XDG_STATE_HOME defaults to ~/.local/state)");
+  command->add_option("--device", options->device,
+                      "without --server, for targets with a driver: the device to measure on, by\n"
+                      "its index or its name (default: the first)");
   command->add_option("-o,--output", options->output,
                       "module to write (default: the model's name with .tw, in this folder)");
   command->add_flag("--detach", options->detach, "with --server: submit the job and return");
@@ -550,6 +553,7 @@ int Main(int argc, const char* const* argv) {
   AddBench(&app, &action);
   AddQuantize(&app, &action);
   AddTune(&app, &action);
+  AddExplore(&app, &action);
   AddJobs(&app, &action);
   AddDevices(&app, &action);
   AddModules(&app, &action);

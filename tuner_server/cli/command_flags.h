@@ -43,6 +43,7 @@ void AddServer(CLI::App* command, ServerPlace* server);
 void AddBench(CLI::App* app, Action* action);
 void AddCheck(CLI::App* app, Action* action);
 void AddCompare(CLI::App* app, Action* action);
+void AddExplore(CLI::App* app, Action* action);
 void AddQuantize(CLI::App* app, Action* action);
 void AddOperators(CLI::App* app, Action* action);
 void AddLog(CLI::App* app, Action* action);

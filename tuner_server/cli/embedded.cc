@@ -13,6 +13,7 @@
 #include "compiler/target/target.h"
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/device_loader.h"
+#include "deploy/runtime/open_device.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/env.h"
 #include "deploy/support/file.h"
@@ -159,6 +160,20 @@ absl::Status LinkLog(const std::string& state_dir, const std::string& log_path) 
   return absl::OkStatus();
 }
 
+// The agent's flag for a device of the target's kind.
+absl::StatusOr<std::string> AgentDevice(const target::Target& target, const std::string& device) {
+  if (device.empty()) return target.kind;
+  if (!target.arch.empty()) {
+    return support::InvalidArgument(
+        "cli.usage.device", StrCat("--device chooses among the devices of a driver; target ",
+                                   target.kind, " has the processor only: leave it out"));
+  }
+  TW_ASSIGN(const std::string path, runtime::FindDevicePlugin(target.kind));
+  TW_ASSIGN(const runtime::DevicePlugin plugin, runtime::DevicePlugin::Open(path));
+  TW_ASSIGN(const int32_t index, runtime::FindDevice(plugin.table(), device));
+  return StrCat(target.kind, ",index=", index);
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> EmbeddedStateDir(const std::string& log_path) {
@@ -217,14 +232,13 @@ class EmbeddedFleet::Impl {
     }
   }
 
-  absl::Status Start(const std::string& device_kind) {
+  absl::Status Start(const std::string& device) {
     TW_TRY(Add("tracker", {}, true));
     const std::string tracker = services_[0]->address();
     TW_TRY(Add("tuner", {"--tracker", tracker}, true));
     // It tests itself first; jobs can be submitted meanwhile.
     // The candidates are this user's own; a container may permit a part of the sandbox only.
-    TW_TRY(Add("agent", {"--tracker", tracker, "--device", device_kind, "--allow-weak-sandbox"},
-               false));
+    TW_TRY(Add("agent", {"--tracker", tracker, "--device", device, "--allow-weak-sandbox"}, false));
     supervisor_ = std::jthread([this](const std::stop_token& stop) {
       while (!stop.stop_requested()) {
         for (size_t i = 0; i < services_.size(); ++i) {
@@ -276,8 +290,9 @@ absl::StatusOr<std::unique_ptr<EmbeddedFleet>> EmbeddedFleet::Start(
   // The tuner would find out by itself, but its words are in a log file.
   if (!options.log_path.empty()) TW_TRY(log::CheckLogIsFree(options.log_path));
   TW_ASSIGN(const target::Target target, target::ParseTarget(options.target));
+  TW_ASSIGN(const std::string device, AgentDevice(target, options.device));
   auto impl = std::make_unique<Impl>(state_dir, *std::move(lock));
-  TW_TRY(impl->Start(target.kind));
+  TW_TRY(impl->Start(device));
   return std::unique_ptr<EmbeddedFleet>(new EmbeddedFleet(std::move(impl)));
 }
 

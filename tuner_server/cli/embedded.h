@@ -15,6 +15,7 @@ struct EmbeddedOptions {
   std::string state_dir;  // empty: EmbeddedStateDir(log_path)
   std::string log_path;   // where the tuner keeps its log; empty: inside the state folder
   std::string target;     // canonical; the fleet's one device is of its kind
+  std::string device;     // which of that kind: its index or name; empty: the first
 };
 
 // $XDG_STATE_HOME/tilewright/embedded (or ~/.local/state/...); one of its own per log file.
@@ -28,7 +29,8 @@ absl::Status CheckRunsHere(const std::string& target);
 class EmbeddedFleet {
  public:
   // Returns when the tuner answers. unavailable cli.embedded.locked: another process uses the
-  // folder; cli.embedded.start: a service did not start.
+  // folder; cli.embedded.start: a service did not start. invalid_argument cli.usage.device: the
+  // processor has no devices to choose from; not_found runtime.device.name: no such device.
   static absl::StatusOr<std::unique_ptr<EmbeddedFleet>> Start(const EmbeddedOptions& options);
   // Stops the services: SIGTERM, then SIGKILL for one that does not end.
   ~EmbeddedFleet();

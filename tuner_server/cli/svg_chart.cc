@@ -15,6 +15,7 @@ using support::StrCat;
 constexpr double kWidth = 720, kHeight = 300;
 constexpr double kLeft = 70, kRight = 16, kTop = 14, kBottom = 44;
 constexpr int kTicks = 5;
+constexpr double kLetter = 6.5;  // width of one, about
 constexpr std::array<std::string_view, 6> kColours = {"#1f6feb", "#d1242f", "#1a7f37",
                                                       "#9a6700", "#8250df", "#57606a"};
 
@@ -121,6 +122,7 @@ std::string SeriesSvg(const ChartSeries& series, const Axis& x, const Axis& y,
       path += StrCat("L", Number(px), " ", Number(py));
     }
     last_y = py;
+    if (!point.label.empty()) dots += Text(px, py - 8, "middle", point.label);
     if (series.line && point.title.empty()) continue;
     dots += StrCat("<circle cx=\"", Number(px), "\" cy=\"", Number(py), "\" r=\"",
                    series.line ? "2.5" : "4", "\" fill=\"", colour, "\"><title>",
@@ -129,6 +131,32 @@ std::string SeriesSvg(const ChartSeries& series, const Axis& x, const Axis& y,
   if (!series.line || path.empty()) return dots;
   return StrCat("<path d=\"", path, "\" fill=\"none\" stroke=\"", colour,
                 "\" stroke-width=\"1.8\"/>", dots);
+}
+
+std::string_view ColourOf(size_t series) { return kColours[series % kColours.size()]; }
+
+// What is inside of the picture; empty if there is nothing to draw.
+std::string Drawn(const Chart& chart) {
+  Axis x(chart.log_x, kLeft, kWidth - kRight), y(chart.log_y, kHeight - kBottom, kTop);
+  for (const ChartSeries& series : chart.series) {
+    for (const ChartPoint& point : series.points) {
+      if (!x.Has(point.x) || !y.Has(point.y)) continue;
+      x.Add(point.x);
+      y.Add(point.y);
+    }
+  }
+  if (!x.any()) return "";
+  if (chart.from_zero) y.IncludeZero();
+  x.Settle();
+  y.Settle();
+  std::string svg = Frame(chart, x, y);
+  for (size_t i = 0; i < chart.series.size(); ++i)
+    svg += SeriesSvg(chart.series[i], x, y, ColourOf(i));
+  return svg;
+}
+
+std::string ViewBox() {
+  return StrCat("viewBox=\"0 0 ", Number(kWidth, 0), " ", Number(kHeight, 0), "\"");
 }
 
 }  // namespace
@@ -170,31 +198,35 @@ std::string EscapeHtml(std::string_view text) {
 }
 
 std::string ChartSvg(const Chart& chart) {
-  Axis x(chart.log_x, kLeft, kWidth - kRight), y(chart.log_y, kHeight - kBottom, kTop);
-  for (const ChartSeries& series : chart.series) {
-    for (const ChartPoint& point : series.points) {
-      if (!x.Has(point.x) || !y.Has(point.y)) continue;
-      x.Add(point.x);
-      y.Add(point.y);
-    }
-  }
-  if (!x.any()) return "<p class=\"none\">nothing to draw yet</p>";
-  if (chart.from_zero) y.IncludeZero();
-  x.Settle();
-  y.Settle();
-  std::string svg = StrCat("<svg viewBox=\"0 0 ", Number(kWidth, 0), " ", Number(kHeight, 0),
-                           "\" role=\"img\">", Frame(chart, x, y));
+  const std::string drawn = Drawn(chart);
+  if (drawn.empty()) return "<p class=\"none\">nothing to draw yet</p>";
+  const std::string svg = StrCat("<svg ", ViewBox(), " role=\"img\">", drawn, "</svg>");
   std::string legend;
   for (size_t i = 0; i < chart.series.size(); ++i) {
-    const std::string_view colour = kColours[i % kColours.size()];
-    svg += SeriesSvg(chart.series[i], x, y, colour);
     if (chart.series[i].name.empty()) continue;
-    legend += StrCat("<span class=\"key\"><i style=\"background:", colour, "\"></i>",
+    legend += StrCat("<span class=\"key\"><i style=\"background:", ColourOf(i), "\"></i>",
                      EscapeHtml(chart.series[i].name), "</span> ");
   }
-  svg += "</svg>";
   return legend.empty() ? svg
                         : StrCat("<figure>", svg, "<figcaption>", legend, "</figcaption></figure>");
+}
+
+std::string ChartFile(const Chart& chart) {
+  std::string svg = StrCat("<svg xmlns=\"http://www.w3.org/2000/svg\" ", ViewBox(),
+                           "><style>text{font:12px system-ui,sans-serif}.grid{stroke:#e6eaef}"
+                           ".axis{stroke:#818b98}</style><rect width=\"100%\" height=\"100%\" "
+                           "fill=\"#fff\"/>",
+                           Drawn(chart));
+  double left = kLeft;
+  for (size_t i = 0; i < chart.series.size(); ++i) {
+    const std::string& name = chart.series[i].name;
+    if (name.empty()) continue;
+    svg += StrCat("<circle cx=\"", Number(left + 8), "\" cy=\"", Number(kHeight - 12),
+                  "\" r=\"4\" fill=\"", ColourOf(i), "\"/>",
+                  Text(left + 16, kHeight - 8, "start", name));
+    left += 40 + kLetter * static_cast<double>(name.size());
+  }
+  return svg + "</svg>\n";
 }
 
 std::string BarsSvg(const std::vector<Bar>& bars) {

@@ -15,6 +15,7 @@ std::string EscapeHtml(std::string_view text);
 struct ChartPoint {
   double x = 0, y = 0;
   std::string title = {};  // tooltip
+  std::string label = {};  // text next to the point
 };
 
 struct ChartSeries {
@@ -33,6 +34,9 @@ struct Chart {
 
 // At most six series have colours of their own. A chart without points says so.
 std::string ChartSvg(const Chart& chart);
+
+// The same as a file of its own, with the names of the series inside of the picture.
+std::string ChartFile(const Chart& chart);
 
 // Horizontal bars with their values as text.
 struct Bar {

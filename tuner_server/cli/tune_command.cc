@@ -1,6 +1,5 @@
 #include "tuner_server/cli/tune_command.h"
 
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -10,8 +9,7 @@
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/compile_command.h"
-#include "tuner_server/cli/device_patience.h"
-#include "tuner_server/cli/embedded.h"
+#include "tuner_server/cli/local_tuning.h"
 #include "tuner_server/cli/log_source.h"
 #include "tuner_server/cli/model_compiler.h"
 #include "tuner_server/cli/module_fetch.h"
@@ -24,47 +22,7 @@ namespace {
 
 using support::StrCat;
 
-constexpr int64_t kSubmitPatienceMs = 2'000;
-constexpr int64_t kFirstLookMs = 100;  // for devices, until one has registered
-constexpr int64_t kLookMs = 2'000;     // then
-
 void Say(const std::string& text) { PrintErr(text + "\n"); }
-
-// Whether the daemons of this machine run, and a device of theirs registers in time and stays
-// healthy.
-class DeviceWatch {
- public:
-  DeviceWatch(ServerClient* client, const EmbeddedFleet* fleet)
-      : client_(client), fleet_(fleet), patience_(clock_.NowNs()) {}
-
-  absl::Status Check() {
-    TW_TRY(fleet_->Healthy());
-    const std::lock_guard lock(mutex_);
-    if (!given_up_.ok() || clock_.NowNs() < next_look_ns_) return given_up_;
-    const auto page = client_->Call(client_->fleet(), &v1::FleetAdminService::Stub::ListDevices,
-                                    v1::ListDevicesRequest());
-    const int64_t now_ns = clock_.NowNs();
-    next_look_ns_ = now_ns + (patience_.registered() ? kLookMs : kFirstLookMs) * 1'000'000;
-    // A service that is being started again answers later.
-    if (!page.ok() && patience_.registered()) return absl::OkStatus();
-    std::vector<v1::Device> devices;
-    if (page.ok()) devices.assign(page->devices().begin(), page->devices().end());
-    const absl::Status status = patience_.Look(devices, now_ns);
-    if (const std::string notice = patience_.TakeNotice(); !notice.empty()) Say(notice);
-    if (!status.ok())
-      given_up_ = support::WithContext(status, "state folder " + fleet_->state_dir());
-    return given_up_;
-  }
-
- private:
-  ServerClient* client_;
-  const EmbeddedFleet* fleet_;
-  support::SystemClock clock_;
-  std::mutex mutex_;
-  DevicePatience patience_;
-  int64_t next_look_ns_ = 0;
-  absl::Status given_up_;
-};
 
 class Tuner {
  public:
@@ -78,11 +36,12 @@ class Tuner {
     TW_ASSIGN(sizes_, ParseSizes(options_.job.sizes));
     TW_TRY(log::CheckJobSizes(sizes_));
     if (!options_.detach) TW_TRY(CheckWritable(output_));
-    const bool local_wanted = !options_.log_path.empty() || !options_.state_dir.empty();
+    const bool local_wanted =
+        !options_.log_path.empty() || !options_.state_dir.empty() || !options_.device.empty();
     const bool has_env = support::GetEnv("TILEWRIGHT_SERVER").has_value();
     if (!options_.server.address.empty() && local_wanted) {
-      return support::InvalidArgument("cli.usage.server",
-                                      "--log and --state-dir are for tuning without --server");
+      return support::InvalidArgument(
+          "cli.usage.server", "--log, --state-dir and --device are for tuning without --server");
     }
     CatchInterrupts();
     return !options_.server.address.empty() || (has_env && !local_wanted) ? RunOnServer()
@@ -119,48 +78,12 @@ class Tuner {
     if (options_.detach) {
       return support::InvalidArgument("cli.usage.detach", "--detach needs --server");
     }
-    TW_TRY(CheckRunsHere(target_));
-    TW_ASSIGN(auto fleet, EmbeddedFleet::Start({options_.state_dir, options_.log_path, target_}));
-    ServerClient client(fleet->address());
-    TW_TRY(CancelLeftOvers(client));
-    Say(StrCat("tuning on this machine, target ", target_, "; tuning log ",
-               options_.log_path.empty() ? EmbeddedLog(fleet->state_dir()) : options_.log_path));
-    TW_ASSIGN(v1::Job job,
-              Patiently(kSubmitPatienceMs, [&] { return SubmitJob(client, options_.job); }));
-    DeviceWatch device(&client, fleet.get());
-    auto watched = WatchJob(client, job.name(), false, [&device] { return device.Check(); });
-    if (!watched.ok()) {
-      (void)Cancel(client, job.name(), "the command line ended");
-      return watched.status();
-    }
-    const std::string log =
-        options_.log_path.empty() ? EmbeddedLog(fleet->state_dir()) : options_.log_path;
-    return ExplainEmbedded(Conclude(client, *watched), job.name(), log, fleet->state_dir());
-  }
-
-  // Jobs that an earlier run left behind when it was killed: their commands are gone.
-  static absl::Status CancelLeftOvers(ServerClient& client) {
-    v1::ListJobsRequest request;
-    request.set_parent("projects/default");
-    do {
-      TW_ASSIGN(v1::ListJobsResponse page,
-                client.Call(client.jobs(), &v1::JobService::Stub::ListJobs, request));
-      for (const v1::Job& job : page.jobs()) {
-        const bool ended = job.state() == v1::Job::SUCCEEDED || job.state() == v1::Job::FAILED ||
-                           job.state() == v1::Job::CANCELLED;
-        if (!ended) TW_TRY(Cancel(client, job.name(), "left behind by an earlier tune"));
-      }
-      request.mutable_page()->set_page_token(page.next_page_token());
-    } while (!request.page().page_token().empty());
-    return absl::OkStatus();
-  }
-
-  static absl::Status Cancel(ServerClient& client, const std::string& name,
-                             const std::string& reason) {
-    v1::CancelJobRequest request;
-    request.set_name(name);
-    request.set_reason(reason);
-    return client.Call(client.jobs(), &v1::JobService::Stub::CancelJob, request).status();
+    TW_ASSIGN(const auto here, LocalTuning::Start({options_.state_dir, options_.log_path, target_,
+                                                   options_.device}));
+    Say(StrCat("tuning on this machine, target ", target_, "; tuning log ", here->log_path()));
+    TW_ASSIGN(const v1::Job job, here->Run(options_.job));
+    return ExplainEmbedded(Conclude(here->client(), job), job.name(), here->log_path(),
+                           here->state_dir());
   }
 
   // The weights never left: the module is compiled here, of the job's records.

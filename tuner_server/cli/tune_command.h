@@ -13,6 +13,7 @@ struct TuneOptions {
   ServerPlace server;     // empty: TILEWRIGHT_SERVER; neither: this machine
   std::string state_dir;  // of the fleet on this machine
   std::string log_path;   // of the same: its tuning log
+  std::string device;     // of the same: index or name; empty: the first of the target's kind
   std::string output;     // empty: the model's name with .tw
   bool detach = false;    // submit and return
   OutputFormat format = OutputFormat::kTable;

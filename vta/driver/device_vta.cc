@@ -1,5 +1,5 @@
 // Device plug-in of the accelerator (deploy/runtime/device_plugin.h), a shared object. Its devices
-// have an index and a name: the table kDevices. A launch is done when it returns.
+// have an index and a name (device_list.h). A launch is done when it returns.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -9,8 +9,8 @@
 #include "deploy/runtime/device_plugin.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
+#include "vta/driver/device_list.h"
 #include "vta/driver/self_test_code.h"
-#include "vta/driver/simulated_backends.h"
 #include "vta/driver/vta_device.h"
 
 struct TwDevice {
@@ -31,12 +31,11 @@ namespace {
 
 using support::StrCat;
 
-// The first is what a program gets that names no device.
-constexpr std::unique_ptr<Backend> (*kDevices[])() = {
-    [] { return MakeCycleModel(); },
-    [] { return MakeFunctionalSimulator(); },
-};
-constexpr auto kNumDevices = static_cast<int32_t>(std::size(kDevices));
+// Stands for the self-test of the device's configuration.
+constexpr std::string_view kSelfTestFormat = "vta-self-test";
+constexpr char kFormats[] = "vta-stream,vta-self-test";
+static_assert(std::string_view(kFormats).starts_with(kCodeFormat) &&
+              std::string_view(kFormats).ends_with(kSelfTestFormat));
 
 TwDeviceCode* AsCode(VtaCode* code) { return reinterpret_cast<TwDeviceCode*>(code); }
 VtaCode* CodeOf(TwDeviceCode* code) { return reinterpret_cast<VtaCode*>(code); }
@@ -53,23 +52,29 @@ TwDeviceResult Failed(TwDevice* d, const absl::Status& status, TwDeviceResult ot
   return Failed(d, memory ? TW_DEVICE_OUT_OF_MEMORY : otherwise, support::StatusText(status));
 }
 
+// The device is gone for errors of UNAVAILABLE: it needs a reset.
+TwDeviceResult ResultOf(const absl::Status& status, TwDeviceResult otherwise) {
+  return status.code() == absl::StatusCode::kUnavailable ? TW_DEVICE_LOST : otherwise;
+}
+
 TwDeviceResult Count(int32_t* devices) {
-  *devices = kNumDevices;
+  *devices = CountDevices();
   return TW_DEVICE_OK;
 }
 
 TwDeviceResult Open(int32_t index, TwDevice** device, char* error, size_t error_bytes) {
-  if (index < 0 || index >= kNumDevices) {
-    const std::string text =
-        StrCat("vta.driver.index: expected one of ", kNumDevices, " devices, found ", index);
+  auto backend = OpenDevice(index);
+  if (!backend.ok()) {
+    const std::string text = support::StatusText(backend.status());
     if (error != nullptr && error_bytes > 0) {
       const size_t length = std::min(error_bytes - 1, text.size());
       std::memcpy(error, text.data(), length);
       error[length] = '\0';
     }
-    return TW_DEVICE_NOT_FOUND;
+    const bool none = support::Slug(backend.status()) == "vta.driver.index";
+    return none ? TW_DEVICE_NOT_FOUND : ResultOf(backend.status(), TW_DEVICE_FAILED);
   }
-  auto opened = std::make_unique<TwDevice>(kDevices[index]());
+  auto opened = std::make_unique<TwDevice>(*std::move(backend));
   const BackendInfo& info = opened->device.info();
   // A job for one configuration goes to devices that accept it (tracker/device_match.h).
   opened->fingerprint =
@@ -89,7 +94,7 @@ TwDeviceResult Describe(TwDevice* d, TwDeviceInfo* info) {
   all.struct_bytes = std::min(info->struct_bytes, sizeof(all));
   all.name = backend.name.c_str();
   all.fingerprint = d->fingerprint.c_str();
-  all.code_formats = kCodeFormat.data();  // ends with a zero: it is a literal
+  all.code_formats = kFormats;
   all.memory_bytes = backend.memory_bytes;
   all.max_group_threads = 1;
   all.alignment = kDramAlignment;
@@ -145,12 +150,20 @@ TwDeviceResult Map(TwDevice* d, TwDeviceMemory*, void**) {
 
 TwDeviceResult Load(TwDevice* d, const char* format, const void* image, size_t bytes,
                     TwDeviceCode** code) {
-  if (format != kCodeFormat) {
+  std::string_view code_bytes(static_cast<const char*>(image), bytes);
+  std::string self_test;
+  if (format == kSelfTestFormat) {
+    // The hardware has one configuration, and the table of the plug-in does not know it.
+    const auto config = FindConfig(support::Split(d->device.info().configs, ',')[0]);
+    if (!config.ok()) return Failed(d, config.status(), TW_DEVICE_BAD_CODE);
+    self_test = SelfTestCode(*config);
+    code_bytes = self_test;
+  } else if (format != kCodeFormat) {
     return Failed(d, TW_DEVICE_UNSUPPORTED,
                   StrCat("vta.driver.format: expected ", kCodeFormat, ", found ",
                          support::Quote(format, 40)));
   }
-  auto loaded = d->device.Load({static_cast<const char*>(image), bytes});
+  auto loaded = d->device.Load(code_bytes);
   if (!loaded.ok()) return Failed(d, loaded.status(), TW_DEVICE_BAD_CODE);
   *code = AsCode(loaded->release());
   return TW_DEVICE_OK;
@@ -188,7 +201,8 @@ TwDeviceResult Launch(TwDevice* d, const TwDeviceLaunch* launch) {
   const absl::Status ran = d->device.Launch(KernelOf(launch->kernel), operands);
   if (ran.ok()) return TW_DEVICE_OK;
   const bool operand = support::Slug(ran) == "vta.driver.operands";
-  return Failed(d, operand ? TW_DEVICE_INVALID : TW_DEVICE_KERNEL_FAILED, support::StatusText(ran));
+  return Failed(d, operand ? TW_DEVICE_INVALID : ResultOf(ran, TW_DEVICE_KERNEL_FAILED),
+                support::StatusText(ran));
 }
 TwDeviceResult Synchronize(TwDevice*) { return TW_DEVICE_OK; }
 
@@ -211,9 +225,9 @@ TwDeviceResult EventElapsed(TwDevice* d, TwDeviceEvent* from, TwDeviceEvent* to,
 }
 
 const TwDevicePlugin* Table() {
-  static const std::string* const kCode = new std::string(SelfTestCode(Config()));
-  static const TwDeviceSelfTest kSelfTest = {kCodeFormat.data(), kCode->data(), kCode->size(),
-                                             kSelfTestProgram.data(), 1};
+  // The bytes say nothing: the format does.
+  static const TwDeviceSelfTest kSelfTest = {kSelfTestFormat.data(), kSelfTestProgram.data(),
+                                             kSelfTestProgram.size(), kSelfTestProgram.data(), 1};
   static const TwDevicePlugin kTable = TW_DEVICE_PLUGIN_TABLE_OF_WHOLE_NUMBERS("vta", &kSelfTest);
   return &kTable;
 }

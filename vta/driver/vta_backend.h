@@ -19,6 +19,9 @@ struct BackendInfo {
   std::string configs;       // names of those that it runs code for, with commas
   std::string unit;          // of what Run returns, as in deploy/support/measure_units.h
   int64_t memory_bytes = 0;  // of DRAM, at most; a multiple of kDramAlignment
+  // Of the first byte of memory() for the hardware, a multiple of kDramAlignment: instructions have
+  // absolute addresses.
+  int64_t base_address = 0;
 };
 
 // Every allocation starts at a multiple: an element of any memory of any configuration.
@@ -26,7 +29,7 @@ inline constexpr int64_t kDramAlignment = 1024;
 
 // A stream in DRAM: instructions of 16 bytes, the low half first, little-endian.
 struct StreamRun {
-  int64_t address = 0;  // byte of the first instruction
+  int64_t address = 0;  // of the first instruction, in memory()
   int64_t count = 0;    // instructions
   // A device that has not finished by then hangs.
   int64_t max_cycles = 0;
@@ -43,12 +46,12 @@ class Backend {
   // Makes the first `bytes` of DRAM usable, if there are so many. Addresses keep their bytes; spans
   // of memory() end.
   virtual absl::Status Grow(int64_t bytes) = 0;
-  // The usable DRAM, from byte 0 on. `dram_base` of an instruction counts from there.
+  // The usable DRAM. Its first byte has the address info().base_address in instructions.
   virtual std::span<uint8_t> memory() = 0;
 
-  // Runs a stream to its finish and returns the cycles. REQUIRES: the stream is in memory(), and
-  // CheckConfig accepts the configuration of `isa`.
-  //   vta.sim.* for what the stream does wrong; DEADLINE_EXCEEDED vta.sim.timeout after max_cycles.
+  // Runs a stream to its finish; returns what it took, in info().unit. REQUIRES: the stream is in
+  // memory(), and CheckConfig accepts the configuration of `isa`.
+  //   vta.sim.*, vta.rtl.* or vta.board.* for what goes wrong; DEADLINE_EXCEEDED after max_cycles.
   // The device takes another stream after an error.
   virtual absl::StatusOr<int64_t> Run(const Isa& isa, const StreamRun& run) = 0;
 };

@@ -6,6 +6,7 @@
 
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
+#include "vta/sim/stream_bounds.h"
 #include "vta/sim/stream_cycles.h"
 #include "vta/sim/token_check.h"
 
@@ -88,6 +89,7 @@ absl::Status VtaDevice::Prepare(const VtaCode& code, VtaKernel* kernel) {
   TW_ASSIGN(const std::vector<Word128> words, program.Encoded(code.isa_));
   TW_ASSIGN(const std::vector<uint8_t> image, program.Image(code.isa_));
   TW_TRY(CheckTokens(code.isa_, words, image));
+  TW_TRY(CheckOnChipBounds(code.isa_, program.stream, image));
   TW_ASSIGN(kernel->commands, Allocate(static_cast<int64_t>(words.size() * sizeof(Word128))));
   if (program.image_bytes == program.constant_offset()) return absl::OkStatus();
   TW_ASSIGN(kernel->own, Allocate(program.image_bytes - program.constant_offset()));
@@ -132,8 +134,9 @@ absl::Status VtaDevice::CheckOperands(const VtaKernel& kernel,
 }
 
 absl::Status VtaDevice::WriteCommands(VtaKernel* kernel, std::span<const DramRange> operands) {
-  OperandPlaces places{.params = {}, .own = kernel->own.address};
-  for (const DramRange& operand : operands) places.params.push_back(operand.address);
+  const int64_t base = info().base_address;
+  OperandPlaces places{.params = {}, .own = base + kernel->own.address};
+  for (const DramRange& operand : operands) places.params.push_back(base + operand.address);
   const Isa& isa = kernel->code->isa_;
   TW_ASSIGN(const std::vector<Instruction> stream, Relocate(isa, *kernel->program, places));
   TW_ASSIGN(const std::vector<Word128> words, isa.Encode(stream));

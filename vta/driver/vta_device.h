@@ -81,7 +81,7 @@ class VtaDevice {
   //   an address that instructions cannot hold; as Backend::Run. With the name of the program.
   absl::Status Launch(VtaKernel* kernel, std::span<const DramRange> operands);
 
-  // Of all launches so far, one after the other.
+  // Of all launches so far, one after the other, in info().unit.
   int64_t cycles() const { return cycles_; }
 
   // A stream of more cycles is refused: on a simulator it would take minutes.

@@ -56,6 +56,10 @@ std::string Config::Id() const {
   return StrCat("b", block, "-", support::Hex64(support::StableHash64(ToString())));
 }
 
+uint32_t Config::Identity() const {
+  return static_cast<uint32_t>(support::StableHash64(ToString()) & 0x7fff'ffff) | 1;
+}
+
 std::vector<int64_t> BlockSizes() {
   const auto row = std::find_if(std::begin(kMembers), std::end(kMembers),
                                 [](const Member& m) { return m.member == &Config::block; });

@@ -24,6 +24,9 @@ struct Config {
   std::string ToString() const;
   // The same for equal configurations in every version: "b16-0123456789abcdef".
   std::string Id() const;
+  // The same as a number of 31 bits for a control register; never 0, and a bus without hardware
+  // reads as 0 or as 32 ones.
+  uint32_t Identity() const;
 };
 
 // Bits that number `elements` things. REQUIRES: a power of two.

@@ -150,7 +150,8 @@ std::string Package(const NamedConfig& named) {
   TW_CHECK(isa.ok()) << named.name << ": " << support::StatusText(isa.status());
   return StrCat(
       "package vta_isa;\n  // ", named.config.ToString(), "\n", ConfigConstants(named.config),
-      MemoryConstants(*isa), Enumeration("opcode_t", "OPCODE", kOpcodeBits, kOpcodeValues),
+      Constant("identity", named.config.Identity()), MemoryConstants(*isa),
+      Enumeration("opcode_t", "OPCODE", kOpcodeBits, kOpcodeValues),
       Enumeration("operation_t", "OPERATION", WidthOf(*isa, "operation"), kOperationValues),
       Constants("REGISTER", kRegisterValues), Constants("STATUS", kStatusValues),
       Constant("control_start", kControlStart), Constant("control_stop", kControlStop),

@@ -17,11 +17,11 @@ int64_t PageAfter(size_t bytes) {
 
 }  // namespace
 
-RtlDram::RtlDram(std::vector<uint8_t>* image, std::span<const Word128> stream, int64_t latency)
-    : image_(*image),
-      stream_(stream),
-      latency_(latency),
-      stream_address_(PageAfter(image->size())) {}
+int64_t RtlDram::PlaceBehind(std::span<const Word128> stream) {
+  stream_ = stream;
+  stream_address_ = PageAfter(image_.size());
+  return stream_address_;
+}
 
 void RtlDram::Fail(const char* what, int64_t address) {
   if (!status_.ok()) return;
@@ -39,7 +39,7 @@ uint64_t RtlDram::BeatAt(int64_t address) {
     return beat;
   }
   const int64_t half = (address - stream_address_) / kBeatBytes;
-  if (half < 0 || half >= 2 * static_cast<int64_t>(stream_.size())) {
+  if (address < stream_address_ || half >= 2 * static_cast<int64_t>(stream_.size())) {
     Fail("read", address);
     return 0;
   }

@@ -1,12 +1,11 @@
 // DRAM as the RTL sees it: reads come in order, a beat a cycle, not sooner than the latency after
-// their request; a last write is answered when the latency has passed. The stream lies behind the
-// image. Times are cycles. Not thread-safe.
+// their request; a last write is answered when the latency has passed. A stream that is not in the
+// image is behind it. Times are cycles. Not thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <span>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "vta/isa/isa.h"
@@ -17,10 +16,11 @@ class RtlDram {
  public:
   static constexpr int64_t kBeatBytes = 8;
 
-  // `image` and `stream` outlive it.
-  RtlDram(std::vector<uint8_t>* image, std::span<const Word128> stream, int64_t latency);
+  // `image` outlives it.
+  RtlDram(std::span<uint8_t> image, int64_t latency) : image_(image), latency_(latency) {}
 
-  int64_t stream_address() const { return stream_address_; }
+  // Puts a stream, which outlives this object, behind the image and returns its address.
+  int64_t PlaceBehind(std::span<const Word128> stream);
 
   // In each cycle first what DRAM gives, then what it takes.
   bool HasBeat(int64_t now) const { return !reads_.empty() && reads_.front().ready <= now; }
@@ -42,10 +42,10 @@ class RtlDram {
   uint64_t BeatAt(int64_t address);
   void Fail(const char* what, int64_t address);
 
-  std::vector<uint8_t>& image_;
-  const std::span<const Word128> stream_;
+  const std::span<uint8_t> image_;
   const int64_t latency_;
-  const int64_t stream_address_;
+  std::span<const Word128> stream_;  // behind the image
+  int64_t stream_address_ = 0;
   std::deque<Request> reads_;
   std::deque<int64_t> responses_;  // when they come
   absl::Status status_;

@@ -44,23 +44,17 @@ class VerilatedSim : public RtlSim {
   }
   ~VerilatedSim() override { model_->final(); }
 
-  absl::StatusOr<RtlReport> Run(std::span<const Word128> stream, const RtlOptions& options,
-                                std::vector<uint8_t>* dram) override {
-    if (options.dram_latency < 1) {
-      return support::InvalidArgument(
-          "vta.rtl.options",
-          StrCat("dram_latency: expected at least 1, found ", options.dram_latency));
-    }
-    RtlDram memory(dram, stream, options.dram_latency);
-    const auto address = static_cast<uint64_t>(memory.stream_address());
-    WriteRegister(-4, Register::kStreamLow, static_cast<uint32_t>(address), &memory);
-    WriteRegister(-3, Register::kStreamHigh, static_cast<uint32_t>(address >> 32), &memory);
-    WriteRegister(-2, Register::kStreamLength, static_cast<uint32_t>(stream.size()), &memory);
-    WriteRegister(-1, Register::kControl, kControlStart, &memory);
+  absl::StatusOr<RtlReport> RunOn(const RtlStream& stream, int64_t max_cycles,
+                                  RtlDram* dram) override {
+    const auto address = static_cast<uint64_t>(stream.address);
+    WriteRegister(-4, Register::kStreamLow, static_cast<uint32_t>(address), dram);
+    WriteRegister(-3, Register::kStreamHigh, static_cast<uint32_t>(address >> 32), dram);
+    WriteRegister(-2, Register::kStreamLength, static_cast<uint32_t>(stream.count), dram);
+    WriteRegister(-1, Register::kControl, kControlStart, dram);
     int64_t now = 0;
-    absl::Status status = RunToEnd(options.max_cycles, &now, &memory);
+    absl::Status status = RunToEnd(max_cycles, &now, dram);
     if (!status.ok()) {
-      Stop(now, &memory);
+      Stop(now, dram);
       return status;
     }
     RtlReport report;
@@ -72,6 +66,12 @@ class VerilatedSim : public RtlSim {
     return report;
   }
 
+  uint32_t ReadRegister(Register number) override {
+    model_->register_address = static_cast<uint8_t>(number);
+    model_->eval();
+    return model_->register_value;
+  }
+
  private:
   void WriteRegister(int64_t now, Register number, uint32_t value, RtlDram* memory) {
     model_->register_write = 1;
@@ -79,11 +79,6 @@ class VerilatedSim : public RtlSim {
     model_->register_written = value;
     Cycle(now, memory);
     model_->register_write = 0;
-  }
-  uint32_t ReadRegister(Register number) {
-    model_->register_address = static_cast<uint8_t>(number);
-    model_->eval();
-    return model_->register_value;
   }
   std::array<int64_t, kModules> Busy() {
     return {ReadRegister(Register::kLoadBusy), ReadRegister(Register::kComputeBusy),
@@ -163,7 +158,29 @@ constexpr ModelRow kModels[] = {
 #include "vta/isa/isa.def"
 };
 
+absl::Status CheckOptions(const RtlOptions& options) {
+  if (options.dram_latency >= 1) return absl::OkStatus();
+  return support::InvalidArgument(
+      "vta.rtl.options", StrCat("dram_latency: expected at least 1, found ", options.dram_latency));
+}
+
 }  // namespace
+
+absl::StatusOr<RtlReport> RtlSim::Run(const RtlStream& stream, const RtlOptions& options,
+                                      std::span<uint8_t> dram) {
+  TW_TRY(CheckOptions(options));
+  RtlDram memory(dram, options.dram_latency);
+  return RunOn(stream, options.max_cycles, &memory);
+}
+
+absl::StatusOr<RtlReport> RtlSim::Run(std::span<const Word128> stream, const RtlOptions& options,
+                                      std::vector<uint8_t>* dram) {
+  TW_TRY(CheckOptions(options));
+  RtlDram memory(*dram, options.dram_latency);
+  const int64_t address = memory.PlaceBehind(stream);
+  return RunOn({.address = address, .count = static_cast<int64_t>(stream.size())},
+               options.max_cycles, &memory);
+}
 
 absl::StatusOr<std::unique_ptr<RtlSim>> RtlSim::Make(const Config& config, uint64_t seed) {
   for (const ModelRow& row : kModels) {

@@ -27,6 +27,14 @@ struct RtlReport {
   bool operator==(const RtlReport&) const = default;
 };
 
+// Instructions in DRAM.
+struct RtlStream {
+  int64_t address = 0;  // of the first byte, a multiple of 16
+  int64_t count = 0;    // instructions
+};
+
+class RtlDram;
+
 class RtlSim {
  public:
   // The memories start with arbitrary contents drawn from the seed.
@@ -34,15 +42,25 @@ class RtlSim {
   static absl::StatusOr<std::unique_ptr<RtlSim>> Make(const Config& config, uint64_t seed);
   virtual ~RtlSim() = default;
 
-  // Runs a stream on the DRAM image until it has finished. After an error the device is as a stop
-  // leaves it, and takes the next stream.
+  // What a control register reads as.
+  virtual uint32_t ReadRegister(Register number) = 0;
+
+  // Runs a stream, which is in the DRAM image, until it has finished. After an error the device is
+  // as a stop leaves it, and takes the next stream.
   //   vta.rtl.options: a number that is too small; vta.rtl.illegal: an instruction that means
   //   nothing; vta.rtl.bounds: a read or write outside of the image; vta.rtl.unfinished: work or
   //   tokens were left at the finish; vta.rtl.deadlock: no module runs an instruction any more;
   //   vta.rtl.hang: more cycles than allowed, for instance of a module that waits for room for
   //   its tokens, and so still runs its instruction.
-  virtual absl::StatusOr<RtlReport> Run(std::span<const Word128> stream, const RtlOptions& options,
-                                        std::vector<uint8_t>* dram) = 0;
+  absl::StatusOr<RtlReport> Run(const RtlStream& stream, const RtlOptions& options,
+                                std::span<uint8_t> dram);
+  // The same for a stream that is not in the image.
+  absl::StatusOr<RtlReport> Run(std::span<const Word128> stream, const RtlOptions& options,
+                                std::vector<uint8_t>* dram);
+
+ private:
+  virtual absl::StatusOr<RtlReport> RunOn(const RtlStream& stream, int64_t max_cycles,
+                                          RtlDram* dram) = 0;
 };
 
 }  // namespace tilewright::vta

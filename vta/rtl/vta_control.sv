@@ -1,5 +1,7 @@
 // The control registers, which MANUAL.md of vta/isa lists; and when a stream starts and ends.
-module vta_control (
+module vta_control #(
+    parameter int unsigned CLOCK_KHZ
+) (
     input logic clk,
     input logic reset,
     // Registers of 32 bits. What is read comes in the same cycle.
@@ -117,6 +119,8 @@ module vta_control (
       8'(vta_isa::REGISTER_LOAD_BUSY): value = load_cycles;
       8'(vta_isa::REGISTER_COMPUTE_BUSY): value = compute_cycles;
       8'(vta_isa::REGISTER_STORE_BUSY): value = store_cycles;
+      8'(vta_isa::REGISTER_IDENTITY): value = vta_isa::IDENTITY;
+      8'(vta_isa::REGISTER_CLOCK_KHZ): value = CLOCK_KHZ;
       default: value = '0;
     endcase
   end

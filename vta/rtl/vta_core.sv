@@ -1,6 +1,8 @@
 // The accelerator: control registers, fetch, the modules load, compute and store, the tokens between
 // them, and a port to DRAM with a channel for reads and one for writes. One clock.
-module vta_core (
+module vta_core #(
+    parameter int unsigned CLOCK_KHZ = 0  // of `clk`: who puts the core onto a board knows it
+) (
     input logic clk,
     input logic reset,
     // Control registers.
@@ -37,7 +39,9 @@ module vta_core (
   logic back_give, back_take, back_available, back_room;
   assign clear = reset || stop || start;
 
-  vta_control control (
+  vta_control #(
+      .CLOCK_KHZ(CLOCK_KHZ)
+  ) control (
       .clk,
       .reset,
       .write(register_write),

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <map>
 
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "vta/sim/accesses.h"
-#include "vta/sim/dma.h"
+#include "vta/sim/loaded_uops.h"
 #include "vta/sim/range_max.h"
 #include "vta/sim/token_order.h"
 #include "vta/sim/tokens.h"
@@ -18,26 +17,15 @@ namespace {
 
 using support::StrCat;
 
-// The accesses of every instruction. Micro-ops are loaded and used by one module, so in the order
-// of the stream.
+// The accesses of every instruction.
 std::vector<std::vector<Access>> AllAccesses(const Isa& isa, const Stream& stream,
                                              const std::vector<uint8_t>& dram) {
-  std::vector<MicroOp> uops(static_cast<size_t>(isa.config().uop));
-  const auto load = [&](int64_t sram, int64_t from) {
-    // The simulators report what lies outside.
-    const bool inside = (from + 1) * int64_t{sizeof(uint32_t)} <= static_cast<int64_t>(dram.size());
-    if (!inside || sram >= static_cast<int64_t>(uops.size())) return absl::OkStatus();
-    uint32_t word = 0;
-    if (from >= 0) std::memcpy(&word, dram.data() + from * int64_t{sizeof(uint32_t)}, sizeof word);
-    uops[static_cast<size_t>(sram)] = isa.DecodeUop(word);
-    return absl::OkStatus();
-  };
+  LoadedUops uops(isa, dram);
   std::vector<std::vector<Access>> all;
   all.reserve(stream.size());
   for (const Instruction& i : stream.instructions) {
-    const bool loads_uops = i.op == Opcode::kLoad && static_cast<Memory>(i.memory) == Memory::kUop;
-    if (loads_uops) ForEachElement(i, load).IgnoreError();  // `load` has none
-    all.push_back(AccessesOf(isa, i, uops));
+    uops.Apply(i);
+    all.push_back(AccessesOf(isa, i, uops.uops()));
   }
   return all;
 }

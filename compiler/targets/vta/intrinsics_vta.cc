@@ -28,6 +28,11 @@ constexpr char kVtaGemmReset[] = "(C: i32[#] output) { for o in 0..# { C[o] = 0i
 constexpr char kVtaWiden[] =
     "(D: i32[#] output, S: i8[#] input) { for l in 0..# { D[l] = i32(S[l]); } }";
 
+// A maximum of several: an operation in place.
+constexpr char kVtaMaxInto[] =
+    "(C: i32[#] output, A: i32[#] input) { for l in 0..# { C[l] = max(C[l], A[l]); } }";
+constexpr char kVtaMaxReset[] = "(C: i32[#] output) { for l in 0..# { C[l] = -2147483648i32; } }";
+
 // D[l] = f(S[l], T[l]), and with a constant in place of T.
 void AddVtaAlu(const std::string& name, const std::string& with_tensor,
                const std::string& with_constant, std::vector<TensorIntrinsicRow>* rows) {
@@ -102,6 +107,11 @@ std::vector<TensorIntrinsicRow> RowsOfAnyBlock() {
                   .operands = {{"D", 1, "vta.acc"}, {"S", 1, "vta.inp"}}});
   AddVtaAlu("add", "S[l] + T[l]", "S[l] + i32(imm)", &rows);
   AddVtaAlu("max", "max(S[l], T[l])", "max(S[l], i32(imm))", &rows);
+  rows.push_back({.name = "vta.alu.max.into",
+                  .op = TensorOp::kAlu,
+                  .update = kVtaMaxInto,
+                  .reset = kVtaMaxReset,
+                  .operands = {{"C", 1, "vta.acc"}, {"A", 1, "vta.acc"}}});
   AddVtaAlu("min", "min(S[l], T[l])", "min(S[l], i32(imm))", &rows);
   AddVtaAlu("mul", "S[l] * T[l]", "S[l] * i32(imm)", &rows);
   // The constant is a power of two: an arithmetic shift.

@@ -6,6 +6,7 @@
 #include "compiler/ir/numeric.h"
 #include "compiler/targets/backend.h"
 #include "compiler/targets/vta/vta_emitter.h"
+#include "compiler/targets/vta/vta_uops.h"
 #include "deploy/support/clock.h"
 
 namespace tilewright::vta {
@@ -68,12 +69,15 @@ absl::StatusOr<int64_t> VtaEmitter::Value(const Expr& e) {
 
 absl::Status VtaEmitter::Add(const vta::Instruction& instruction, std::vector<VtaRegion> regions,
                              const Stmt& s) {
-  if (events_.size() >= static_cast<size_t>(kMaxInstructions)) {
-    return Bad("extent", StrCat("expected at most ", kMaxInstructions, " instructions, found more"),
-               s);
-  }
+  TW_TRY(CheckLength(events_.size() + 1, s));
   events_.push_back({instruction, std::move(regions)});
   return absl::OkStatus();
+}
+
+absl::Status VtaEmitter::CheckLength(size_t instructions, const Stmt& s) {
+  if (instructions <= static_cast<size_t>(kMaxInstructions)) return absl::OkStatus();
+  return Bad("extent", StrCat("expected at most ", kMaxInstructions, " instructions, found more"),
+             s);
 }
 
 absl::Status VtaEmitter::Walk(const Stmt& s) {
@@ -274,22 +278,10 @@ absl::StatusOr<Program> VtaEmitter::Run() {
   TW_TRY(PlaceParams());
   TW_TRY(Walk(function_.body));
   const int64_t uops = static_cast<int64_t>(program_.uops.size());
-  const int64_t capacity = isa_.InfoOf(Memory::kUop).elements;
-  if (uops > capacity) {
-    return support::ResourceExhausted(
-        "codegen.vta.memory", StrCat("expected at most ", capacity, " micro-ops, found ", uops));
-  }
   program_.name = function_.name;
   program_.image_bytes = program_.uop_offset + uops * 4;
-  if (uops > 0) {
-    // On the same module as everything that uses them, so in order with it.
-    vta::Instruction load{.op = vta::Opcode::kLoad};
-    load.memory = static_cast<int64_t>(Memory::kUop);
-    load.dram_base = program_.uop_offset / 4;
-    load.y_size = 1;
-    load.x_size = load.x_stride = uops;
-    events_.insert(events_.begin(), {load, {}});
-  }
+  PlaceMicroOps(isa_, program_.uop_offset / 4, uops, &events_);
+  TW_TRY(CheckLength(events_.size(), function_.body));
   events_.push_back({vta::Instruction{.op = vta::Opcode::kFinish}, {}});
   TW_TRY(DeriveVtaTokens(&events_));
   for (const VtaEvent& e : events_) program_.stream.push_back(e.instruction);

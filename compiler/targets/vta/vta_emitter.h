@@ -19,7 +19,8 @@
 
 namespace tilewright::vta {
 
-inline constexpr std::string_view kWiden = "vta.widen";  // intrinsics_vta.cc
+// intrinsics_vta.cc
+inline constexpr std::string_view kWiden = "vta.widen", kMaxInto = "vta.alu.max.into";
 
 // A nest's operands where it is a marked one.
 std::vector<ir::TensorMatch> MarkedNests(const ir::Stmt& s);
@@ -75,6 +76,8 @@ class VtaEmitter {
   absl::Status PlaceParams();
   absl::Status Add(const vta::Instruction& instruction, std::vector<VtaRegion> regions,
                    const ir::Stmt& s);
+  // codegen.vta.extent: a program cannot be so long.
+  absl::Status CheckLength(size_t instructions, const ir::Stmt& s);
 
   int64_t lanes() const { return isa_.config().block; }
   // Scalars in an element of a memory.
@@ -96,6 +99,8 @@ class VtaEmitter {
   absl::Status EmitWiden(const std::vector<VtaLoopStep>& steps, const std::array<int64_t, 3>& base,
                          const ir::Stmt& nest);
   absl::Status Clear(std::vector<VtaLoopStep> steps, int64_t base, const ir::Stmt& nest);
+  absl::Status EmitMaxInto(const ir::TensorMatch& match, const std::vector<VtaLoopStep>& steps,
+                           const std::array<int64_t, 3>& base, const ir::Stmt& nest);
   absl::Status EmitAlu(const ir::TensorMatch& match, const std::vector<VtaLoopStep>& steps,
                        std::array<int64_t, 3> base, const ir::Stmt& nest);
   absl::Status EmitTransfer(const ir::TensorMatch& match, const std::vector<ir::Stmt>& loops,
@@ -106,13 +111,15 @@ class VtaEmitter {
   absl::Status EmitRows(const TransferRows& rows, std::span<const TransferDim> outer,
                         const ir::Stmt& nest);
   // An instruction with micro-ops over `steps`; operand k moves by step[k] and starts at base[k].
+  // Several instructions if their micro-ops do not fit the chip at the same time.
   absl::Status AddLoops(vta::Instruction instruction, const std::vector<VtaLoopStep>& steps,
                         const std::array<int64_t, 3>& base, std::vector<VtaRegion> regions,
                         const ir::Stmt& s);
   // Whether some nest multiplies by an identity matrix, which has the last place of its memory.
   bool Widens() const;
   int64_t IdentityPlace() const { return isa_.InfoOf(vta::Memory::kWgt).elements - 1; }
-  int64_t UopsAt(const std::vector<vta::MicroOp>& wanted);
+  // Where in the program's micro-ops the wanted ones are; adds those that are not there yet.
+  int64_t UopsAt(std::span<const vta::MicroOp> wanted);
 
   const Isa& isa_;
   const ir::Function& function_;
@@ -125,7 +132,8 @@ class VtaEmitter {
   std::vector<ir::TensorMatch> nests_;  // of the whole function
   // Nests that were emitted before, in other iterations of the loops around them.
   std::unordered_map<const ir::StmtNode*, ir::TensorMatch> matches_;
-  bool has_identity_ = false;  // it was loaded
+  bool has_identity_ = false;                            // it was loaded
+  std::unordered_map<std::string, int64_t> known_uops_;  // results of UopsAt, by wanted bytes
 };
 
 }  // namespace tilewright::vta

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
+#include <type_traits>
+#include <utility>
 
 #include "compiler/ir/expr_parts.h"
 #include "compiler/ir/visit.h"
@@ -71,10 +73,15 @@ Immediate ImmediateOf(vta::AluOp op, const std::vector<int64_t>& values, const C
 
 }  // namespace
 
-int64_t VtaEmitter::UopsAt(const std::vector<vta::MicroOp>& wanted) {
+int64_t VtaEmitter::UopsAt(std::span<const vta::MicroOp> wanted) {
+  static_assert(std::has_unique_object_representations_v<vta::MicroOp>);
+  std::string key(reinterpret_cast<const char*>(wanted.data()), wanted.size_bytes());
+  const auto known = known_uops_.find(key);
+  if (known != known_uops_.end()) return known->second;
   auto found =
       std::search(program_.uops.begin(), program_.uops.end(), wanted.begin(), wanted.end());
   int64_t at = found - program_.uops.begin();
+  known_uops_[std::move(key)] = at;
   if (found == program_.uops.end()) {
     program_.uops.insert(program_.uops.end(), wanted.begin(), wanted.end());
   }
@@ -111,8 +118,6 @@ absl::Status VtaEmitter::AddLoops(vta::Instruction instruction,
     }
     uops = std::move(wider);
   }
-  instruction.uop_begin = UopsAt(uops);
-  instruction.uop_end = instruction.uop_begin + static_cast<int64_t>(uops.size());
   instruction.iter_out = out.extent;
   instruction.iter_in = in.extent;
   instruction.dst_factor_out = out.step[0];
@@ -121,7 +126,15 @@ absl::Status VtaEmitter::AddLoops(vta::Instruction instruction,
   instruction.src_factor_in = in.step[1];
   instruction.wgt_factor_out = out.step[2];
   instruction.wgt_factor_in = in.step[2];
-  return Add(instruction, std::move(regions), s);
+  // Sums and elements do not depend on the order of micro-ops, so parts may follow each other.
+  const auto capacity = static_cast<size_t>(isa_.InfoOf(Memory::kUop).elements);
+  for (size_t first = 0; first < uops.size(); first += capacity) {
+    const auto part = std::span(uops).subspan(first, std::min(capacity, uops.size() - first));
+    instruction.uop_begin = UopsAt(part);
+    instruction.uop_end = instruction.uop_begin + static_cast<int64_t>(part.size());
+    TW_TRY(Add(instruction, regions, s));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status VtaEmitter::EmitGemm(const TensorMatch& match, const std::vector<VtaLoopStep>& steps,
@@ -167,9 +180,38 @@ absl::Status VtaEmitter::Clear(std::vector<VtaLoopStep> steps, int64_t base, con
   return AddLoops(clear, steps, {base, 0, 0}, {RegionOf(Memory::kAcc, steps, base, 0, true)}, nest);
 }
 
+// A maximum in place; its reset is the least number: -1 shifted to the left.
+absl::Status VtaEmitter::EmitMaxInto(const TensorMatch& match,
+                                     const std::vector<VtaLoopStep>& steps,
+                                     const std::array<int64_t, 3>& base, const Stmt& nest) {
+  const VtaRegion sums = RegionOf(Memory::kAcc, steps, base[0], 0, true);
+  vta::Instruction alu{.op = vta::Opcode::kAlu};
+  std::vector<VtaLoopStep> moved = steps;
+  for (VtaLoopStep& s : moved) {
+    if (match.reset) s.step[1] = s.step[0];
+    s.step[2] = 0;
+  }
+  if (!match.reset) {
+    alu.operation = static_cast<int64_t>(vta::AluOp::kMax);
+    return AddLoops(alu, moved, {base[0], base[1], 0},
+                    {sums, RegionOf(Memory::kAcc, steps, base[1], 1, false)}, nest);
+  }
+  TW_TRY(Clear(steps, base[0], nest));
+  constexpr int64_t kSignBit = 31;
+  alu.use_imm = 1;
+  for (const auto& [operation, imm] :
+       {std::pair(vta::AluOp::kAdd, int64_t{-1}), std::pair(vta::AluOp::kShr, -kSignBit)}) {
+    alu.operation = static_cast<int64_t>(operation);
+    alu.imm = imm;
+    TW_TRY(AddLoops(alu, moved, {base[0], base[0], 0}, {sums}, nest));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status VtaEmitter::EmitAlu(const TensorMatch& match, const std::vector<VtaLoopStep>& steps,
                                  std::array<int64_t, 3> base, const Stmt& nest) {
   if (match.intrinsic->name == kWiden) return EmitWiden(steps, base, nest);
+  if (match.intrinsic->name == kMaxInto) return EmitMaxInto(match, steps, base, nest);
   std::optional<AluForm> form = AluFormOf(match.intrinsic->name);
   TW_CHECK(form.has_value()) << match.intrinsic->name;
   vta::Instruction alu{.op = vta::Opcode::kAlu};

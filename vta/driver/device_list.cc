@@ -1,0 +1,57 @@
+#include "vta/driver/device_list.h"
+
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "deploy/support/clock.h"
+#include "deploy/support/env.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+#include "vta/driver/board_backend.h"
+#include "vta/driver/board_place.h"
+#include "vta/driver/simulated_backends.h"
+#ifdef TILEWRIGHT_BUILD_RTL
+#include "vta/driver/rtl_backend.h"
+#endif
+
+namespace tilewright::vta {
+namespace {
+
+constexpr std::unique_ptr<Backend> (*kSimulated[])() = {
+    [] { return MakeCycleModel(); },
+    [] { return MakeFunctionalSimulator(); },
+#ifdef TILEWRIGHT_BUILD_RTL
+    [] { return MakeRtl(CycleTiming().dram_latency); },
+#endif
+};
+
+absl::StatusOr<std::vector<BoardPlace>> Boards() {
+  return FindBoards(support::GetEnv("TILEWRIGHT_VTA_ROOT").value_or(""));
+}
+
+support::Clock* BoardClock() {
+  static support::SystemClock* const kClock = new support::SystemClock();
+  return kClock;
+}
+
+}  // namespace
+
+int32_t CountDevices() {
+  const auto boards = Boards();
+  return static_cast<int32_t>(std::size(kSimulated) + (boards.ok() ? boards->size() : 0));
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> OpenDevice(int32_t index) {
+  const auto at = static_cast<size_t>(index);
+  if (index >= 0 && at < std::size(kSimulated)) return kSimulated[at]();
+  TW_ASSIGN(const std::vector<BoardPlace> boards, Boards());
+  const size_t devices = std::size(kSimulated) + boards.size();
+  if (index < 0 || at >= devices) {
+    return support::NotFound("vta.driver.index", support::StrCat("expected one of ", devices,
+                                                                 " devices, found ", index));
+  }
+  return OpenBoard(boards[at - std::size(kSimulated)], BoardClock());
+}
+
+}  // namespace tilewright::vta
