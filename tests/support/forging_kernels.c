@@ -162,7 +162,7 @@ KERNEL(slow_clock) {
   if (patched == 0) dl_iterate_phdr(Patch, &patched);
   if (patched == 0) return 78;
   volatile uint64_t sum = 0;
-  for (uint64_t i = 0; i < 6000000; ++i) sum += i;
+  for (uint64_t i = 0; i < 20000000; ++i) sum += i;
   Compute(buffers, sizes[0]);
   return TW_OK;
 }
