@@ -173,8 +173,7 @@ class View {
 absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
                                              std::span<const TensorType> outputs,
                                              const Attrs& attrs) {
-  std::vector<TensorType> types;
-  for (const RefTensor& in : inputs) types.push_back(in.type);
+  const TensorTypes types = TypesOf(inputs);
   DimEqualities equal;
   TW_ASSIGN(const AttentionProblem p, AttentionProblemOf(types, attrs, &equal));
   const View q(inputs[0], p.layouts.q), k(inputs[1], p.layouts.k), v(inputs[2], p.layouts.v);

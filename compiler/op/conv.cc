@@ -246,8 +246,7 @@ std::vector<double> PlainSums(const ConvShape& c, const ImageSizes& s,
 absl::StatusOr<std::vector<RefTensor>> PlainConv(std::span<const RefTensor> inputs,
                                                  std::span<const TensorType> outputs,
                                                  const Attrs& attrs) {
-  std::vector<TensorType> types;
-  for (const RefTensor& input : inputs) types.push_back(input.type);
+  const TensorTypes types = TypesOf(inputs);
   TW_ASSIGN(ConvShape c, ConvShapeOf(types, attrs));
   const ImageSizes s(types[0], outputs[0]);
   const Layout data(kData), weights(kWeights);

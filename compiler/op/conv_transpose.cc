@@ -247,8 +247,7 @@ double Length(std::span<const TensorType> inputs, const Attrs& attrs) {
 absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
                                              std::span<const TensorType> outputs,
                                              const Attrs& attrs) {
-  std::vector<TensorType> types;
-  for (const RefTensor& input : inputs) types.push_back(input.type);
+  const TensorTypes types = TypesOf(inputs);
   TW_ASSIGN(Shape c, ShapeOf(types, attrs));
   const ImageSizes s(types[0], outputs[0]);
   const std::vector<double> weights =

@@ -240,12 +240,6 @@ absl::StatusOr<std::vector<RefTensor>> Interpreted(std::span<const RefTensor> in
   return std::vector<RefTensor>{std::move(tensor)};
 }
 
-TensorTypes TypesOf(std::span<const RefTensor> tensors) {
-  TensorTypes types;
-  for (const RefTensor& tensor : tensors) types.push_back(tensor.type);
-  return types;
-}
-
 absl::StatusOr<std::vector<RefTensor>> Reference(std::span<const RefTensor> inputs,
                                                  std::span<const TensorType> outputs,
                                                  const Attrs& attrs) {

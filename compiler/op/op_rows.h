@@ -57,6 +57,8 @@ absl::StatusOr<TensorTypes> InferWith(TypeCheck* check, const OpSpec& spec,
 // op.<name>.<reason>: <detail>
 absl::Status OpError(std::string_view op, std::string_view reason, std::string_view detail);
 
+TensorTypes TypesOf(std::span<const RefTensor> tensors);
+
 // Element strides of a row-major shape.
 std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& shape);
 std::vector<Dim> RowMajorStrides(const std::vector<Dim>& shape);

@@ -125,6 +125,12 @@ std::vector<ir::Expr> BroadcastIndex(const std::vector<ir::Expr>& index,
   return result;
 }
 
+TensorTypes TypesOf(std::span<const RefTensor> tensors) {
+  TensorTypes types;
+  for (const RefTensor& tensor : tensors) types.push_back(tensor.type);
+  return types;
+}
+
 bool NextIndex(const std::vector<int64_t>& shape, std::vector<int64_t>* index) {
   for (size_t d = shape.size(); d-- > 0;) {
     if (++(*index)[d] < shape[d]) return true;

@@ -385,8 +385,7 @@ class Cell {
 absl::StatusOr<std::vector<RefTensor>> PlainRecurrent(std::span<const RefTensor> inputs,
                                                       std::span<const TensorType> outputs,
                                                       const Attrs& attrs) {
-  std::vector<TensorType> types;
-  for (const RefTensor& in : inputs) types.push_back(in.type);
+  const TensorTypes types = TypesOf(inputs);
   DimEqualities equal;
   TW_ASSIGN(const Layer layer, LayerOf(types, attrs, &equal));
   const Cell cell(inputs, layer);

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <limits>
+#include <optional>
 
 #include "compiler/op/conv_shape.h"
 #include "compiler/op/winograd_form.h"
@@ -150,48 +151,60 @@ bool F5Pays(const ConvShape& c) {
          products(WinogradF5()) < kWorthwhile * products(WinogradF4());
 }
 
-absl::StatusOr<std::vector<ir::Buffer>> ComputeBlocks(const ComputeArgs& a,
-                                                      const WinogradForm& form) {
-  const auto& [b, name, inputs, types, outputs, attrs] = a;
-  if (!WinogradF2Applies(types, attrs)) return NoForm(a);
-  TW_ASSIGN(const ConvShape c, ConvShapeOf(types, attrs));
-  return ComputeWinogradBlocked(b, name, form, inputs[0], inputs[1], {c.h.pad_begin, c.w.pad_begin},
-                                outputs[0]);
+// The shape of a convolution that has the form of F(4×4).
+std::optional<ConvShape> ShapeOf(std::span<const TensorType> inputs, const Attrs& attrs) {
+  absl::StatusOr<ConvShape> c = ConvShapeOf(inputs, attrs);
+  if (!c.ok() || !inputs[0].fixed() || inputs[0].dtype != ir::kF32 || c->groups != 1 ||
+      !c->has_winograd_window()) {
+    return std::nullopt;
+  }
+  if (c->in_blocks() && (inputs.size() > 2 || !HasBlocksOfOneSize(*c))) return std::nullopt;
+  return *std::move(c);
+}
+
+std::vector<ir::Buffer> ComputeBlocks(const ComputeArgs& a, const ConvShape& c,
+                                      const WinogradForm& form) {
+  return ComputeWinogradBlocked(a.b, a.name, form, a.inputs[0], a.inputs[1],
+                                {c.h.pad_begin, c.w.pad_begin}, a.outputs[0]);
+}
+
+absl::StatusOr<std::vector<ir::Buffer>> ComputeInBlocks(const ComputeArgs& a,
+                                                        const WinogradForm& form) {
+  const std::optional<ConvShape> c = ShapeOf(a.input_types, a.attrs);
+  if (!c || !c->in_blocks()) return NoForm(a);
+  return ComputeBlocks(a, *c, form);
 }
 
 }  // namespace
 
 bool WinogradApplies(std::span<const TensorType> inputs, const Attrs& attrs) {
-  const absl::StatusOr<ConvShape> c = ConvShapeOf(inputs, attrs);
-  if (!c.ok() || !inputs[0].fixed() || inputs[0].dtype != ir::kF32 || c->groups != 1 ||
-      !c->has_winograd_window()) {
-    return false;
-  }
-  return !c->in_blocks() || (inputs.size() == 2 && HasBlocksOfOneSize(*c));
+  return ShapeOf(inputs, attrs).has_value();
 }
 bool WinogradF2Applies(std::span<const TensorType> inputs, const Attrs& attrs) {
-  return WinogradApplies(inputs, attrs) && ConvShapeOf(inputs, attrs)->in_blocks();
+  const std::optional<ConvShape> c = ShapeOf(inputs, attrs);
+  return c && c->in_blocks();
 }
 bool WinogradF5Applies(std::span<const TensorType> inputs, const Attrs& attrs) {
-  return WinogradF2Applies(inputs, attrs) && F5Pays(*ConvShapeOf(inputs, attrs));
+  const std::optional<ConvShape> c = ShapeOf(inputs, attrs);
+  return c && c->in_blocks() && F5Pays(*c);
 }
 
 absl::StatusOr<std::vector<ir::Buffer>> ComputeWinograd(const ComputeArgs& a) {
   const auto& [b, name, inputs, types, outputs, attrs] = a;
-  if (!WinogradApplies(types, attrs)) return NoForm(a);
-  TW_ASSIGN(ConvShape c, ConvShapeOf(types, attrs));
-  if (c.in_blocks()) return ComputeBlocks(a, WinogradF4());
-  Stages stages(b, name, inputs, c, ImageSizes(types[0], outputs[0]));
+  const std::optional<ConvShape> c = ShapeOf(types, attrs);
+  if (!c) return NoForm(a);
+  if (c->in_blocks()) return ComputeBlocks(a, *c, WinogradF4());
+  Stages stages(b, name, inputs, *c, ImageSizes(types[0], outputs[0]));
   ir::Buffer filter = stages.Filter();
   ir::Buffer products = stages.Products(filter, stages.Input());
   return std::vector<ir::Buffer>{
       stages.Output(products, inputs.size() > 2 ? inputs[2] : nullptr, outputs[0].shape)};
 }
 absl::StatusOr<std::vector<ir::Buffer>> ComputeWinogradF2(const ComputeArgs& a) {
-  return ComputeBlocks(a, WinogradF2());
+  return ComputeInBlocks(a, WinogradF2());
 }
 absl::StatusOr<std::vector<ir::Buffer>> ComputeWinogradF5(const ComputeArgs& a) {
-  return ComputeBlocks(a, WinogradF5());
+  return ComputeInBlocks(a, WinogradF5());
 }
 
 double WinogradErrorBound(int64_t channels, double max_x, double max_w) {

@@ -90,11 +90,12 @@ class StateCheck {
   absl::Status ListOf(const Function& function, const std::map<std::string, Dim>& at,
                       const Tensor& list) {
     const bool main = function.at.empty();
-    if (main != list.is_own_list() || !lists_.contains(list.same_list.value_or(list.id))) {
+    const int64_t of_main = list.same_list.value_or(list.id);
+    if (main != list.is_own_list() || !lists_.contains(of_main)) {
       return Bad(Where(list.id), main ? "expected a list of main in main"
                                       : "expected the same list as one of main");
     }
-    const Tensor& own = TensorOf(list.same_list.value_or(list.id));
+    const Tensor& own = TensorOf(of_main);
     std::vector<Dim> shape = own.shape;
     for (Dim& dim : shape) dim = dim.Substitute(at);
     if (list.dtype == own.dtype && list.shape == shape) return absl::OkStatus();

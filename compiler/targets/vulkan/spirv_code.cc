@@ -31,6 +31,14 @@ void SpirvCode::Append(const Region& region) {
   words.insert(words.end(), region.words.begin(), region.words.end());
 }
 
+void SpirvCode::AppendLoop(Id header, Id merge) {
+  const Region loop = Close();
+  Branch(header);
+  Append(loop);
+  StartBlock(merge);
+  ++epoch_;
+}
+
 void SpirvCode::StartBlock(Id label) {
   Add(spv::Op::OpLabel, {label});
   regions_.back().label = label;
@@ -165,11 +173,7 @@ void SpirvCode::For(int bits, Id first, Id end, int64_t step, const std::functio
   StartBlock(next);
   Add(spv::Op::OpIAdd, {type, next_i, i, step_id});
   Branch(header);
-  const Region loop = Close();
-  Branch(header);
-  Append(loop);
-  StartBlock(merge);
-  ++epoch_;
+  AppendLoop(header, merge);
 }
 
 void SpirvCode::While(const std::function<Id()>& condition, const Body& body) {
@@ -188,11 +192,7 @@ void SpirvCode::While(const std::function<Id()>& condition, const Body& body) {
   Branch(next);
   StartBlock(next);
   Branch(header);
-  const Region loop = Close();
-  Branch(header);
-  Append(loop);
-  StartBlock(merge);
-  ++epoch_;
+  AppendLoop(header, merge);
 }
 
 Words SpirvCode::Finish(Id function, Id type, Id result_type, Id result) {

@@ -70,6 +70,8 @@ class SpirvCode {
   void Branch(Id label) { Add(spv::Op::OpBranch, {label}); }
   void StartBlock(Id label);
   void Append(const Region& region);
+  // Closes the region of a loop, enters it by its header, and goes on behind it.
+  void AppendLoop(Id header, Id merge);
   Id Scope(spv::Scope scope);
 
   SpirvModule& module_;
