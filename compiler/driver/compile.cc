@@ -303,7 +303,8 @@ class ModelLowering {
     TW_ASSIGN(ir::Function scheduled, ScheduleTask(variants, task, target, schedules_, kernel));
     in_place_.push_back(InPlaceOperands(scheduled, kernel->steps));
     absl::StatusOr<LoweredTask> lowered = LowerTask(scheduled, target, dump, "");
-    if (lowered.ok() && !lowered->prepare) TW_TRY(AddManyRows(body, variants, dump, &*lowered));
+    const bool given = kernel->tuned || kernel->predicted;
+    if (lowered.ok() && !given) TW_TRY(AddManyRows(body, variants, dump, &*lowered));
     if (!target.machine.has_matrix() || (lowered.ok() && OnMatrixUnit(*lowered)))
       return Keep(0, std::move(lowered));
     kernel->on_host = true;
@@ -485,6 +486,14 @@ absl::StatusOr<BuiltCandidate> BuildCandidate(std::string_view task_text, std::s
   }
   TW_ASSIGN(result.module_bytes, module::SerializeModule(parts));
   return result;
+}
+
+absl::StatusOr<bool> ChoosesWhenItRuns(const graph::Graph& task) {
+  if (!graph::IsSymbolic(task)) return false;
+  TW_ASSIGN(const std::vector<schedule::Variant> variants, TaskVariants(task));
+  return std::any_of(variants.begin() + 1, variants.end(), [&](const schedule::Variant& variant) {
+    return ManyRowsOf(task, variant).has_value();
+  });
 }
 
 absl::StatusOr<std::string> DefaultSteps(std::string_view task_text, const target::Target& target) {

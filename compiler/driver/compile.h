@@ -77,6 +77,10 @@ absl::StatusOr<BuiltCandidate> BuildCandidate(std::string_view task_text, std::s
                                               const target::Target& target, const TaskCheck* check,
                                               const std::string& test_miscompile = "");
 
+// Whether the kernel of a task of open sizes chooses between two algorithms when it runs, each by
+// its default schedule. Steps that are given for such a task leave it only one of them.
+absl::StatusOr<bool> ChoosesWhenItRuns(const graph::Graph& task);
+
 // The schedule a task gets when nothing is known about it, in the language of all schedules.
 absl::StatusOr<std::string> DefaultSteps(std::string_view task_text, const target::Target& target);
 

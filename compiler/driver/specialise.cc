@@ -1,6 +1,7 @@
 #include "compiler/driver/specialise.h"
 
 #include <algorithm>
+#include <bit>
 #include <memory>
 #include <utility>
 
@@ -80,6 +81,16 @@ absl::StatusOr<std::vector<Graph>> SpecialiseModel(std::string_view onnx,
     graphs.push_back(*std::move(fused));
   }
   return graphs;
+}
+
+module::Sizes TypicalSizes(const Graph& graph) {
+  module::Sizes typical;
+  for (const auto& [name, range] : graph.size_ranges) {
+    const auto quarter = static_cast<uint64_t>(std::max<int64_t>(1, range.max / 4));
+    const auto size = static_cast<int64_t>(std::bit_floor(quarter));
+    typical[name] = std::clamp(size, range.min, range.max);
+  }
+  return typical;
 }
 
 absl::StatusOr<module::Sizes> SpecialisedAt(const Graph& main, const Graph& specialised) {

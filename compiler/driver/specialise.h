@@ -27,6 +27,10 @@ absl::StatusOr<std::vector<graph::Graph>> SpecialiseModel(std::string_view onnx,
                                                           const graph::GraphPassContext& passes,
                                                           graph::Graph* main);
 
+// Returns the sizes at which what is open is judged where nobody names one: a power of two near a
+// quarter of each range's largest size, within the range.
+module::Sizes TypicalSizes(const graph::Graph& graph);
+
 // Returns the values of main's variables at which `specialised` replaces it: what its inputs have
 // in place of them. INVALID_ARGUMENT driver.specialise.ends if its inputs and outputs are not
 // main's at these sizes.

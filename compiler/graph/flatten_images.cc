@@ -15,15 +15,15 @@
 namespace tilewright::graph {
 namespace {
 
-using Ints = std::vector<int64_t>;
+using Dims = std::vector<op::Dim>;
 
 bool AllAre(const op::Attrs& attrs, std::string_view name, int64_t value) {
-  const Ints list = op::GetInts(attrs, name, {});
+  const std::vector<int64_t> list = op::GetInts(attrs, name, {});
   return std::all_of(list.begin(), list.end(), [&](int64_t v) { return v == value; });
 }
 
 // [n,c,h,w] → [n,c,1,h*w]
-Ints AsRow(const Ints& shape) { return {shape[0], shape[1], 1, shape[2] * shape[3]}; }
+Dims AsRow(const Dims& shape) { return {shape[0], shape[1], 1, shape[2] * shape[3]}; }
 
 class Flattener : public ForwardRewriter {
  public:
@@ -52,24 +52,25 @@ class Flattener : public ForwardRewriter {
 
   // Of several rows.
   bool IsImage(ValueId id) const {
-    const Ints shape = TypeOf(id).sizes();
-    return shape.size() == 4 && shape[2] > 1;
+    const Dims& shape = TypeOf(id).shape;
+    return shape.size() == 4 && shape[2] != op::Dim(1);
   }
 
   bool OfPixels(const Node& node) const {
-    const Ints weight = TypeOf(node.inputs[1]).sizes();
-    return op::GetInt(node.attrs, "groups", 1) > 1 && LiesPlain(node) && weight[2] == 1 &&
-           weight[3] == 1 && AllAre(node.attrs, "strides", 1) && AllAre(node.attrs, "pads", 0);
+    const Dims& weight = TypeOf(node.inputs[1]).shape;
+    return op::GetInt(node.attrs, "groups", 1) > 1 && LiesPlain(node) && weight[2] == op::Dim(1) &&
+           weight[3] == op::Dim(1) && AllAre(node.attrs, "strides", 1) &&
+           AllAre(node.attrs, "pads", 0);
   }
 
   // Elementwise, and the last computed of its images is a row; all else is the same for all pixels.
   bool Follows(const Node& node) const {
     const op::OpSpec* spec = op::FindOp(node.op);
     if (spec == nullptr || !spec->elementwise()) return false;
-    const Ints image = TypeOf(node.outputs[0]).sizes();
+    const Dims& image = TypeOf(node.outputs[0]).shape;
     ValueId last = -1;
     for (ValueId id : node.inputs) {
-      const Ints shape = TypeOf(id).sizes();
+      const Dims& shape = TypeOf(id).shape;
       if (shape == image && !IsConstant(g_, id)) {
         if (last < 0 || PositionOf(id) > PositionOf(last)) last = id;
       } else if (!SameForPixels(shape)) {
@@ -79,9 +80,10 @@ class Flattener : public ForwardRewriter {
     return last >= 0 && rows_.count(last) > 0;
   }
   // Whether a tensor broadcasts along both dimensions of an image.
-  static bool SameForPixels(const Ints& shape) {
+  static bool SameForPixels(const Dims& shape) {
     const size_t rank = shape.size();
-    return (rank < 1 || shape[rank - 1] == 1) && (rank < 2 || shape[rank - 2] == 1);
+    const op::Dim one = 1;
+    return (rank < 1 || shape[rank - 1] == one) && (rank < 2 || shape[rank - 2] == one);
   }
   int PositionOf(ValueId id) const {
     const auto it = computed_.find(id);
@@ -94,8 +96,8 @@ class Flattener : public ForwardRewriter {
       const auto it = known->find(id);
       if (it != known->end()) return it->second;
     }
-    TW_ASSIGN(const ValueId row,
-              Emit(NameOf(id) + "_row", kViewOp, {id}, {{"shape", AsRow(TypeOf(id).sizes())}}));
+    TW_ASSIGN(const ValueId row, Emit(NameOf(id) + "_row", kViewOp, {id},
+                                      {{"shape", op::ShapeAttr(AsRow(TypeOf(id).shape))}}));
     return views_[id] = row;
   }
 

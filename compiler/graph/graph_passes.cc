@@ -34,7 +34,7 @@ constexpr GraphPass kPasses[] = {
     {"fuse_attention", FuseAttention, GraphPass::Use::kStandard, kAnySizes},
     {"block_layouts", BlockLayouts, GraphPass::Use::kOptional, kAnySizes},
     {"stage_pools", StagePools},
-    {"flatten_images", FlattenImages},
+    {"flatten_images", FlattenImages, GraphPass::Use::kStandard, kAnySizes},
     {"clean", Clean, GraphPass::Use::kStandard, kAnySizes},
     {"layout_weights", LayoutWeights, GraphPass::Use::kStandard, kAnySizes},
     {"materialize_outputs", MaterializeOutputs, GraphPass::Use::kRequired, kAnySizes},

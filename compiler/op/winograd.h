@@ -27,26 +27,10 @@ bool WinogradApplies(std::span<const TensorType> inputs, const Attrs& attrs);
 bool WinogradF2Applies(std::span<const TensorType> inputs, const Attrs& attrs);
 bool WinogradF5Applies(std::span<const TensorType> inputs, const Attrs& attrs);
 
-// Adds the stages NAME_filter_rows, NAME_filter, NAME_tile_rows, NAME_tile, NAME_products,
-// NAME_out_rows and NAME. The filter stages depend on the weights only.
-// op.conv2d.winograd where the form does not apply.
+// Adds the stages of winograd_stages.h. op.conv2d.winograd where the form does not apply.
 absl::StatusOr<std::vector<ir::Buffer>> ComputeWinograd(const ComputeArgs& a);
 absl::StatusOr<std::vector<ir::Buffer>> ComputeWinogradF2(const ComputeArgs& a);
 absl::StatusOr<std::vector<ir::Buffer>> ComputeWinogradF5(const ComputeArgs& a);
-
-struct WinogradForm;
-// What the image of a blocked convolution is padded with before its first row and column.
-struct BlockedImage {
-  int64_t pad_top, pad_left;
-};
-// The same on channel blocks: x [n, i, h, w, b], w [o, i, 3, 3, b, b], result [n, o, oh, ow, b] of
-// type `output`. Adds the stages NAME_pad (where there is padding), NAME_filter_rows, NAME_filter,
-// NAME_tile_rows [n, th, tw, i, a, s, b], NAME_tile [a, b, n, th, tw, i, b], NAME_products,
-// NAME_out_rows and NAME. REQUIRES: stride and dilation 1.
-std::vector<ir::Buffer> ComputeWinogradBlocked(ir::FunctionBuilder& b, const std::string& name,
-                                               const WinogradForm& form, const ir::Buffer& x,
-                                               const ir::Buffer& w, const BlockedImage& image,
-                                               const TensorType& output);
 
 // The bound above.
 double WinogradErrorBound(int64_t channels, double max_x, double max_w);

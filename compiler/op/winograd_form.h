@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/ir/ir.h"
+#include "compiler/op/tensor_type.h"
 
 namespace tilewright::op {
 
@@ -17,10 +18,10 @@ struct WinogradForm {
   int points;  // products along each side, m + 2
   std::vector<std::vector<double>> input, filter, output;
 
-  int64_t Tiles(int64_t outputs) const { return (outputs + tile - 1) / tile; }
+  Dim Tiles(const Dim& outputs) const { return (outputs + Dim(tile - 1)).FloorDiv(tile); }
   // Products per pair of channels for an image of so many outputs.
   int64_t Products(int64_t height, int64_t width) const {
-    return Tiles(height) * Tiles(width) * points * points;
+    return Tiles(height).value() * Tiles(width).value() * points * points;
   }
 };
 // Points of which one is not ± another round less (Barabasz et al., "Error analysis and improving

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/ir/bind_sizes.h"
 #include "compiler/space/default_schedule.h"
 #include "compiler/space/rules/rules.h"
 #include "deploy/support/status.h"
@@ -37,18 +38,20 @@ absl::StatusOr<std::unique_ptr<Space>> Space::Create(ir::Function function,
 }
 
 absl::StatusOr<std::unique_ptr<Space>> Space::Create(std::vector<schedule::Variant> variants,
-                                                     const target::Target& target) {
+                                                     const target::Target& target,
+                                                     std::map<std::string, int64_t> typical) {
   for (const schedule::Variant& variant : variants) {
     if (variant.function.stage == ir::Stage::kScheduled) continue;
     return support::InvalidArgument("space.function", "expected an unscheduled function");
   }
-  std::unique_ptr<Space> space(new Space(std::move(variants), target));
+  std::unique_ptr<Space> space(new Space(std::move(variants), target, std::move(typical)));
   // The rules in order of preference: the first that describes a function makes its sketches, and
   // so do those that stand beside others.
   for (size_t v = 0; v < space->variants_.size(); ++v) {
+    const ir::Function function = space->AtTypicalSizes(space->variants_[v].function);
     for (const Rule& rule : Rules(target)) {
       if (rule.of_variants != (v > 0)) continue;
-      auto made = rule.make(space->variants_[v].function, target);
+      auto made = rule.make(function, target);
       if (made.empty()) continue;
       for (auto& sketch : made) {
         space->sketches_.push_back(std::move(sketch));
@@ -58,6 +61,10 @@ absl::StatusOr<std::unique_ptr<Space>> Space::Create(std::vector<schedule::Varia
     }
   }
   return space;
+}
+
+ir::Function Space::AtTypicalSizes(const ir::Function& function) const {
+  return ir::BindSizes(function, typical_);
 }
 
 std::optional<Point> Space::DefaultPoint() const {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -64,9 +65,13 @@ class Space {
   // invalid_argument space.function for a function that is not freshly built.
   static absl::StatusOr<std::unique_ptr<Space>> Create(ir::Function function,
                                                        const target::Target& target);
-  // Makes the sketches of each of an operator's algorithms. REQUIRES: not empty.
+  // Makes the sketches of each of an operator's algorithms. REQUIRES: not empty. Functions of open
+  // sizes have the sketches of their `typical` sizes, by the names of their size parameters. The
+  // steps are applied to the functions as they are, so that programs are right at all sizes; a
+  // point whose tile covers an open extent gives none then (schedule.*).
   static absl::StatusOr<std::unique_ptr<Space>> Create(std::vector<schedule::Variant> variants,
-                                                       const target::Target& target);
+                                                       const target::Target& target,
+                                                       std::map<std::string, int64_t> typical = {});
 
   // The first of the algorithms.
   const ir::Function& function() const { return variants_[0].function; }
@@ -100,13 +105,17 @@ class Space {
   // Applies the point to a copy of Start(), which may remember steps that other points share.
   absl::Status Apply(const Point& point, schedule::Schedule* schedule) const;
   schedule::Schedule Start() const { return schedule::Schedule(variants_); }
+  // A function of these variants, or a scheduled one, at the typical sizes.
+  ir::Function AtTypicalSizes(const ir::Function& function) const;
 
  private:
-  Space(std::vector<schedule::Variant> variants, target::Target target)
-      : variants_(std::move(variants)), target_(std::move(target)) {}
+  Space(std::vector<schedule::Variant> variants, target::Target target,
+        std::map<std::string, int64_t> typical)
+      : variants_(std::move(variants)), target_(std::move(target)), typical_(std::move(typical)) {}
 
   std::vector<schedule::Variant> variants_;
   target::Target target_;
+  std::map<std::string, int64_t> typical_;  // of open sizes
   std::vector<std::unique_ptr<Sketch>> sketches_;
   std::vector<size_t> variant_of_;  // each sketch's
 };

@@ -42,6 +42,11 @@ bool Contains(const std::vector<Buffer>& buffers, const Buffer& buffer) {
   return std::find(buffers.begin(), buffers.end(), buffer) != buffers.end();
 }
 
+bool IsOpen(const ir::Function& f, const Stmt& nest) {
+  return std::any_of(f.size_params.begin(), f.size_params.end(),
+                     [&](const ir::Var& size) { return ir::UsesVar(nest, size); });
+}
+
 // Which top-level nests depend on constants only.
 std::vector<bool> FindPreparable(const ir::Function& f, const std::vector<NestAccess>& nests) {
   std::vector<bool> moves(nests.size(), false);
@@ -51,7 +56,7 @@ std::vector<bool> FindPreparable(const ir::Function& f, const std::vector<NestAc
   }
   for (size_t i = 0; i < nests.size(); ++i) {
     const NestAccess& nest = nests[i];
-    bool own = !nest.reads.empty() && !nest.writes.empty();
+    bool own = !nest.reads.empty() && !nest.writes.empty() && !IsOpen(f, f.body->stmts[i]);
     for (const Buffer& b : nest.reads) {
       own = own && (known.contains(b.get()) || Contains(nest.writes, b));
     }
@@ -157,7 +162,7 @@ absl::StatusOr<PreparedFunction> SplitPrepare(const ir::Function& f) {
   }
   PreparedFunction whole;
   whole.main = f;
-  if (!f.size_params.empty() || f.body->kind != ir::StmtKind::kSeq) return whole;
+  if (f.body->kind != ir::StmtKind::kSeq) return whole;
   std::vector<NestAccess> nests;
   for (const Stmt& s : f.body->stmts) nests.push_back(AccessOf(s));
   std::vector<bool> moves = FindPreparable(f, nests);

@@ -22,7 +22,7 @@ struct PreparedFunction {
 
 // kScheduled → kScheduled, twice. Running `prepare` and then `main` computes what `f` computes.
 // Only whole top-level nests move, and only where everything that they write is a global
-// intermediate that no other nest writes. A function with size parameters stays whole.
+// intermediate of fixed size that no other nest writes. Nests over open sizes stay.
 absl::StatusOr<PreparedFunction> SplitPrepare(const ir::Function& f);
 
 }  // namespace tilewright::transform

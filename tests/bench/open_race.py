@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""What open sizes cost: a module of open sizes against the module compiled for each size, paired in one process, one thread, default schedules.
+"""What open sizes cost: a module of open sizes against the module compiled for each size, paired in one process, one thread. Schedules are the
+defaults, or with --effort those that the cost model predicts.
 
-open_race.py [-o RESULTS.json] [--model NAME] [--seconds S] prints, per model and size, time of the fixed module / time of the open one: 1 is equal,
+open_race.py [-o RESULTS.json] [--model NAME] [--seconds S] [--effort S] prints, per model and size, time of the fixed module / time of the open one: 1 is equal,
 the bar is 0.9; at the sizes of SPECIALISED also of the module that has functions for these (bar: 0.97). Then what modules cost: processor
 seconds of compiling and bytes of the module, of one size, of open sizes, and with the specialisations."""
 
@@ -57,8 +58,8 @@ def shapes(sizes):
 class Race:
     """One model in a folder: its modules, and their races."""
 
-    def __init__(self, folder, name, seconds):
-        self.name, self.seconds = name, seconds
+    def __init__(self, folder, name, seconds, effort):
+        self.name, self.seconds, self.effort = name, seconds, effort
         make, self.ranges, self.cases = MODELS[name]
         self.model, self.fixed, self.open, self.special = (Path(folder) / file for file in ("model.onnx", "fixed.tw", "open.tw", "special.tw"))
         onnx.save(make(folder), str(self.model))
@@ -67,7 +68,7 @@ class Race:
         """What the module cost: processor seconds, bytes."""
         words = [word for point in points for word in ("--specialise", ",".join(f"{k}={v}" for k, v in point.items()))]
         before = os.times()
-        tilewright("compile", self.model, "--target", TARGET, "--effort", 0, "-o", module, *shapes(sizes), *words)
+        tilewright("compile", self.model, "--target", TARGET, "--effort", self.effort, "-o", module, *shapes(sizes), *words)
         after = os.times()
         seconds = after.children_user + after.children_system - before.children_user - before.children_system
         return {"seconds": round(seconds, 2), "bytes": module.stat().st_size}
@@ -99,14 +100,15 @@ def main():
     flags.add_argument("-o", "--output", type=Path)
     flags.add_argument("--model", choices=MODELS, action="append")
     flags.add_argument("--seconds", type=float, default=2)
+    flags.add_argument("--effort", type=float, default=0)
     flags = flags.parse_args()
     rows, costs = [], {}
     for name in flags.model or MODELS:
         with tempfile.TemporaryDirectory(prefix="tilewright-bench-") as where:
-            found, costs[name] = Race(where, name, flags.seconds).run()
+            found, costs[name] = Race(where, name, flags.seconds, flags.effort).run()
             rows += found
     if flags.output:
-        result = {"unit": "time of the fixed module / time of the open one", "target": TARGET, "rows": rows, "cost": costs}
+        result = {"unit": "time of the fixed module / time of the open one", "target": TARGET, "effort": flags.effort, "rows": rows, "cost": costs}
         flags.output.write_text(json.dumps(result, indent=1) + "\n")
 
 

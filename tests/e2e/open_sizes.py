@@ -46,13 +46,14 @@ def output(module, x, folder):
     return numpy_helper.to_array(tensor)
 
 
-def compiled(name, folder, target, sizes, file, *words):
+def compiled(name, folder, target, sizes, file, *words, effort=0):
     module = folder / file
-    tilewright("compile", folder / f"{name}.onnx", "--target", target, "--effort", 0, "-o", module, *shapes(sizes), *words)
+    tilewright("compile", folder / f"{name}.onnx", "--target", target, "--effort", effort, "-o", module, *shapes(sizes), *words)
     return module
 
 
 def every_size_is_that_of_its_own_module():
+    """By default schedules, with one thread and with two, and by predicted ones (of Winograd's form, too)."""
     rng = np.random.default_rng(7)
     for name, (ranges, runs) in CASES.items():
         make, shape = MODELS[name]
@@ -60,6 +61,7 @@ def every_size_is_that_of_its_own_module():
             folder = Path(where)
             onnx.save(make(), str(folder / f"{name}.onnx"))
             modules = [compiled(name, folder, f"native,threads={threads}", ranges, f"{threads}.tw") for threads in (1, 2)]
+            modules.append(compiled(name, folder, "native,threads=1", ranges, "predicted.tw", effort=2))
             for run in runs:
                 sizes = dict(zip(ranges, run))
                 extents = [sizes.get(dim, dim) for dim in shape]
@@ -69,7 +71,7 @@ def every_size_is_that_of_its_own_module():
                     found = output(module, x, folder)
                     assert found.shape == wanted.shape, (name, sizes, found.shape, wanted.shape)
                     error = np.abs(found - wanted).max() / np.abs(wanted).max()
-                    assert error <= 1e-5, (name, sizes, error)
+                    assert error <= (1e-4 if module.stem == "predicted" else 1e-5), (name, sizes, module, error)
 
 
 def quantised_layers_of_open_sizes_are_in_bytes():
@@ -184,7 +186,7 @@ def specialised_sizes_are_those_of_their_own_module():
                     assert np.array_equal(found, wanted), (name, sizes)
 
 
-def predicted_schedules_are_for_specialised_sizes():
+def predicted_schedules_are_for_open_and_for_specialised_sizes():
     with tempfile.TemporaryDirectory(prefix="tilewright-open-") as where:
         folder = Path(where)
         onnx.save(MODELS["cnn"][0](), str(folder / "cnn.onnx"))
@@ -200,7 +202,7 @@ def predicted_schedules_are_for_specialised_sizes():
         assert [function["at"] for function in summary["functions"]] == [{}, {"H": 64, "N": 1, "W": 64}], summary["functions"]
         for task, kernel in fixed.items():
             assert found[task]["steps"] == kernel["steps"] and found[task]["predicted"] == kernel["predicted"], kernel["task_name"]
-        assert not any(kernel["predicted"] for task, kernel in found.items() if task not in fixed)
+        assert any(kernel["predicted"] for task, kernel in found.items() if task not in fixed), "kernels of open sizes"
 
 
 def wrong_points_are_refused():
@@ -219,4 +221,4 @@ def wrong_points_are_refused():
 if __name__ == "__main__":
     run_checks(every_size_is_that_of_its_own_module, quantised_layers_of_open_sizes_are_in_bytes,
                sizes_outside_of_the_range_are_refused, what_needs_numbers_says_so, sizes_that_an_operator_cannot_take_are_refused, the_module_says_its_sizes, specialised_sizes_are_those_of_their_own_module,
-               predicted_schedules_are_for_specialised_sizes, wrong_points_are_refused)
+               predicted_schedules_are_for_open_and_for_specialised_sizes, wrong_points_are_refused)

@@ -50,13 +50,13 @@ class OpenSizesSession : public testing::Test {
   }
 
   v1::BuilderReply Open(const std::vector<std::map<std::string, int64_t>>& points,
-                        bool states = false) {
+                        bool states = false, const std::string& cost_model = "prior") {
     session_ = std::make_unique<BuilderSession>();
     v1::BuilderRequest request;
     v1::OpenJob* open = request.mutable_open_job();
     open->set_model_path(folder_->File("m.onnx"));
     open->set_target(tests::WidestTarget().ToString());
-    open->set_cost_model("prior");
+    open->set_cost_model(cost_model);
     (*open->mutable_open_sizes())["batch"].set_min(1);
     (*open->mutable_open_sizes())["batch"].set_max(32);
     for (const auto& point : points) {
@@ -120,6 +120,38 @@ TEST_F(OpenSizesSession, WithoutPointsOnlyWhatDependsOnNoSizeIsATask) {
   ASSERT_TRUE(opened.has_job_opened()) << opened.error().message();
   ASSERT_EQ(opened.job_opened().tasks_size(), 1);
   EXPECT_EQ(opened.job_opened().tasks(0).description(), "add 32 → 32");
+}
+
+// Nothing can measure the kernels of all sizes; the cost model chooses their schedules.
+TEST_F(OpenSizesSession, SchedulesOfOpenTasksArePredicted) {
+  const v1::BuilderReply opened = Open({}, false, "xgboost");
+  ASSERT_TRUE(opened.has_job_opened()) << opened.error().message();
+  ASSERT_EQ(opened.job_opened().open_tasks_size(), 2);
+  v1::BuilderRequest compile;
+  v1::CompileModule* module = compile.mutable_compile_module();
+  module->set_output_path(folder_->File("m.tw"));
+  for (const v1::BuilderTask& task : opened.job_opened().open_tasks()) {
+    EXPECT_GT(task.default_estimate_ns(), 0) << task.description();
+    v1::BuilderRequest request;
+    request.mutable_predict_schedule()->set_task(task.hash());
+    const v1::BuilderReply reply = session_->Handle(request);
+    ASSERT_TRUE(reply.has_schedule_predicted()) << reply.error().message();
+    const v1::SchedulePredicted& one = reply.schedule_predicted();
+    EXPECT_EQ(one.why_not(), "");
+    if (one.steps().empty()) continue;
+    (*module->mutable_steps_by_task())[task.hash()] = one.steps();
+    (*module->mutable_program_hash_by_task())[task.hash()] = one.program_hash();
+    module->add_predicted_tasks(task.hash());
+  }
+  ASSERT_GT(module->predicted_tasks_size(), 0);
+  const v1::BuilderReply reply = session_->Handle(compile);
+  ASSERT_TRUE(reply.has_module_compiled()) << reply.error().message();
+  EXPECT_EQ(reply.module_compiled().stale_size(), 0);
+  const auto summary = nlohmann::json::parse(reply.module_compiled().manifest_summary_json());
+  int predicted = 0;
+  for (const auto& kernel : summary["kernels"])
+    predicted += kernel.value("predicted", false) ? 1 : 0;
+  EXPECT_EQ(predicted, module->predicted_tasks_size());
 }
 
 TEST_F(OpenSizesSession, BadPointsAreRefused) {

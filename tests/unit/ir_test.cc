@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 
+#include "compiler/ir/bind_sizes.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/numeric.h"
@@ -254,6 +256,25 @@ TEST(Builder, OneAxisServesSeveralReductions) {
   EXPECT_TRUE(Verify(f).ok()) << Verify(f);
   ASSERT_EQ(f.params.size(), 3u);
   EXPECT_EQ(f.params[1]->role, Role::kOutput);
+}
+
+// The same function as one that is built at these sizes.
+TEST(BindSizes, NumbersTakeThePlaceOfSizeParameters) {
+  const auto build = [](std::optional<int64_t> rows) {
+    FunctionBuilder b("rows");
+    const Expr n = rows ? Int(*rows) : Expr(b.SizeParam("n"));
+    const Buffer x = b.Input("X", kF32, {n, Int(3)});
+    const Buffer half = b.Compute("half", kF32, {n, Int(3)}, {"i", "j"}, [&](const auto& v) {
+      return Load(x, {v[0], v[1]}) * Float(0.5);
+    });
+    return b.Finish({b.Compute("Y", kF32, {n, Int(3)}, {"i", "j"}, [&](const auto& v) {
+      return Load(half, {n - Int(1) - v[0], v[1]});
+    })});
+  };
+  const Function open = build(std::nullopt), bound = BindSizes(open, {{"n", 4}, {"other", 2}});
+  EXPECT_TRUE(StructuralEqual(bound, build(4))) << Print(bound);
+  EXPECT_TRUE(Verify(bound).ok()) << Verify(bound);
+  EXPECT_TRUE(StructuralEqual(BindSizes(open, {{"other", 2}}), open));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -13,6 +14,7 @@
 #include "compiler/ir/interp.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/space/default_schedule.h"
+#include "compiler/space/space.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -87,8 +89,9 @@ void ExpectNear(const RefTensor& actual, const RefTensor& expected, const std::s
   }
 }
 
-using Run = absl::Status(const ir::Function& function, const std::vector<int64_t>& sizes,
-                         std::vector<ir::TensorData*> args);
+using Runner =
+    std::function<absl::Status(const ir::Function& function, const std::vector<int64_t>& sizes,
+                               std::vector<ir::TensorData*> args)>;
 
 absl::Status Interpreted(const ir::Function& function, const std::vector<int64_t>& sizes,
                          std::vector<ir::TensorData*> args) {
@@ -105,9 +108,35 @@ absl::Status Compiled(const ir::Function& function, const std::vector<int64_t>& 
   return tests::RunCompiled(scheduled, target, 2, sizes, std::move(args));
 }
 
+// By a point of the space of its typical sizes; interpreted where it finds none. Counts what it drew.
+struct Points {
+  int applied = 0, refused = 0;
+};
+absl::Status ByPoints(const std::vector<schedule::Variant>& variants,
+                      const std::vector<int64_t>& sizes, const std::vector<ir::TensorData*>& args,
+                      Rng* rng, Points* points) {
+  static const target::Target target = tests::WidestTarget();
+  std::map<std::string, int64_t> typical;
+  for (const ir::Var& size : variants[0].function.size_params) {
+    typical[size->name] = rng->UniformInt(2, 16);
+  }
+  TW_ASSIGN(const auto space, space::Space::Create(variants, target, typical));
+  for (int draw = 0; draw < 4; ++draw) {
+    space::Point point;
+    if (!space->Sample(rng, &point)) break;
+    const auto schedule = space->Apply(point);
+    ++(schedule.ok() ? points->applied : points->refused);
+    if (!schedule.ok()) continue;
+    return support::WithContext(tests::RunCompiled(schedule->function(), target, 2, sizes, args),
+                                StrCat(space->VariantOf(static_cast<size_t>(point.sketch)), "\n",
+                                       schedule::ToText(schedule->steps())));
+  }
+  return Interpreted(variants[0].function, sizes, args);
+}
+
 // Runs the function at the sizes of `fixed`, which is its graph at these sizes.
 void ExpectComputes(const ir::Function& function, const Graph& fixed, const op::Sizes& sizes,
-                    uint64_t seed, Run* run) {
+                    uint64_t seed, const Runner& run) {
   std::vector<RefTensor> inputs = tests::RandomGraphInputs(fixed, seed);
   for (RefTensor& input : inputs) {  // of random graphs, only results are bools
     for (double& v : input.values) v = op::RoundToType(v, input.type.dtype);
@@ -135,7 +164,8 @@ void ExpectComputes(const ir::Function& function, const Graph& fixed, const op::
 
 // Every node of random graphs, at its own sizes and at others.
 // Counts the comparisons by operator.
-void ExpectAllComputeAtAllSizes(int64_t rounds, Run* run, std::map<std::string, int>* compared) {
+void ExpectAllComputeAtAllSizes(int64_t rounds, const Runner& run,
+                                std::map<std::string, int>* compared) {
   // Numbers of channels decide which loops a convolution has.
   const std::set<std::string> refused = {"op.conv2d.symbolic", "op.conv2d_transpose.symbolic"};
   const uint64_t seed = tests::TestSeed();
@@ -264,6 +294,53 @@ TEST(OpenCompute, CompiledCodeComputesAtAllSizes) {
   std::map<std::string, int> compared;
   ExpectAllComputeAtAllSizes(tests::TestRounds(40), Compiled, &compared);
   EXPECT_GT(compared.size(), 20U);
+}
+
+// Decisions for some sizes are right at all others, where they give a program at all.
+TEST(OpenCompute, PointsOfTypicalSizesComputeAtAllSizes) {
+  std::map<std::string, int> compared;
+  Points points;
+  Rng rng = Rng(tests::TestSeed()).Split("points");
+  const Runner run = [&](const ir::Function& function, const std::vector<int64_t>& sizes,
+                         std::vector<ir::TensorData*> args) {
+    return ByPoints({{"direct", function}}, sizes, args, &rng, &points);
+  };
+  ExpectAllComputeAtAllSizes(tests::TestRounds(8), run, &compared);
+  EXPECT_GT(compared.size(), 15U);
+  EXPECT_GT(points.applied, 3 * points.refused) << points.applied << ", " << points.refused;
+}
+
+// A convolution on channel blocks of an open batch and an open image, by all of its algorithms.
+TEST(OpenCompute, AlgorithmsOfConvolutionsComputeAtAllSizes) {
+  const auto open = graph::ParseGraph(R"(graph "conv" {
+  input %0 "x": f32[N,2,H,W,16]
+  weight %1 "w": f32[2,2,3,3,16,16]
+  %2: f32[N,2,H,W,16] = conv2d(%0, %1) {data_layout="NCHW16c", pads=[1,1,1,1], weight_layout="OIHW16i16o"} "conv"
+  %3: f32[N,2,H,W,16] = relu(%2) "relu"
+  output %3
+})");
+  ASSERT_TRUE(open.ok()) << open.status();
+  const auto variants = TaskVariants(*open);
+  ASSERT_TRUE(variants.ok()) << variants.status();
+  ASSERT_GT(variants->size(), 2U);  // direct and two forms of Winograd
+  Points points;
+  Rng rng = Rng(tests::TestSeed()).Split("convolutions");
+  const Runner run = [&](const ir::Function&, const std::vector<int64_t>& sizes,
+                         const std::vector<ir::TensorData*>& args) {
+    return ByPoints(*variants, sizes, args, &rng, &points);
+  };
+  for (const op::Sizes& sizes :
+       {op::Sizes{{"N", 1}, {"H", 7}, {"W", 4}}, op::Sizes{{"N", 3}, {"H", 1}, {"W", 9}}}) {
+    const auto fixed = graph::Specialize(*open, sizes);
+    ASSERT_TRUE(fixed.ok()) << fixed.status();
+    for (const schedule::Variant& variant : *variants) {
+      ExpectComputes(variant.function, *fixed, sizes, 3, Interpreted);
+    }
+    for (int round = 0; round < 12; ++round) {
+      ExpectComputes(variants->front().function, *fixed, sizes, 3, run);
+    }
+  }
+  EXPECT_GT(points.applied, 20);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ PreparedFunction SplitOf(const ir::Function& f) {
 
 // Runs `prepare` with the constants, then `main` with all; the function's outputs are in `args`.
 absl::Status RunBoth(const ir::Function& f, const PreparedFunction& split,
-                     std::vector<ir::TensorData*> args) {
+                     const std::vector<int64_t>& sizes, std::vector<ir::TensorData*> args) {
   auto argument = [&](const std::string& name) {
     for (size_t i = 0; i < f.params.size(); ++i) {
       if (f.params[i]->name == name) return args[i];
@@ -53,15 +53,17 @@ absl::Status RunBoth(const ir::Function& f, const PreparedFunction& split,
     return bound;
   };
   TW_TRY(ir::Interpret(*split.prepare, {}, bind(*split.prepare)));
-  return ir::Interpret(split.main, {}, bind(split.main));
+  return ir::Interpret(split.main, sizes, bind(split.main));
 }
 
-void ExpectSame(const ir::Function& f, const PreparedFunction& split) {
+void ExpectSame(const ir::Function& f, const PreparedFunction& split,
+                const std::vector<int64_t>& sizes = {}) {
   ASSERT_TRUE(split.prepare.has_value());
   tests::EquivalenceOptions options;
-  options.run_other = [&](const ir::Function& whole, const std::vector<int64_t>&,
+  options.sizes = sizes;
+  options.run_other = [&](const ir::Function& whole, const std::vector<int64_t>& at,
                           std::vector<ir::TensorData*> args) {
-    return RunBoth(whole, split, std::move(args));
+    return RunBoth(whole, split, at, std::move(args));
   };
   absl::Status same = tests::SameResults(f, f, options);
   EXPECT_TRUE(same.ok()) << same << ir::Print(*split.prepare) << ir::Print(split.main);
@@ -104,6 +106,18 @@ TEST(SplitPrepareTest, ChainsOfConstants) {
   ASSERT_EQ(split.prepared.size(), 1u);
   EXPECT_EQ(split.prepared[0]->name, "flipped");
   EXPECT_EQ(split.prepare->allocs.size(), 1u);
+}
+
+// Weights have fixed sizes, whatever the batch is.
+TEST(SplitPrepareTest, PackedConstantsOfOpenSizes) {
+  ir::Function f =
+      Scheduled(tests::SymbolicDenseProgram(5, 6), "cache_read %3 read=1 scope=global");
+  PreparedFunction split = SplitOf(f);
+  ExpectSame(f, split, {7});
+  EXPECT_TRUE(split.prepare->size_params.empty());
+  EXPECT_EQ(split.main.size_params.size(), 1u);
+  ASSERT_EQ(split.prepared.size(), 1u);
+  EXPECT_EQ(split.prepared[0]->name, "B_global");
 }
 
 TEST(SplitPrepareTest, WhatStaysWhole) {

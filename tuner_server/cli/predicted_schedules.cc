@@ -18,15 +18,17 @@ absl::StatusOr<PredictedSchedules> PredictSchedules(double seconds, ModelCompile
   support::SystemClock clock;
   const int64_t end_ns = clock.NowNs() + static_cast<int64_t>(seconds * 1e9);
   std::vector<const v1::BuilderTask*> tasks;
-  for (const v1::BuilderTask& task : compiler->opened().tasks()) {
-    if (request->steps_by_task().count(task.hash()) == 0) tasks.push_back(&task);
+  for (const auto* kind : {&compiler->opened().tasks(), &compiler->opened().open_tasks()}) {
+    for (const v1::BuilderTask& task : *kind) tasks.push_back(&task);
   }
   const auto time = [](const v1::BuilderTask* task) {
     return static_cast<double>(task->weight()) * task->default_estimate_ns();
   };
   double all = 0;
-  for (const v1::BuilderTask& task : compiler->opened().tasks()) all += time(&task);
-  std::erase_if(tasks, [&](const auto* task) { return time(task) < kMinShare * all; });
+  for (const v1::BuilderTask* task : tasks) all += time(task);
+  std::erase_if(tasks, [&](const auto* task) {
+    return request->steps_by_task().contains(task->hash()) || time(task) < kMinShare * all;
+  });
   std::stable_sort(tasks.begin(), tasks.end(),
                    [&](const auto* a, const auto* b) { return time(a) > time(b); });
   PredictedSchedules result;

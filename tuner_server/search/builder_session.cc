@@ -124,8 +124,8 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
   for (const graph::Graph& g : specialised_) graphs.push_back(&g);
   TW_ASSIGN(const driver::ModelTasks model, driver::ExtractModelTasks(graphs));
   for (const driver::Task& task : model.tasks) {
-    const bool tunable = !task.open_sizes && task.library.empty();
-    if (tunable) TW_TRY(AddTask(task, request, reply));
+    if (!task.library.empty()) continue;
+    TW_TRY(task.open_sizes ? AddOpenTask(task, request, reply) : AddTask(task, request, reply));
   }
   model_ = UntrainedModel(request.cost_model(), request.seed(), target_.machine.feature_set);
   if (request.cost_model() == log::kXgboostModel && parts_.shipped_model &&
@@ -167,16 +167,22 @@ absl::Status BuilderSession::ImportModel(const v1::OpenJob& request, const std::
   return absl::OkStatus();
 }
 
-absl::Status BuilderSession::AddTask(const driver::Task& task, const v1::OpenJob& request,
-                                     v1::JobOpened* reply) {
-  JobTask entry;
-  entry.task = task;
-  TW_ASSIGN(std::vector<schedule::Variant> variants, driver::TaskVariants(task.text));
+SearchOptions BuilderSession::OptionsOf(const driver::Task& task,
+                                        const v1::OpenJob& request) const {
   SearchOptions options;
   UseParts(parts_, &options);
   options.seed = request.seed() ^ support::StableHash64(task.hash);
   options.exploration_share =
       request.exploration_share() > 0 ? request.exploration_share() : kDefaultExploration;
+  return options;
+}
+
+absl::Status BuilderSession::AddTask(const driver::Task& task, const v1::OpenJob& request,
+                                     v1::JobOpened* reply) {
+  JobTask entry;
+  entry.task = task;
+  TW_ASSIGN(std::vector<schedule::Variant> variants, driver::TaskVariants(task.text));
+  const SearchOptions options = OptionsOf(task, request);
   TW_ASSIGN(entry.search, SearchTask::Create(variants, task.flops, target_, options));
   TW_ASSIGN(entry.default_steps, driver::DefaultSteps(task.text, target_));
   // What a matrix unit does not run is on the processor next to it: the device measures nothing.
@@ -199,6 +205,39 @@ absl::Status BuilderSession::AddTask(const driver::Task& task, const v1::OpenJob
   out->set_default_steps(entry.default_steps);
   out->set_default_program_hash(entry.default_program_hash);
   task_order_.push_back(task.hash);
+  tasks_[task.hash] = std::move(entry);
+  return absl::OkStatus();
+}
+
+absl::Status BuilderSession::AddOpenTask(const driver::Task& task, const v1::OpenJob& request,
+                                         v1::JobOpened* reply) {
+  TW_ASSIGN(const graph::Graph body, driver::ParseTask(task.text));
+  const module::Sizes of_model = driver::TypicalSizes(graph_);
+  module::Sizes typical;
+  for (const std::string& name : graph::SizeVariables(body)) {
+    const auto size = of_model.find(name);
+    if (size == of_model.end()) return absl::OkStatus();
+    typical.insert(*size);
+  }
+  TW_ASSIGN(const bool chooses, driver::ChoosesWhenItRuns(body));
+  if (chooses) return absl::OkStatus();
+  JobTask entry;
+  entry.task = task;
+  SearchOptions options = OptionsOf(task, request);
+  options.typical = typical;
+  TW_ASSIGN(const graph::Graph fixed, graph::Specialize(body, typical));
+  TW_ASSIGN(std::vector<schedule::Variant> variants, driver::TaskVariants(body));
+  TW_ASSIGN(entry.search,
+            SearchTask::Create(std::move(variants), graph::Flops(fixed), target_, options));
+  TW_ASSIGN(entry.default_steps, driver::DefaultSteps(task.text, target_));
+  TW_ASSIGN(const double estimate_ns, entry.search->EstimateNs(entry.default_steps));
+  v1::BuilderTask* out = reply->add_open_tasks();
+  out->set_hash(task.hash);
+  out->set_name(task.label);
+  out->set_description(task.name);
+  out->set_weight(task.weight);
+  out->set_default_steps(entry.default_steps);
+  out->set_default_estimate_ns(estimate_ns);
   tasks_[task.hash] = std::move(entry);
   return absl::OkStatus();
 }

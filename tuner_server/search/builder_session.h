@@ -40,7 +40,11 @@ class BuilderSession {
   absl::Status DescribeCheck(const driver::Task& task, v1::BuilderTask* out) const;
   // Loads the model that ranks until the first training. Training continues from it.
   absl::Status UseShippedModel(v1::ShippedModel* reply);
+  SearchOptions OptionsOf(const driver::Task& task, const v1::OpenJob& request) const;
   absl::Status AddTask(const driver::Task& task, const v1::OpenJob& request, v1::JobOpened* reply);
+  // A task of open sizes: its schedule can be predicted, not measured.
+  absl::Status AddOpenTask(const driver::Task& task, const v1::OpenJob& request,
+                           v1::JobOpened* reply);
   absl::Status MakeChecks(const v1::MakeChecks& request, v1::ChecksMade* reply);
   absl::Status Tell(const v1::Tell& request, v1::Told* reply);
   absl::Status Inherit(const v1::Tell& request);

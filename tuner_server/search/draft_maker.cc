@@ -47,7 +47,7 @@ absl::StatusOr<DraftMaker::Features> DraftMaker::FeaturesOf(const std::string& h
     context.target = target_;
     // What depends on weights only runs once, untimed: it is no part of what a run takes.
     TW_ASSIGN(const transform::PreparedFunction split,
-              transform::SplitPrepare(schedule.function()));
+              transform::SplitPrepare(space_->AtTypicalSizes(schedule.function())));
     TW_ASSIGN(loops, transform::LowerToLoops(split.main, context));
     const double code_size = CodeSize(loops, target_);
     if (code_size > max_code_size) {

@@ -54,7 +54,8 @@ void UseParts(const SearchParts& parts, SearchOptions* options) {
 absl::StatusOr<std::unique_ptr<SearchTask>> SearchTask::Create(
     std::vector<schedule::Variant> variants, double flops, const target::Target& target,
     const SearchOptions& options) {
-  TW_ASSIGN(std::unique_ptr<Space> space, Space::Create(std::move(variants), target));
+  TW_ASSIGN(std::unique_ptr<Space> space,
+            Space::Create(std::move(variants), target, options.typical));
   std::unique_ptr<SearchTask> task(new SearchTask(std::move(space), flops, target, options));
   task->default_point_ = task->space_->DefaultPoint();
   if (!task->default_point_.has_value()) return task;

@@ -14,6 +14,7 @@
 // register tile, unrolling) that were not tried yet; later, any draft at random.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -51,6 +52,7 @@ struct SearchOptions {
   size_t descend_from = 16;        // measured programs from which on
   double descend_share = 0;        // of the picks are neighbours of the best measured (measured:
                                    // adds nothing to mutations, results/ablations.txt)
+  std::map<std::string, int64_t> typical = {};  // sizes of a task whose sizes are open, by name
 };
 
 // Applies the switched parts to a task's search.

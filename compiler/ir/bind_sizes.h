@@ -1,0 +1,16 @@
+// A function of open sizes at some sizes. Pure; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "compiler/ir/ir.h"
+
+namespace tilewright::ir {
+
+// The function with the size parameters of these names replaced by numbers, in its body and in the
+// shapes of its buffers. The others stay.
+Function BindSizes(const Function& f, const std::map<std::string, int64_t>& sizes);
+
+}  // namespace tilewright::ir
