@@ -152,6 +152,14 @@ TEST_F(OpenSizesSession, SchedulesOfOpenTasksArePredicted) {
   for (const auto& kernel : summary["kernels"])
     predicted += kernel.value("predicted", false) ? 1 : 0;
   EXPECT_EQ(predicted, module->predicted_tasks_size());
+
+  // A job asks for the same with its compilation.
+  v1::BuilderRequest of_job;
+  of_job.mutable_compile_module()->set_output_path(folder_->File("job.tw"));
+  of_job.mutable_compile_module()->set_predict_open_tasks(true);
+  const v1::BuilderReply same = session_->Handle(of_job);
+  ASSERT_TRUE(same.has_module_compiled()) << same.error().message();
+  EXPECT_EQ(same.module_compiled().digest().hash(), reply.module_compiled().digest().hash());
 }
 
 TEST_F(OpenSizesSession, BadPointsAreRefused) {

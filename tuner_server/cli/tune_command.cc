@@ -103,6 +103,7 @@ class Tuner {
                                                            .enabled = {}}));
     v1::CompileModule request;
     request.set_job(job.uid());
+    request.set_predict_open_tasks(true);
     TW_ASSIGN(const ScheduleChoice choice,
               UseRecords(log.get(), job.target(), "", compiler.opened(), &request));
     // The same graph and shapes have the same tasks; a server of another version may see others.

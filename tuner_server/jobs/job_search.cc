@@ -263,6 +263,7 @@ absl::Status JobCore::AskCompile() {
   if (reused) return absl::OkStatus();
   compile->set_output_path(support::PathJoin(options_.state_dir, "model.tw"));
   compile->set_job(job_.uid);
+  compile->set_predict_open_tasks(true);
   search_request_ = "CompileModule";
   Ask(SearchStep::kCompile, request, kCompileTimeoutMs);
   return absl::OkStatus();

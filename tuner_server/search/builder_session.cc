@@ -45,15 +45,6 @@ bool KnowsShippedModel(const target::Target& target) {
   return target.machine.feature_set == cost_model::FeatureSet::kLoops;
 }
 
-// The shipped model was trained on no program with tensor intrinsics: of those it would choose ones
-// at half the speed of the default schedule.
-absl::StatusOr<bool> UsesTensorIntrinsics(std::string_view steps) {
-  TW_ASSIGN(const schedule::Steps parsed, schedule::ParseSteps(steps));
-  return std::any_of(parsed.begin(), parsed.end(), [](const schedule::Step& step) {
-    return step.kind == schedule::StepKind::kTensorize;
-  });
-}
-
 }  // namespace
 
 v1::BuilderReply BuilderSession::Handle(const v1::BuilderRequest& request) {
@@ -205,39 +196,6 @@ absl::Status BuilderSession::AddTask(const driver::Task& task, const v1::OpenJob
   out->set_default_steps(entry.default_steps);
   out->set_default_program_hash(entry.default_program_hash);
   task_order_.push_back(task.hash);
-  tasks_[task.hash] = std::move(entry);
-  return absl::OkStatus();
-}
-
-absl::Status BuilderSession::AddOpenTask(const driver::Task& task, const v1::OpenJob& request,
-                                         v1::JobOpened* reply) {
-  TW_ASSIGN(const graph::Graph body, driver::ParseTask(task.text));
-  const module::Sizes of_model = driver::TypicalSizes(graph_);
-  module::Sizes typical;
-  for (const std::string& name : graph::SizeVariables(body)) {
-    const auto size = of_model.find(name);
-    if (size == of_model.end()) return absl::OkStatus();
-    typical.insert(*size);
-  }
-  TW_ASSIGN(const bool chooses, driver::ChoosesWhenItRuns(body));
-  if (chooses) return absl::OkStatus();
-  JobTask entry;
-  entry.task = task;
-  SearchOptions options = OptionsOf(task, request);
-  options.typical = typical;
-  TW_ASSIGN(const graph::Graph fixed, graph::Specialize(body, typical));
-  TW_ASSIGN(std::vector<schedule::Variant> variants, driver::TaskVariants(body));
-  TW_ASSIGN(entry.search,
-            SearchTask::Create(std::move(variants), graph::Flops(fixed), target_, options));
-  TW_ASSIGN(entry.default_steps, driver::DefaultSteps(task.text, target_));
-  TW_ASSIGN(const double estimate_ns, entry.search->EstimateNs(entry.default_steps));
-  v1::BuilderTask* out = reply->add_open_tasks();
-  out->set_hash(task.hash);
-  out->set_name(task.label);
-  out->set_description(task.name);
-  out->set_weight(task.weight);
-  out->set_default_steps(entry.default_steps);
-  out->set_default_estimate_ns(estimate_ns);
   tasks_[task.hash] = std::move(entry);
   return absl::OkStatus();
 }
@@ -421,6 +379,13 @@ absl::Status BuilderSession::Ask(const v1::Ask& request, v1::Asked* reply) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<bool> BuilderSession::KnowsProgramsLike(std::string_view steps) {
+  TW_ASSIGN(const schedule::Steps parsed, schedule::ParseSteps(steps));
+  return std::none_of(parsed.begin(), parsed.end(), [](const schedule::Step& step) {
+    return step.kind == schedule::StepKind::kTensorize;
+  });
+}
+
 absl::Status BuilderSession::PredictSchedule(const v1::PredictSchedule& request,
                                              v1::SchedulePredicted* reply) {
   TW_ASSIGN(JobTask * task, FindTask(request.task()));
@@ -431,8 +396,8 @@ absl::Status BuilderSession::PredictSchedule(const v1::PredictSchedule& request,
     return absl::OkStatus();
   }
   if (learned) {
-    TW_ASSIGN(const bool unknown, UsesTensorIntrinsics(task->default_steps));
-    if (unknown) return absl::OkStatus();
+    TW_ASSIGN(const bool known, KnowsProgramsLike(task->default_steps));
+    if (!known) return absl::OkStatus();
   }
   const auto estimate = cost_model::MakePriorModel(target_.machine.feature_set);
   TW_ASSIGN(
@@ -448,7 +413,9 @@ absl::Status BuilderSession::CompileModule(const v1::CompileModule& request,
                                            v1::ModuleCompiled* reply) {
   support::SystemClock clock;
   const int64_t start = clock.NowNs();
-  RequestSchedules schedules(request);
+  v1::CompileModule with_open = request;
+  if (request.predict_open_tasks()) TW_TRY(PredictOpenTasks(&with_open));
+  RequestSchedules schedules(with_open);
   driver::CompileOptions options;
   options.dump_dir = request.dump_dir();
   options.model_name = graph_.name;

@@ -31,6 +31,7 @@ class BuilderSession {
     driver::Task task;
     std::string default_steps;
     std::string default_program_hash;
+    double estimate_ns = 0;  // of the default, one use; of open tasks
     std::unique_ptr<SearchTask> search;
   };
 
@@ -45,6 +46,11 @@ class BuilderSession {
   // A task of open sizes: its schedule can be predicted, not measured.
   absl::Status AddOpenTask(const driver::Task& task, const v1::OpenJob& request,
                            v1::JobOpened* reply);
+  // Adds schedules of open tasks that the request has none for.
+  absl::Status PredictOpenTasks(v1::CompileModule* request) const;
+  // Whether the shipped model was trained on programs like that of these steps: on none with tensor
+  // intrinsics. Of those it would choose ones at half the speed of the default schedule.
+  static absl::StatusOr<bool> KnowsProgramsLike(std::string_view steps);
   absl::Status MakeChecks(const v1::MakeChecks& request, v1::ChecksMade* reply);
   absl::Status Tell(const v1::Tell& request, v1::Told* reply);
   absl::Status Inherit(const v1::Tell& request);

@@ -1,0 +1,76 @@
+// Tasks of open sizes in a builder's session: kernels that nothing measures. The cost model chooses
+// their schedules.
+#include <algorithm>
+
+#include "compiler/driver/compile.h"
+#include "compiler/driver/specialise.h"
+#include "cost_model/model.h"
+#include "deploy/support/status.h"
+#include "tuner_server/search/builder_session.h"
+
+namespace tilewright::search {
+namespace {
+
+constexpr double kMinShare = 0.01;  // of the open kernels' time: less is not worth the effort
+
+}  // namespace
+
+absl::Status BuilderSession::AddOpenTask(const driver::Task& task, const v1::OpenJob& request,
+                                         v1::JobOpened* reply) {
+  TW_ASSIGN(const graph::Graph body, driver::ParseTask(task.text));
+  const module::Sizes of_model = driver::TypicalSizes(graph_);
+  module::Sizes typical;
+  for (const std::string& name : graph::SizeVariables(body)) {
+    const auto size = of_model.find(name);
+    if (size == of_model.end()) return absl::OkStatus();
+    typical.insert(*size);
+  }
+  TW_ASSIGN(const bool chooses, driver::ChoosesWhenItRuns(body));
+  if (chooses) return absl::OkStatus();
+  JobTask entry;
+  entry.task = task;
+  SearchOptions options = OptionsOf(task, request);
+  options.typical = typical;
+  TW_ASSIGN(const graph::Graph fixed, graph::Specialize(body, typical));
+  TW_ASSIGN(std::vector<schedule::Variant> variants, driver::TaskVariants(body));
+  TW_ASSIGN(entry.search,
+            SearchTask::Create(std::move(variants), graph::Flops(fixed), target_, options));
+  TW_ASSIGN(entry.default_steps, driver::DefaultSteps(task.text, target_));
+  TW_ASSIGN(const double estimate_ns, entry.search->EstimateNs(entry.default_steps));
+  v1::BuilderTask* out = reply->add_open_tasks();
+  out->set_hash(task.hash);
+  out->set_name(task.label);
+  out->set_description(task.name);
+  out->set_weight(task.weight);
+  out->set_default_steps(entry.default_steps);
+  out->set_default_estimate_ns(estimate_ns);
+  entry.estimate_ns = estimate_ns;
+  tasks_[task.hash] = std::move(entry);
+  return absl::OkStatus();
+}
+
+// By the model that ships, not by what a job has learned: equal schedules of what is measured then
+// make equal modules.
+absl::Status BuilderSession::PredictOpenTasks(v1::CompileModule* request) const {
+  if (base_.empty()) return absl::OkStatus();  // no model knows the target's machines
+  const std::unique_ptr<cost_model::CostModel> model = cost_model::MakeXgbModel(job_.seed());
+  TW_TRY(model->Load(base_));
+  double all_ns = 0;
+  for (const auto& [hash, task] : tasks_) {
+    if (task.task.open_sizes) all_ns += task.task.weight * task.estimate_ns;
+  }
+  for (const auto& [hash, task] : tasks_) {
+    if (!task.task.open_sizes || request->steps_by_task().contains(hash)) continue;
+    if (task.task.weight * task.estimate_ns < kMinShare * all_ns) continue;
+    TW_ASSIGN(const bool known, KnowsProgramsLike(task.default_steps));
+    if (!known) continue;
+    TW_ASSIGN(const Prediction best, task.search->PredictBest(task.default_steps, model.get()));
+    if (best.steps.empty()) continue;
+    (*request->mutable_steps_by_task())[hash] = best.steps;
+    (*request->mutable_program_hash_by_task())[hash] = best.program_hash;
+    request->add_predicted_tasks(hash);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tilewright::search
