@@ -159,22 +159,40 @@ TEST(HipCompiler, RefusesOtherWarps) {
   EXPECT_NE(status.message().find("the machine has other warps"), std::string::npos) << status;
 }
 
-// Functions that the compiler has no instructions for are those of ROCm's libraries.
-TEST(HipCompiler, NamesTheLibrariesThatAreMissing) {
-  if (!HaveClang()) GTEST_SKIP() << "[SKIP] no clang for amdgcn";
-  const auto text_of = [](const char* function) {
-    return *EmitHip({*ir::ParseFunction(
-        StrCat("fn f(X: f32[64] input, Y: f32[64] output) stage=flat { for t in 0..64 threadIdx.x "
-               "{ Y[t] = ",
-               function, "(X[t]); } }"))});
-  };
-  for (const char* own : {"exp", "log", "tanh", "erf", "expm1", "sqrt", "abs", "round_even"}) {
-    const auto code = CompileText(text_of(own), "gfx90a");
-    EXPECT_TRUE(code.ok()) << own << ": " << code.status();
+// The sum of functions of one element, as a kernel's text.
+std::string SumsOf(const std::vector<std::string>& functions, const char* type) {
+  std::string sum;
+  for (const std::string& f : functions) {
+    const bool two = f == "pow" || f == "fmod";
+    sum += StrCat(sum.empty() ? "" : " + ", f, "(X[t]", two ? ", X[t]" : "", ")");
   }
-  const auto code = CompileText(text_of("tan"), "gfx90a");
-  if (code.ok()) GTEST_SKIP() << "[SKIP] ROCm's device libraries are here";
-  EXPECT_EQ(support::Slug(code.status()), "codegen.device_library.missing") << code.status();
+  const auto function = ir::ParseFunction(
+      StrCat("fn f(X: ", type, "[64] input, Y: ", type,
+             "[64] output) stage=flat { for t in 0..64 threadIdx.x { Y[t] = ", sum, "; } }"));
+  EXPECT_TRUE(function.ok()) << function.status();
+  const auto text = EmitHip({*function});
+  EXPECT_TRUE(text.ok()) << text.status();
+  return *text;
+}
+
+// Functions that the compiler has no instructions for are those of ROCm's libraries. Where they are
+// installed (HIP_DEVICE_LIB_PATH names their folder), texts are linked with them.
+TEST(HipCompiler, LinksOrNamesTheLibrariesOfFunctions) {
+  if (!HaveClang()) GTEST_SKIP() << "[SKIP] no clang for amdgcn";
+  const std::vector<std::string> own = {"exp",  "log", "tanh",  "erf",  "expm1",
+                                        "sqrt", "abs", "floor", "ceil", "round_even"};
+  const auto alone = CompileText(SumsOf(own, "f32"), "gfx90a");
+  EXPECT_TRUE(alone.ok()) << alone.status();
+  const std::vector<std::string> others = {"sin",   "cos",  "tan",  "asin",  "acos",
+                                           "atan",  "sinh", "cosh", "asinh", "acosh",
+                                           "atanh", "pow",  "fmod"};
+  for (const char* type : {"f32", "f64"}) {
+    std::vector<std::string> functions = others;
+    if (type == std::string("f64")) functions.insert(functions.end(), own.begin(), own.end());
+    const auto code = CompileText(SumsOf(functions, type), "gfx90a");
+    if (code.ok()) continue;
+    EXPECT_EQ(support::Slug(code.status()), "codegen.device_library.missing") << code.status();
+  }
 }
 
 TEST(HipCompiler, ItsRemarksSayWhatKernelsUse) {

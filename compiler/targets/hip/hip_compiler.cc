@@ -23,6 +23,10 @@ constexpr size_t kMostMessageBytes = 4000;
 constexpr std::string_view kRocmFolder = "/opt/rocm/llvm/bin";
 constexpr std::string_view kNames[] = {"clang-20", "clang-19", "clang-18", "clang"};
 
+// Where Debian's package has ROCm's device libraries, which clang does not look for there. Others are
+// where clang looks, or where HIP_DEVICE_LIB_PATH says.
+constexpr char kDebianLibraries[] = "/usr/lib/x86_64-linux-gnu/amdgcn/bitcode";
+
 std::string FindClang() {
   std::vector<std::string> folders = {std::string(kRocmFolder)};
   for (const std::string& folder : support::Split(support::GetEnv("PATH").value_or(""), ':')) {
@@ -92,7 +96,12 @@ absl::StatusOr<support::CommandResult> RunClang(const std::string& text, const s
                    "-o",
                    output,
                    "-"};
-  if (!with_libraries) compiler.args.insert(compiler.args.begin(), "-nogpulib");
+  if (!with_libraries) {
+    compiler.args.insert(compiler.args.begin(), "-nogpulib");
+  } else if (support::FileExists(StrCat(kDebianLibraries, "/ocml.bc"))) {
+    compiler.args.insert(compiler.args.begin(),
+                         StrCat("--rocm-device-lib-path=", kDebianLibraries));
+  }
   return support::RunCommand(compiler, text, kTimeoutMs);
 }
 
