@@ -23,7 +23,7 @@ constexpr size_t kMostMessageBytes = 4000;
 constexpr std::string_view kRocmFolder = "/opt/rocm/llvm/bin";
 constexpr std::string_view kNames[] = {"clang-20", "clang-19", "clang-18", "clang"};
 
-// Where Debian's package has ROCm's device libraries, which clang does not look for there. Others are
+// Where Debian's package has ROCm's device libraries, and clang does not look for them. Others are
 // where clang looks, or where HIP_DEVICE_LIB_PATH says.
 constexpr char kDebianLibraries[] = "/usr/lib/x86_64-linux-gnu/amdgcn/bitcode";
 
