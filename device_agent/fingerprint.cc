@@ -67,9 +67,9 @@ const support::MeasureUnit& UnitOf(const v1::DeviceReport& device) {
 
 absl::Status CheckDeviceKind(std::string_view kind) {
   const target::Kind* known = target::FindKind(kind);
-  if (known != nullptr && known->supported()) return absl::OkStatus();
+  if (known != nullptr && known->has_devices()) return absl::OkStatus();
   return support::InvalidArgument("agent.device.unknown",
-                                  support::StrCat("expected ", target::SupportedKindNames(" or "),
+                                  support::StrCat("expected ", target::DeviceKindNames(" or "),
                                                   ", found ", support::Quote(kind)));
 }
 

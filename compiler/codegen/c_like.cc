@@ -33,7 +33,7 @@ std::string HelperText(std::string_view helper) {
 }  // namespace
 
 CText CEmitter::Text() const {
-  CText result{std::string(dialect_.prologue), {}};
+  CText result{StrCat(dialect_.prologue, dialect_.base_prologue), {}};
   const auto add = [&result](const OptionalFeature& used) {
     result.text += used.prologue;
     if (!used.feature.empty()) result.features.emplace_back(used.feature);
@@ -71,16 +71,27 @@ void CEmitter::Signature(const ir::Function& f, const std::set<const ir::BufferN
     attribute = Replaced(attribute, std::string("%") + "xyz"[a], std::to_string((*group)[a]));
   }
   std::string params;
-  for (const ir::Var& v : f.size_params)
-    params += StrCat(params.empty() ? "" : ", ", "long ", expr_.Declare(v.get(), v->name));
+  int number = 0;
+  const auto numbered = [&number](std::string_view text) {
+    return Replaced(std::string(text), "#", std::to_string(number));
+  };
+  for (const ir::Var& v : f.size_params) {
+    params += StrCat(params.empty() ? "" : ", ",
+                     Replaced(numbered(dialect_.size_param), "@", expr_.Declare(v.get(), v->name)));
+    ++number;
+  }
   for (const ir::Buffer& b : f.params) {
     // A compiler takes it that no one else writes through a restrict pointer, not even across a
     // barrier: a thread would keep what it read before another thread wrote.
     const std::string_view pointer = read_back.contains(b.get()) ? "* " : "* restrict ";
     params += StrCat(params.empty() ? "" : ", ", dialect_.global,
                      b->role == ir::Role::kOutput ? "" : "const ", expr_.MemoryOf(b->dtype),
-                     pointer, expr_.Declare(b.get(), b->name));
+                     pointer, expr_.Declare(b.get(), b->name), numbered(dialect_.buffer_place));
+    ++number;
   }
+  params += dialect_.thread_params;
+  if (dialect_.most_buffers > 0 && static_cast<size_t>(number) > dialect_.most_buffers)
+    expr_.Fail(StrCat(number, " buffers, of at most ", dialect_.most_buffers));
   out_ += StrCat(out_.empty() ? "" : "\n", dialect_.kernel, attribute, "void ", f.name, "(", params,
                  ") {\n");
 }

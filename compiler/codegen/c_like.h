@@ -1,5 +1,5 @@
-// Kernels as C text: what OpenCL C, and later CUDA C and Metal, have in common. A dialect says how
-// a language writes what differs. Input: functions of stage kFlat whose bound loops are the
+// Kernels as C text: what OpenCL C, CUDA C, HIP and Metal have in common. A dialect says how a
+// language writes what differs. Input: functions of stage kFlat whose bound loops are the
 // launch's axes (host_device.h makes them). Pure functions over constant tables;
 // thread-safe.
 #pragma once
@@ -26,6 +26,7 @@ struct SubGroupWords {
   // The function of a value that gives all of them the result; `%` stands for add, min or max.
   // Empty: the language has no sub-groups.
   std::string_view reduce = {};
+  int most_bits = 64;  // of a value that the function takes
 };
 
 // Fragments (fragments.h): matrices in the registers of the threads of a warp, those along x.
@@ -62,10 +63,18 @@ struct DynamicSharedWords {
 };
 
 struct CDialect {
-  std::string_view name;                       // of error slugs: codegen.<name>.<reason>
-  std::string_view suffix;                     // of files with the text
-  std::string_view prologue;                   // first lines of the text
-  std::string_view kernel, global, shared;     // qualifiers, with a blank at the end
+  std::string_view name;                    // of error slugs: codegen.<name>.<reason>
+  std::string_view suffix;                  // of files with the text
+  std::string_view prologue;                // first lines of the text
+  std::string_view base_prologue = {};      // those that several languages share, behind them
+  std::string_view kernel, global, shared;  // qualifiers, with a blank at the end
+  // What stands in front of the type that a pointer is cast to, with a blank at the end. Empty: the
+  // types of pointers do not say where they point to.
+  std::string_view global_space = {}, shared_space = {};
+  std::string_view size_param = "long @";      // of a kernel; `@` is its name, `#` its number
+  std::string_view buffer_place = {};          // what follows the name of buffer `#`
+  std::string_view thread_params = {};         // last parameters of a kernel, ", " in front
+  size_t most_buffers = 0;                     // of a kernel, its sizes included; 0: any number
   std::string_view block_index, thread_index;  // `%` stands for the axis: 0 1 2 or x y z; of any
                                                // integer type
   std::string_view axis_names;                 // what replaces it: "012" or "xyz"
@@ -77,6 +86,7 @@ struct CDialect {
   OptionalFeature half = {};
   bool half_arithmetic = true;  // else 16-bit floats are cast and moved, and compared
   OptionalFeature float64 = {};
+  std::string_view function_prefix = {};  // of the names of functions of numbers: fma, exp, abs ...
   // Has vectors of 2, 4, 8 and 16 lanes as OpenCL C does: vloadN, vstoreN, arithmetic, builtin
   // functions, convert_, select, components .s0 to .sf.
   bool vectors;

@@ -19,15 +19,21 @@ using ir::ExprKind;
 using ir::TypeCode;
 using support::StrCat;
 
-// Words that a variable may not be called, in C, OpenCL C and CUDA C.
+// Words that a variable may not be called, in C, C++, OpenCL C, CUDA C and Metal.
 constexpr std::string_view kReserved[] = {
-    "auto",     "barrier",   "bool",     "break",    "case",  "char",      "const",  "constant",
-    "continue", "default",   "do",       "double",   "else",  "enum",      "exp",    "extern",
-    "float",    "fma",       "for",      "global",   "goto",  "half",      "if",     "inline",
-    "int",      "kernel",    "local",    "log",      "long",  "max",       "min",    "pow",
-    "private",  "read_only", "register", "return",   "short", "signed",    "sizeof", "sqrt",
-    "static",   "struct",    "switch",   "typedef",  "uchar", "uint",      "ulong",  "union",
-    "unsigned", "ushort",    "void",     "volatile", "while", "write_only"};
+    "alignas",  "alignof",    "and",      "auto",      "barrier",     "bool",      "break",
+    "case",     "catch",      "char",     "class",     "const",       "constant",  "constexpr",
+    "continue", "decltype",   "default",  "delete",    "device",      "do",        "double",
+    "else",     "enum",       "exp",      "explicit",  "extern",      "false",     "float",
+    "fma",      "for",        "fragment", "friend",    "global",      "goto",      "half",
+    "if",       "inline",     "int",      "kernel",    "local",       "log",       "long",
+    "max",      "min",        "mutable",  "namespace", "new",         "not",       "operator",
+    "or",       "pow",        "private",  "protected", "public",      "read_only", "register",
+    "return",   "short",      "signed",   "sizeof",    "sqrt",        "static",    "struct",
+    "switch",   "template",   "this",     "thread",    "threadgroup", "throw",     "true",
+    "try",      "typedef",    "typename", "uchar",     "uint",        "ulong",     "union",
+    "unsigned", "ushort",     "using",    "vertex",    "virtual",     "void",      "volatile",
+    "while",    "write_only", "xor"};
 
 int TypeIndex(DType t) {
   int width = t.bits == 8 ? 0 : t.bits == 16 ? 1 : t.bits == 32 ? 2 : 3;
@@ -74,6 +80,17 @@ std::string_view FunctionName(ir::Intrinsic intrinsic) {
 }  // namespace
 
 std::string Component(int lane) { return StrCat(".s", std::string(1, "0123456789abcdef"[lane])); }
+
+std::string FloatLiteral(double value, bool is_double) {
+  std::array<char, 48> digits;
+  char* const begin = digits.data();
+  char* const last = begin + digits.size();
+  const auto written = is_double ? std::to_chars(begin, last, value)
+                                 : std::to_chars(begin, last, static_cast<float>(value));
+  std::string text(begin, written.ptr);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return is_double ? text : text + "f";
+}
 
 void CExpressions::StartKernel(bool narrow) {
   narrow_ = narrow;
@@ -145,14 +162,7 @@ std::string CExpressions::Constant(const Expr& e) {
   double value = e->float_value;
   if (std::isnan(value)) return StrCat("((", TypeOf(t), ")NAN)");
   if (std::isinf(value)) return StrCat("((", TypeOf(t), ")(", value < 0 ? "-" : "", "INFINITY))");
-  std::array<char, 48> digits;
-  auto end = t.bits == 64 ? std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr
-                          : std::to_chars(digits.data(), digits.data() + digits.size(),
-                                          static_cast<float>(value))
-                                .ptr;
-  std::string text(digits.data(), end);
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";
-  if (t.bits != 64) text += "f";
+  std::string text = FloatLiteral(value, t.bits == 64);
   if (t.bits == 16) text = StrCat("((half)", text, ")");
   return text[0] == '-' ? StrCat("(", text, ")") : text;
 }
@@ -270,14 +280,21 @@ std::string CExpressions::BitsText(const Expr& e, int lane) {
 
 std::string CExpressions::CallText(const Expr& e, int lane) {
   if (e->intrinsic == ir::Intrinsic::kDot4 && !dialect_.dot4.empty()) return Dot4Text(e, lane);
+  // Functions of 16-bit floats are those of 32 bits, rounded: no language has all of them.
+  const bool half = e->dtype.Element() == ir::kF16;
   std::string args;
-  for (const Expr& a : e->args) args += (args.empty() ? "" : ", ") + Lane(a, lane);
+  for (const Expr& a : e->args)
+    args += StrCat(args.empty() ? "" : ", ", half ? "(float)" : "", Lane(a, lane));
   if (e->intrinsic == ir::Intrinsic::kAbs && e->dtype.is_int()) {
-    return StrCat("((", TypeOf(e->dtype.Element()), ")abs(", args, "))");
+    return StrCat("((", TypeOf(e->dtype.Element()), ")", dialect_.function_prefix, "abs(", args,
+                  "))");
   }
   RefuseHalf(e);
   const std::string_view name = FunctionName(e->intrinsic);
-  if (!name.empty()) return StrCat(name, "(", args, ")");
+  if (!name.empty()) {
+    const std::string call = StrCat(dialect_.function_prefix, name, "(", args, ")");
+    return half ? StrCat("((", TypeOf(ir::kF16), ")", call, ")") : call;
+  }
   if (e->dtype.is_int() && e->args.size() == 2) return BitsText(e, lane);
   Fail(StrCat("intrinsic ", ir::IntrinsicText(e->intrinsic)));
   return "0";
@@ -381,8 +398,10 @@ std::optional<std::string> CExpressions::WideRun(const ir::Buffer& buffer, const
   const analysis::Congruence base = analyzer_.CongruenceOf(index->args[0]);
   if (base.modulus % lanes != 0 || base.remainder % lanes != 0) return std::nullopt;
   uses_wide_ = true;
-  return StrCat("*(", read_only ? "const " : "", dialect_.wide, "<", MemoryOf(buffer->dtype), ", ",
-                lanes, ">*)(", NameOf(buffer.get()), " + ", Lane(index->args[0], 0), ")");
+  const std::string_view space =
+      buffer->scope == ir::Scope::kShared ? dialect_.shared_space : dialect_.global_space;
+  return StrCat("*(", read_only ? "const " : "", space, dialect_.wide, "<", MemoryOf(buffer->dtype),
+                ", ", lanes, ">*)(", NameOf(buffer.get()), " + ", Lane(index->args[0], 0), ")");
 }
 
 int64_t CExpressions::AlignedBytes(const ir::Buffer& buffer, const Expr& index,
@@ -480,7 +499,7 @@ std::optional<std::string> CExpressions::VectorCall(const Expr& e) {
   if (name.empty() || !e->dtype.is_float()) return std::nullopt;
   std::string args;
   for (const Expr& a : e->args) args += (args.empty() ? "" : ", ") + *Vector(a);
-  return StrCat(name, "(", args, ")");
+  return StrCat(dialect_.function_prefix, name, "(", args, ")");
 }
 
 }  // namespace tilewright::codegen

@@ -17,6 +17,8 @@ namespace tilewright::codegen {
 
 // What follows a vector's name for one of its lanes.
 std::string Component(int lane);
+// The shortest literal of a finite number that is exactly it.
+std::string FloatLiteral(double value, bool is_double);
 
 class CExpressions {
  public:

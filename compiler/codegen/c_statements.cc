@@ -137,7 +137,8 @@ void CEmitter::EmitFor(const Stmt& s) {
   if (s->for_kind == ir::ForKind::kVectorized || s->for_kind == ir::ForKind::kUnrolled)
     expr_.Fail(StrCat("the loop ", s->var->name, ", which should have been expanded"));
   const auto sum = sums_.find(s.get());
-  if (sum != sums_.end()) return EmitSubGroupSum(s, sum->second);
+  if (sum != sums_.end() && sum->second.value()->dtype.bits <= dialect_.sub_groups.most_bits)
+    return EmitSubGroupSum(s, sum->second);
   EmitBraced(LoopHead(s, /*in_turn=*/false), s->body);
 }
 

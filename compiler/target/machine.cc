@@ -78,6 +78,9 @@ std::string KindNames(std::string_view separator) {
 std::string SupportedKindNames(std::string_view separator) {
   return NamesIf(&Kind::supported, separator);
 }
+std::string DeviceKindNames(std::string_view separator) {
+  return NamesIf(&Kind::has_devices, separator);
+}
 
 std::vector<std::string> RunnableMachines(std::string_view arch,
                                           const std::vector<std::string>& features) {

@@ -234,6 +234,9 @@ struct Family {
   // Code is text, and the driver of each device compiles it: part of the toolchain.
   bool driver_compiles = false;
   Predictor predictor = Predictor::kNone;
+  // The runtime has a plug-in for its devices. Else modules can be compiled, and nothing of this
+  // version runs or measures them.
+  bool has_plugin = true;
 };
 
 // A kind of devices, which is a kind of targets: the first word of a target string.
@@ -241,8 +244,10 @@ struct Kind {
   std::string_view name;
   std::span<const Family> families = {};  // none: the kind is known by its name only
 
-  // Modules are made for it, and agents measure on it.
+  // Modules are made for it.
   bool supported() const { return !families.empty(); }
+  // Modules run on its devices, and agents measure on them.
+  bool has_devices() const { return supported() && families[0].has_plugin; }
 };
 
 // The table: every list of kinds and every check of one derives from it. It is made of
@@ -256,6 +261,7 @@ const Machine* FindMachine(const Family& family, std::string_view name);
 // Return the names in the table's order.
 std::string KindNames(std::string_view separator);
 std::string SupportedKindNames(std::string_view separator);
+std::string DeviceKindNames(std::string_view separator);
 
 // Returns the names of the machines of this architecture for which code runs on a processor with
 // `features`.

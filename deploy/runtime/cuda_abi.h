@@ -73,11 +73,26 @@ constexpr unsigned kNonBlocking = 1;
 using GetParamInfo = int (*)(Handle, size_t, size_t*, size_t*);
 constexpr char kGetParamInfo[] = "cuFuncGetParamInfo";
 
+// Graphs, absent from drivers before 11.4: what a stream would do is captured, then made ready to
+// be queued as one. Only calls of the capturing thread end up in it.
+constexpr int kCaptureThreadLocal = 1;
+#define TW_CUDA_GRAPH_FUNCTIONS(X)                                                            \
+  X(cuStreamBeginCapture, "cuStreamBeginCapture_v2", (Handle, int))                           \
+  X(cuStreamEndCapture, "cuStreamEndCapture", (Handle, Handle*))                              \
+  X(cuGraphInstantiate, "cuGraphInstantiateWithFlags", (Handle*, Handle, unsigned long long)) \
+  X(cuGraphLaunch, "cuGraphLaunch", (Handle, Handle))                                         \
+  X(cuGraphDestroy, "cuGraphDestroy", (Handle))                                               \
+  X(cuGraphExecDestroy, "cuGraphExecDestroy", (Handle))
+
 struct Library {
 #define X(name, symbol, args) int(*name) args = nullptr;
   TW_CUDA_FUNCTIONS(X)
 #undef X
   GetParamInfo get_param_info = nullptr;
+#define X(name, symbol, args) int(*name) args = nullptr;
+  TW_CUDA_GRAPH_FUNCTIONS(X)
+#undef X
+  bool has_graphs = false;  // all of these are there
 };
 
 }  // namespace tilewright::cuda

@@ -49,6 +49,9 @@ struct TwDeviceEvent {
   cu::Handle event = nullptr;
   bool recorded = false;
 };
+struct TwDeviceGraph {
+  cu::Handle executable = nullptr;
+};
 
 namespace {
 
@@ -81,6 +84,12 @@ Driver LoadDriver() {
   TW_CUDA_FUNCTIONS(X)
 #undef X
   library.get_param_info = reinterpret_cast<cu::GetParamInfo>(dlsym(handle, cu::kGetParamInfo));
+  library.has_graphs = true;
+#define X(name, symbol, args)                                                     \
+  library.name = reinterpret_cast<decltype(library.name)>(dlsym(handle, symbol)); \
+  library.has_graphs = library.has_graphs && library.name != nullptr;
+  TW_CUDA_GRAPH_FUNCTIONS(X)
+#undef X
   if (!driver.why_not.empty()) return driver;
   const int code = library.cuInit(0);
   if (code != cu::kSuccess) driver.why_not = "that cuInit gives error " + ErrorName(library, code);
@@ -472,6 +481,50 @@ TwDeviceResult Launch(TwDevice* device, const TwDeviceLaunch* launch) {
                            device->stream, arguments.data(), nullptr));
 }
 
+// What the launches would put into the stream becomes a graph. Ends the capture whatever happens:
+// a stream that captures does nothing else.
+TwDeviceResult Capture(TwDevice* device, const TwDeviceLaunch* const* launches, int64_t count,
+                       cu::Handle* graph) {
+  int code = Api().cuStreamBeginCapture(device->stream, cu::kCaptureThreadLocal);
+  if (code != cu::kSuccess) return Checked(device, "cuStreamBeginCapture", code);
+  TwDeviceResult result = TW_DEVICE_OK;
+  for (int64_t i = 0; i < count && result == TW_DEVICE_OK; ++i)
+    result = Launch(device, launches[i]);
+  code = Api().cuStreamEndCapture(device->stream, graph);
+  if (result != TW_DEVICE_OK) return result;
+  return Checked(device, "cuStreamEndCapture", code);
+}
+
+TwDeviceResult GraphCreate(TwDevice* device, const TwDeviceLaunch* const* launches, int64_t count,
+                           TwDeviceGraph** graph) {
+  if (!Api().has_graphs) {
+    return Failed(device, TW_DEVICE_UNSUPPORTED, "graph",
+                  "expected a driver with graphs (CUDA 11.4 or later), found an older one");
+  }
+  if (count < 1) return Failed(device, TW_DEVICE_INVALID, "graph", "expected at least one launch");
+  const Current current(device);
+  cu::Handle captured = nullptr, executable = nullptr;
+  TwDeviceResult result = Capture(device, launches, count, &captured);
+  if (result == TW_DEVICE_OK)
+    result =
+        Checked(device, "cuGraphInstantiate", Api().cuGraphInstantiate(&executable, captured, 0));
+  if (captured != nullptr) Api().cuGraphDestroy(captured);
+  if (result == TW_DEVICE_OK) *graph = new TwDeviceGraph{executable};
+  return result;
+}
+
+void GraphDestroy(TwDevice* device, TwDeviceGraph* graph) {
+  if (graph == nullptr) return;
+  const Current current(device);
+  Api().cuGraphExecDestroy(graph->executable);
+  delete graph;
+}
+
+TwDeviceResult GraphLaunch(TwDevice* device, TwDeviceGraph* graph) {
+  const Current current(device);
+  return Checked(device, "cuGraphLaunch", Api().cuGraphLaunch(graph->executable, device->stream));
+}
+
 TwDeviceResult EventCreate(TwDevice* device, TwDeviceEvent** event) {
   const Current current(device);
   cu::Handle made = nullptr;
@@ -586,7 +639,7 @@ CHAIN:
 constexpr TwDeviceSelfTest kSelfTest{"ptx", kSelfTestText, sizeof(kSelfTestText) - 1, "self_test",
                                      64};
 
-constexpr TwDevicePlugin kTable = TW_DEVICE_PLUGIN_TABLE("cuda", &kSelfTest);
+constexpr TwDevicePlugin kTable = TW_DEVICE_PLUGIN_TABLE_WITH_GRAPHS("cuda", &kSelfTest);
 
 }  // namespace
 

@@ -46,9 +46,11 @@ DevicePart::DevicePart(const module::ModuleFile& file, const module::Function& f
       function_(function),
       plugin_(plugin),
       device_(device),
-      options_(std::move(options)) {}
+      options_(std::move(options)),
+      graphs_(std::make_unique<LaunchGraphs>(plugin, device, options_.launch_graphs)) {}
 
 DevicePart::~DevicePart() {
+  graphs_.reset();
   for (TwDeviceMemory* memory : memory_) plugin_.free(device_, memory);
   for (TwDeviceCode* code : code_) {
     if (code != nullptr) plugin_.unload(device_, code);
@@ -189,6 +191,12 @@ absl::Status DevicePart::Bind(const module::Launch& launch) {
 
 absl::Status DevicePart::Launch(const module::Launch& launch) {
   return Check(plugin_.launch(device_, &launches_.at(&launch).call));
+}
+
+absl::Status DevicePart::LaunchAll(std::span<const module::Launch* const> launches) {
+  queued_.clear();
+  for (const module::Launch* launch : launches) queued_.push_back(&launches_.at(launch).call);
+  return graphs_->Queue(queued_);
 }
 
 absl::Status DevicePart::Upload(int64_t tensor, const void* bytes, int64_t extra) {

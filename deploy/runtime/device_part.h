@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/device_plugin.h"
+#include "deploy/runtime/launch_graphs.h"
 
 namespace tilewright::runtime {
 
@@ -23,6 +25,7 @@ struct DevicePartOptions {
   std::string kind;
   int64_t guard_bytes = 0;      // behind each input and output, for the caller to fill and check
   std::string code_cache = {};  // folder of a CodeCache; empty: none
+  bool launch_graphs = true;    // LaunchAll may use graphs (launch_graphs.h)
 };
 
 class DevicePart {
@@ -49,6 +52,9 @@ class DevicePart {
 
   // Queues a launch. REQUIRES: one of the function's that runs here.
   absl::Status Launch(const module::Launch& launch);
+  // Queues launches that are queued together each time. REQUIRES: as Launch, each one in one such
+  // list only.
+  absl::Status LaunchAll(std::span<const module::Launch* const> launches);
   // Copies a tensor's bytes to the device, or back after all queued work; `extra` bytes of its
   // guard, too. REQUIRES: Has(tensor).
   absl::Status Upload(int64_t tensor, const void* bytes, int64_t extra = 0);
@@ -87,6 +93,8 @@ class DevicePart {
   TwDeviceSlice workspace_{};
   std::map<int64_t, TwDeviceSlice> slices_;  // by tensor
   std::map<const module::Launch*, BoundLaunch> launches_;
+  std::unique_ptr<LaunchGraphs> graphs_;
+  std::vector<const TwDeviceLaunch*> queued_;  // of the call of LaunchAll; kept for its memory
 };
 
 }  // namespace tilewright::runtime

@@ -3,9 +3,9 @@
  * of functions. The CPU of the process has the same table, linked in (device_loader.h). Plain C, no
  * dependencies.
  *
- * Ownership: the caller owns the results of open, alloc, load and event_create, and returns them
- * with close, free, unload and event_destroy, before it closes the device. A kernel (find) belongs
- * to its code. A function borrows the caller's memory for one call.
+ * Ownership: the caller owns the results of open, alloc, load, event_create and graph_create, and
+ * returns them with close, free, unload, event_destroy and graph_destroy, before it closes the
+ * device. A kernel (find) belongs to its code. A function borrows the caller's memory for one call.
  * Order: one device handle is one queue. launch, copy and event_record may return before the work
  * is done. The work of a handle happens in the order of the calls. write and read return when the
  * caller may use its bytes again. read sees all earlier work. synchronize waits for all work.
@@ -48,6 +48,7 @@ typedef struct TwDeviceMemory TwDeviceMemory;
 typedef struct TwDeviceCode TwDeviceCode;
 typedef struct TwDeviceKernel TwDeviceKernel;
 typedef struct TwDeviceEvent TwDeviceEvent;
+typedef struct TwDeviceGraph TwDeviceGraph;
 
 /* Describes a device. The texts belong to the device handle. */
 typedef struct {
@@ -161,44 +162,61 @@ typedef struct {
    * TW_WHOLE_SELF_TEST_ELEMENTS; the kernel takes no sizes, and is one call (grid and group of
    * ones). NULL, or absent from older plug-ins: there is none. */
   const TwDeviceSelfTest* whole_self_test;
+
+  /* A graph is a list of launches that can be queued again as one call, with the same grids, sizes
+   * and memory. graph_create keeps what it needs of the launches and queues nothing.
+   * TW_DEVICE_UNSUPPORTED: this driver has no graphs. A graph is destroyed before its kernels' code
+   * is unloaded and its memory freed. NULL, or absent from older plug-ins: there are none. */
+  TwDeviceResult (*graph_create)(TwDevice* device, const TwDeviceLaunch* const* launches,
+                                 int64_t count, TwDeviceGraph** graph);
+  void (*graph_destroy)(TwDevice* device, TwDeviceGraph* graph);
+  TwDeviceResult (*graph_launch)(TwDevice* device, TwDeviceGraph* graph);
 } TwDevicePlugin;
 
 /* Its value where functions named Count, Open … EventElapsed are in scope. */
 #define TW_DEVICE_PLUGIN_TABLE(KIND, SELF_TEST) \
   TW_DEVICE_PLUGIN_TABLE_WITH_BINARIES(KIND, SELF_TEST, NULL, NULL)
 #define TW_DEVICE_PLUGIN_TABLE_WITH_BINARIES(KIND, SELF_TEST, FORMAT, BINARY) \
-  TW_DEVICE_PLUGIN_TABLE_WITH_ALL(KIND, SELF_TEST, FORMAT, BINARY, NULL)
+  TW_DEVICE_PLUGIN_TABLE_WITH_ALL(KIND, SELF_TEST, FORMAT, BINARY, NULL, NULL, NULL, NULL)
 #define TW_DEVICE_PLUGIN_TABLE_OF_WHOLE_NUMBERS(KIND, SELF_TEST) \
-  TW_DEVICE_PLUGIN_TABLE_WITH_ALL(KIND, NULL, NULL, NULL, SELF_TEST)
-#define TW_DEVICE_PLUGIN_TABLE_WITH_ALL(KIND, SELF_TEST, FORMAT, BINARY, WHOLE) \
-  {                                                                             \
-      .struct_bytes = sizeof(TwDevicePlugin),                                   \
-      .abi_version = TW_DEVICE_ABI_VERSION,                                     \
-      .kind = KIND,                                                             \
-      .count = Count,                                                           \
-      .open = Open,                                                             \
-      .close = Close,                                                           \
-      .last_error = LastError,                                                  \
-      .describe = Describe,                                                     \
-      .alloc = Alloc,                                                           \
-      .free = Free,                                                             \
-      .write = Write,                                                           \
-      .read = Read,                                                             \
-      .copy = Copy,                                                             \
-      .map = Map,                                                               \
-      .load = Load,                                                             \
-      .unload = Unload,                                                         \
-      .find = Find,                                                             \
-      .launch = Launch,                                                         \
-      .synchronize = Synchronize,                                               \
-      .event_create = EventCreate,                                              \
-      .event_destroy = EventDestroy,                                            \
-      .event_record = EventRecord,                                              \
-      .event_elapsed = EventElapsed,                                            \
-      .self_test = SELF_TEST,                                                   \
-      .binary_format = FORMAT,                                                  \
-      .binary = BINARY,                                                         \
-      .whole_self_test = WHOLE,                                                 \
+  TW_DEVICE_PLUGIN_TABLE_WITH_ALL(KIND, NULL, NULL, NULL, SELF_TEST, NULL, NULL, NULL)
+/* The same with GraphCreate, GraphDestroy and GraphLaunch. */
+#define TW_DEVICE_PLUGIN_TABLE_WITH_GRAPHS(KIND, SELF_TEST)                                     \
+  TW_DEVICE_PLUGIN_TABLE_WITH_ALL(KIND, SELF_TEST, NULL, NULL, NULL, GraphCreate, GraphDestroy, \
+                                  GraphLaunch)
+#define TW_DEVICE_PLUGIN_TABLE_WITH_ALL(KIND, SELF_TEST, FORMAT, BINARY, WHOLE, CREATE, DESTROY, \
+                                        LAUNCH)                                                  \
+  {                                                                                              \
+      .struct_bytes = sizeof(TwDevicePlugin),                                                    \
+      .abi_version = TW_DEVICE_ABI_VERSION,                                                      \
+      .kind = KIND,                                                                              \
+      .count = Count,                                                                            \
+      .open = Open,                                                                              \
+      .close = Close,                                                                            \
+      .last_error = LastError,                                                                   \
+      .describe = Describe,                                                                      \
+      .alloc = Alloc,                                                                            \
+      .free = Free,                                                                              \
+      .write = Write,                                                                            \
+      .read = Read,                                                                              \
+      .copy = Copy,                                                                              \
+      .map = Map,                                                                                \
+      .load = Load,                                                                              \
+      .unload = Unload,                                                                          \
+      .find = Find,                                                                              \
+      .launch = Launch,                                                                          \
+      .synchronize = Synchronize,                                                                \
+      .event_create = EventCreate,                                                               \
+      .event_destroy = EventDestroy,                                                             \
+      .event_record = EventRecord,                                                               \
+      .event_elapsed = EventElapsed,                                                             \
+      .self_test = SELF_TEST,                                                                    \
+      .binary_format = FORMAT,                                                                   \
+      .binary = BINARY,                                                                          \
+      .whole_self_test = WHOLE,                                                                  \
+      .graph_create = CREATE,                                                                    \
+      .graph_destroy = DESTROY,                                                                  \
+      .graph_launch = LAUNCH,                                                                    \
   }
 
 /* The type of a plug-in's one symbol. Returns NULL if the plug-in cannot work with a runtime of

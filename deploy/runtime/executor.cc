@@ -74,6 +74,8 @@ struct Session::Impl {
   void* WritableInput(size_t index);
   absl::Status CallKernel(const BoundLaunch& bound);
   absl::Status Execute(const ExecutionStep& step, const std::vector<BoundLaunch>& list);
+  absl::Status ExecuteAll(std::span<const ExecutionStep> steps,
+                          const std::vector<BoundLaunch>& list);
   absl::Status PrepareLaunches();
   absl::Status Prepare();
   absl::Status Run();
@@ -114,9 +116,11 @@ absl::Status Session::Impl::OpenDevicePart(const Function& function,
   const TwDevicePlugin* plugin = module->device_plugin();
   if (plugin == nullptr) return absl::OkStatus();
   TW_TRY(device.Open(plugin, options.device));
-  TW_ASSIGN(part, DevicePart::Create(
-                      module->file(), function, *plugin, device.get(),
-                      {.kind = plugin->kind, .guard_bytes = 0, .code_cache = options.code_cache}));
+  TW_ASSIGN(part, DevicePart::Create(module->file(), function, *plugin, device.get(),
+                                     {.kind = plugin->kind,
+                                      .guard_bytes = 0,
+                                      .code_cache = options.code_cache,
+                                      .launch_graphs = LaunchGraphsWanted()}));
   return absl::OkStatus();
 }
 
@@ -310,6 +314,24 @@ absl::Status Session::Impl::Execute(const ExecutionStep& step,
   return absl::OkStatus();
 }
 
+// Launches on the device that follow each other are queued together: they are the same in each run.
+absl::Status Session::Impl::ExecuteAll(std::span<const ExecutionStep> steps,
+                                       const std::vector<BoundLaunch>& list) {
+  constexpr auto kDevice = ExecutionStep::Kind::kDeviceLaunch;
+  std::vector<const Launch*> together;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].kind != kDevice) {
+      TW_TRY(Execute(steps[i], list));
+      continue;
+    }
+    together.push_back(list[steps[i].index].launch);
+    if (i + 1 < steps.size() && steps[i + 1].kind == kDevice) continue;
+    TW_TRY(part->LaunchAll(together));
+    together.clear();
+  }
+  return absl::OkStatus();
+}
+
 namespace {
 
 // The function gets descriptions of its own, which it may change.
@@ -369,7 +391,7 @@ absl::Status Session::Impl::PrepareLaunches() {
 absl::Status Session::Impl::Run() {
   TW_TRY(poisoned);
   TW_TRY(Prepare());
-  for (const ExecutionStep& step : active->steps().run) TW_TRY(Execute(step, active->launches()));
+  TW_TRY(ExecuteAll(active->steps().run, active->launches()));
   return EndRun();
 }
 

@@ -168,6 +168,12 @@ class DevicePlugins : public testing::TestWithParam<Row> {
   }
   TwDeviceResult Launch(TwDeviceKernel* kernel, const std::vector<TwDeviceSlice>& buffers,
                         int64_t n) {
+    const TwDeviceLaunch launch = LaunchOf(kernel, buffers, n);
+    return table_->launch(device_, &launch);
+  }
+  // A launch that borrows its buffers and its size.
+  static TwDeviceLaunch LaunchOf(TwDeviceKernel* kernel, const std::vector<TwDeviceSlice>& buffers,
+                                 const int64_t& n) {
     TwDeviceLaunch launch = {};
     launch.struct_bytes = sizeof(launch);
     launch.kernel = kernel;
@@ -180,7 +186,7 @@ class DevicePlugins : public testing::TestWithParam<Row> {
     launch.num_buffers = static_cast<int64_t>(buffers.size());
     launch.sizes = &n;
     launch.num_sizes = 1;
-    return table_->launch(device_, &launch);
+    return launch;
   }
   std::string Error() { return table_->last_error(device_); }
 
@@ -246,6 +252,45 @@ TEST_P(DevicePlugins, MemoryKeepsWhatIsWritten) {
   ASSERT_EQ(table_->write(device_, {b, 8}, &nine, 4), TW_DEVICE_OK) << Error();
   ASSERT_EQ(table_->copy(device_, {b, 0}, {b, 8}, 4), TW_DEVICE_OK) << Error();
   EXPECT_EQ(Read(b, 4), (std::vector<float>{9, 2, 9, 4}));
+}
+
+// A graph is its launches in their order, on what is in memory when it is launched. What it was
+// made of may be gone.
+TEST_P(DevicePlugins, GraphsAreTheirLaunches) {
+  if (table_->graph_create == nullptr) GTEST_SKIP() << "[SKIP] no graphs";
+  TwDeviceKernel* add = Kernel("add");
+  TwDeviceMemory *a = Floats(Iota(kElements, 1)), *b = Floats(Iota(kElements, 2));
+  TwDeviceMemory *sum = Alloc(kElements * 4), *twice = Alloc(kElements * 4);
+  TwDeviceGraph* graph = nullptr;
+  {
+    const int64_t n = kElements;
+    const std::vector<TwDeviceSlice> first = {{a, 0}, {b, 0}, {sum, 0}};
+    const std::vector<TwDeviceSlice> second = {{sum, 0}, {sum, 0}, {twice, 0}};
+    const TwDeviceLaunch one = LaunchOf(add, first, n), two = LaunchOf(add, second, n);
+    const std::vector<const TwDeviceLaunch*> launches = {&one, &two};
+    ASSERT_EQ(table_->graph_create(device_, launches.data(), 2, &graph), TW_DEVICE_OK) << Error();
+    // Nothing is queued by that.
+    const std::vector<float> nothing(static_cast<size_t>(kElements), -1);
+    ASSERT_EQ(table_->write(device_, {twice, 0}, nothing.data(), kElements * 4), TW_DEVICE_OK);
+    EXPECT_EQ(Read(twice, kElements), nothing);
+    // A launch that is no launch makes no graph, and the queue works on.
+    TwDeviceLaunch wrong = one;
+    wrong.group[0] = 0;
+    const std::vector<const TwDeviceLaunch*> bad = {&one, &wrong};
+    TwDeviceGraph* none = nullptr;
+    EXPECT_EQ(table_->graph_create(device_, bad.data(), 2, &none), TW_DEVICE_INVALID);
+    EXPECT_EQ(none, nullptr);
+    EXPECT_EQ(table_->graph_create(device_, bad.data(), 0, &none), TW_DEVICE_INVALID);
+  }
+  for (const float more : {0.0f, 100.0f}) {
+    const std::vector<float> x = Iota(kElements, more);
+    ASSERT_EQ(table_->write(device_, {a, 0}, x.data(), kElements * 4), TW_DEVICE_OK) << Error();
+    ASSERT_EQ(table_->graph_launch(device_, graph), TW_DEVICE_OK) << Error();
+    std::vector<float> expected = Iota(kElements, 0);
+    for (float& value : expected) value = 2 * (2 * value + more + 2);
+    EXPECT_EQ(Read(twice, kElements), expected);
+  }
+  table_->graph_destroy(device_, graph);
 }
 
 TEST_P(DevicePlugins, MemoryRefusesRangesAndSizesByName) {

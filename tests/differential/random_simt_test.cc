@@ -1,8 +1,8 @@
-// Random programs as CUDA C and OpenCL C on the emulated GPU against the interpreter: flat ones
-// (vectors, masks, casts, integer types, lets, conditions), random schedules for groups of threads,
-// and random points of the search's spaces. The same bits for integers, floats within rounding; no
-// race, no access out of bounds, no read of what nothing has written. TILEWRIGHT_ROUNDS makes them
-// more (tests/long/simt.py), TILEWRIGHT_SEED repeats a run.
+// Random programs as CUDA C, HIP, Metal and OpenCL C on the emulated GPU against the interpreter:
+// flat ones (vectors, masks, casts, integer types, lets, conditions), random schedules for groups
+// of threads, and random points of the search's spaces. The same bits for integers, floats within
+// rounding; no race, no access out of bounds, no read of what nothing has written.
+// TILEWRIGHT_ROUNDS makes them more (tests/long/simt.py), TILEWRIGHT_SEED repeats a run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,6 +17,9 @@
 #include "compiler/space/space.h"
 #include "compiler/targets/cuda/cuda_codegen.h"
 #include "compiler/targets/cuda/nvrtc.h"
+#include "compiler/targets/hip/hip_codegen.h"
+#include "compiler/targets/hip/hip_compiler.h"
+#include "compiler/targets/metal/metal_codegen.h"
 #include "compiler/targets/opencl/opencl_codegen.h"
 #include "compiler/transform/passes.h"
 #include "deploy/support/rng.h"
@@ -42,6 +45,17 @@ struct LanguageRow {
 };
 constexpr LanguageRow kLanguages[] = {
     {Language::kCuda, "cuda", cuda::EmitCuda, "codegen.cuda.unsupported"},
+    {Language::kHip, "hip,arch=gfx90a",
+     [](const std::vector<ir::Function>& kernels, bool sub_groups) {
+       return hip::EmitHip(kernels, sub_groups, 64);
+     },
+     "codegen.hip.unsupported"},
+    {Language::kHip, "hip,arch=gfx1100",
+     [](const std::vector<ir::Function>& kernels, bool sub_groups) {
+       return hip::EmitHip(kernels, sub_groups, 32);
+     },
+     "codegen.hip.unsupported"},
+    {Language::kMetal, "metal", metal::EmitMetal, "codegen.metal.unsupported"},
     {Language::kOpenCl, "opencl", opencl::EmitOpenCl, "codegen.opencl.unsupported"},
 };
 
@@ -70,7 +84,8 @@ class RandomSimtTest : public testing::TestWithParam<LanguageRow> {
     if (support::Slug(text.status()) == GetParam().unsupported) return std::nullopt;
     EXPECT_TRUE(text.ok()) << what << text.status();
     if (!text.ok()) return std::nullopt;
-    return simt::PlanText{GetParam().language, *std::move(plan), *std::move(text)};
+    return simt::PlanText{GetParam().language, *std::move(plan), *std::move(text),
+                          static_cast<uint32_t>(Target().machine.launch.warp)};
   }
 
   std::optional<Case> Scheduled(const ir::Function& program, const schedule::Schedule& scheduled,
@@ -116,6 +131,8 @@ class RandomSimtTest : public testing::TestWithParam<LanguageRow> {
 };
 
 TEST_P(RandomSimtTest, FlatPrograms) {
+  if (GetParam().target == std::string("hip,arch=gfx1100"))
+    GTEST_SKIP() << "[SKIP] the texts of other warps, but for their size";
   const uint64_t first = 1000 * TestSeed(2718);
   const int64_t rounds = TestRounds(48);
   std::vector<Case> cases;
@@ -268,19 +285,68 @@ constexpr char kHalves[] =
 )";
 
 TEST_P(RandomSimtTest, HalvesAreCast) {
-  if (GetParam().language != Language::kCuda) GTEST_SKIP() << "[SKIP] no halves in g++'s OpenCL C";
+  if (GetParam().language == Language::kOpenCl)
+    GTEST_SKIP() << "[SKIP] no halves in g++'s OpenCL C";
   auto f = ir::ParseFunction(kHalves);
   ASSERT_TRUE(f.ok()) << f.status();
   auto text = TextOf(*f, "halves", /*sub_groups=*/false);
   ASSERT_TRUE(text.has_value());
   RunAll({{"halves", *f, *text}});
+  if (GetParam().language != Language::kCuda) return;
   if (cuda::NvrtcName() == "nvrtc-none") GTEST_SKIP() << "[SKIP] no NVRTC";
   const auto cubin = cuda::CompileText(text->text, "sm_90");
   EXPECT_TRUE(cubin.ok()) << cubin.status();
 }
 
+constexpr char kHalfSums[] =
+    R"(fn sums(X: f16[64] input, Y: f16[64] input, Z: f16[64] output) stage=flat {
+  for b in 0..2 blockIdx.x {
+    for t in 0..32 threadIdx.x {
+      Z[b * 32 + t] = exp(X[b * 32 + t] * Y[b * 32 + t]) - max(X[b * 32 + t], Y[b * 32 + t]) / 3.0f16;
+    }
+  }
+}
+)";
+
+// HIP and Metal have arithmetic of 16-bit floats, each operation rounded.
+TEST_P(RandomSimtTest, HalvesAreAddedUp) {
+  if (GetParam().language != Language::kHip && GetParam().language != Language::kMetal)
+    GTEST_SKIP() << "[SKIP] no arithmetic of halves";
+  auto f = ir::ParseFunction(kHalfSums);
+  ASSERT_TRUE(f.ok()) << f.status();
+  auto text = TextOf(*f, "sums", /*sub_groups=*/false);
+  ASSERT_TRUE(text.has_value());
+  RunAll({{"sums", *f, *text}});
+}
+
 // What g++ takes for CUDA C is what NVRTC takes: the texts of flat programs (types, casts,
 // functions) and of points of the spaces.
+// The text of a random flat program, or of a point of a space; nullopt where there is none.
+std::optional<std::string> RandomText(
+    uint64_t seed, const target::Target& target,
+    absl::StatusOr<std::string> (*emit)(const std::vector<ir::Function>&, bool sub_groups)) {
+  ir::Function f = RandomFlat(seed);
+  if (seed % 2 == 0) {
+    auto space = space::Space::Create(SpaceProgram(seed / 2), target);
+    EXPECT_TRUE(space.ok()) << space.status();
+    support::Rng rng(seed);
+    space::Point point;
+    if (!space.ok() || !(*space)->Sample(&rng, &point)) return std::nullopt;
+    transform::PassContext context;
+    context.target = target;
+    f = *transform::RunPipeline((*space)->Apply(point)->function(), transform::GpuPipeline(),
+                                context);
+  }
+  auto plan = codegen::SplitHostDevice(f);
+  if (!plan.ok()) return std::nullopt;
+  std::vector<ir::Function> kernels;
+  for (const codegen::Launch& l : plan->launches) kernels.push_back(l.kernel);
+  auto text = emit(kernels, true);
+  if (support::Slug(text.status()).ends_with(".unsupported")) return std::nullopt;
+  EXPECT_TRUE(text.ok()) << text.status();
+  return text.ok() ? std::optional(*text) : std::nullopt;
+}
+
 TEST(RandomCudaTest, NvrtcCompilesTheTexts) {
   if (cuda::NvrtcName() == "nvrtc-none") GTEST_SKIP() << "[SKIP] no NVRTC";
   const uint64_t first = 1000 * TestSeed(577);
@@ -288,26 +354,8 @@ TEST(RandomCudaTest, NvrtcCompilesTheTexts) {
   const target::Target target = *target::ParseTarget("cuda,arch=sm_90a");
   int64_t ran = 0;
   for (uint64_t seed = first; seed < first + static_cast<uint64_t>(rounds); ++seed) {
-    ir::Function f = RandomFlat(seed);
-    if (seed % 2 == 0) {
-      const ir::Function program = SpaceProgram(seed / 2);
-      auto space = space::Space::Create(program, target);
-      ASSERT_TRUE(space.ok()) << space.status();
-      support::Rng rng(seed);
-      space::Point point;
-      if (!(*space)->Sample(&rng, &point)) continue;
-      transform::PassContext context;
-      context.target = target;
-      f = *transform::RunPipeline((*space)->Apply(point)->function(), transform::GpuPipeline(),
-                                  context);
-    }
-    auto plan = codegen::SplitHostDevice(f);
-    if (!plan.ok()) continue;
-    std::vector<ir::Function> kernels;
-    for (const codegen::Launch& l : plan->launches) kernels.push_back(l.kernel);
-    auto text = cuda::EmitCuda(kernels);
-    if (support::Slug(text.status()) == "codegen.cuda.unsupported") continue;
-    ASSERT_TRUE(text.ok()) << text.status();
+    const auto text = RandomText(seed, target, cuda::EmitCuda);
+    if (!text.has_value()) continue;
     const auto cubin = cuda::CompileText(*text, target.cpu);
     ASSERT_TRUE(cubin.ok()) << "seed " << seed << ": " << cubin.status() << "\n" << *text;
     ++ran;
@@ -316,8 +364,38 @@ TEST(RandomCudaTest, NvrtcCompilesTheTexts) {
   EXPECT_GE(ran, rounds / 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Languages, RandomSimtTest, testing::ValuesIn(kLanguages),
-                         [](const auto& row) { return std::string(row.param.target); });
+// The same of HIP and clang, for each size of warps. Functions of ROCm's device libraries need
+// those.
+TEST(RandomHipTest, ClangCompilesTheTexts) {
+  if (hip::ClangName() == "clang-none") GTEST_SKIP() << "[SKIP] no clang for amdgcn";
+  const uint64_t first = 1000 * TestSeed(811);
+  const int64_t rounds = TestRounds(12);
+  const target::Target wide = *target::ParseTarget("hip,arch=gfx90a");
+  const target::Target narrow = *target::ParseTarget("hip,arch=gfx1100");
+  int64_t ran = 0, without = 0;
+  for (uint64_t seed = first; seed < first + static_cast<uint64_t>(rounds); ++seed) {
+    const bool is_wide = seed % 4 < 2;
+    const target::Target& target = is_wide ? wide : narrow;
+    const auto text = RandomText(seed, target, kLanguages[is_wide ? 1 : 2].emit);
+    if (!text.has_value()) continue;
+    const auto code = hip::CompileText(*text, target.cpu);
+    if (support::Slug(code.status()) == "codegen.device_library.missing") {
+      ++without;
+      continue;
+    }
+    ASSERT_TRUE(code.ok()) << "seed " << seed << ": " << code.status() << "\n" << *text;
+    ++ran;
+  }
+  std::cout << "counts: compiled=" << ran << " without_libraries=" << without << "\n";
+  EXPECT_GE(ran, rounds / 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Languages, RandomSimtTest, testing::ValuesIn(kLanguages), [](const auto& row) {
+      std::string name = row.param.target;
+      std::replace_if(name.begin(), name.end(), [](char c) { return c == ',' || c == '='; }, '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace tilewright::tests

@@ -20,6 +20,7 @@ from network_check import check, text  # noqa: E402
 from networks_quick import VARIANTS  # noqa: E402
 
 FAKES = str(BUILD / "tests/support/simt/fake_cuda")
+OLD_DRIVER = str(BUILD / "tests/support/simt/fake_cuda_old")  # without graphs
 TARGET = "cuda,arch=sm_90"
 QUICK, LONG = ("dqn",), ("resnet18", "mobilenet", "dcgan", "lstm_lm", "resnet50", "bert_small")
 
@@ -52,6 +53,12 @@ def what_users_see():
         tilewright(*run, code=1, said="runtime.device.kernel_failed", FAKE_CUDA_FAIL="cuStreamSynchronize:719:3")
         tilewright(*run, code=4, said="look into the driver's log", FAKE_CUDA_FAIL="cuLaunchKernel:46:2")
         tilewright(*run, code=1, said="runtime.device.unsupported", FAKE_CUDA_FAIL="cuLaunchKernel:701:0")
+        # Later runs are one graph, unless that is switched off or the driver has none.
+        later = ("run", module, "--repeat", 3)
+        tilewright(*later, code=1, said="cuGraphLaunch", FAKE_CUDA_FAIL="cuGraphLaunch:719:0")
+        tilewright(*later, code=0, said="", FAKE_CUDA_FAIL="cuGraphLaunch:719:0", TILEWRIGHT_LAUNCH_GRAPHS="off")
+        tilewright(*later, code=0, said="", FAKE_CUDA_FAIL="cuStreamBeginCapture:2:0")  # no memory for it: one by one
+        tilewright(*later, code=0, said="", LD_LIBRARY_PATH=f"{OLD_DRIVER}:{FAKES}")
         tilewright("compile", model, "--target", TARGET, "-o", Path(folder) / "no.tw", code=1, FAKE_NVRTC_NEWEST="80",
                    said="codegen.device_compiler.missing")
         other = Path(folder) / "other.tw"

@@ -42,6 +42,7 @@ FOREIGN_FLAGS = {
     "--install": "cmake", "--component": "cmake", "--prefix": "cmake", "--cflags": "pkg-config", "--libs": "pkg-config",
     "--ignore-missing-info": "dpkg-shlibdeps", "--strip-unneeded": "strip",
     "--build-id": "ld.lld", "--hash-style": "ld.lld", "--strip-debug": "ld.lld", "--flag": "any", "--plugin": "protoc", "--cacert": "curl",
+    "--cuda-device-only": "clang", "--no-gpu-bundle-output": "clang", "--offload-arch": "clang", "--rocm-device-lib-path": "clang",
 }
 # Variables that only one test knows of.
 PRIVATE_VARIABLES = {"TILEWRIGHT_NO_SUCH_VARIABLE"}

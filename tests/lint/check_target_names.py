@@ -27,7 +27,7 @@ WORDS = re.compile(
     r"(?<![A-Za-z])("
     r"x86|amd64|avx\w*|sse\d?\w*|vnni|vpdp\w*|vpmadd\w*|[xyz]mm|intel|amd|epyc|znver\w*|haswell|skylake"
     r"|a_?arch64|arm64|(?-i:arm|ARM)|neon|sve2?|[us]dot|usdot|i8mm|cortex|neoverse"
-    r"|open_?cl|cl_khr\w*|cuda|nvidia|ptx|metal|vulkan|spir_?v|wasm|risc_?v\w*|rvv|vta)(?![A-Za-z])", re.I)
+    r"|open_?cl|cl_khr\w*|cuda|nvidia|ptx|metal|msl|hip|gfx\d\w*|hsaco|vulkan|spir_?v|wasm|risc_?v\w*|rvv|vta)(?![A-Za-z])", re.I)
 # Where a part of an identifier begins: BlockAvx512, VTAPipeline.
 PARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""CUDA C and OpenCL C on the emulated GPU (../support/simt), and what NVRTC makes of whole networks:
+"""CUDA C, HIP, Metal and OpenCL C on the emulated GPU (../support/simt), and what NVRTC makes of whole networks:
 
     random      random programs, random schedules for groups of threads, and random points of the search's spaces against the
-                interpreter, in both languages; NVRTC compiles some of the texts (../differential/random_simt_test.cc); 8 chunks
+                interpreter, in all languages; NVRTC and clang compile some of the texts (../differential/random_simt_test.cc);
+                8 chunks
     resources   the seven networks, in full size with default schedules, compiled for sm_80, sm_90 and sm_90a: no kernel spills.
                 Needs NVRTC
-    networks    ../e2e/networks_cuda.py --long: small networks run on the emulator, by a driver that stands in for the vendor's
+    networks    ../e2e/networks_cuda.py --long and networks_text.py --long: small networks run on the emulator, by a driver that
+                stands in for the vendor's, or by plug-ins of the tests
 
     TILEWRIGHT_BUILD_DIR=build/release tests/long/simt.py [--rounds N] [--again] [PART[:ROW] ...]
 
@@ -65,7 +67,7 @@ def networks(name, _):
 
 
 PARTS = {"random": (tuple(str(i) for i in range(CHUNKS)), random_chunk), "resources": (NAMES, resources),
-         "networks": (("networks_cuda",), networks)}
+         "networks": (("networks_cuda", "networks_text"), networks)}
 
 if __name__ == "__main__":
     row_lane.main("simt", __doc__, PARTS, lambda parser: parser.add_argument("--rounds", type=int, default=100))

@@ -123,7 +123,8 @@ TEST_F(ToyTarget, EveryListOfKindsHasIt) {
   const target::Kind* kind = target::FindKind("toy");
   ASSERT_NE(kind, nullptr);
   EXPECT_TRUE(kind->supported());
-  EXPECT_EQ(target::SupportedKindNames(" or "), "cpu or cuda or opencl or toy or vta or vulkan");
+  EXPECT_EQ(target::SupportedKindNames(" or "),
+            "cpu or cuda or hip or metal or opencl or toy or vta or vulkan");
   EXPECT_EQ(target_.ToString(), "toy");
   EXPECT_TRUE(target_.machine.has_groups());
   EXPECT_EQ(targets::BackendOf(target_).toolchain(), "c99");

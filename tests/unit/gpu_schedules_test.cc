@@ -19,6 +19,8 @@
 #include "compiler/schedule/schedule.h"
 #include "compiler/targets/cuda/cuda_codegen.h"
 #include "compiler/targets/cuda/nvrtc.h"
+#include "compiler/targets/hip/hip_codegen.h"
+#include "compiler/targets/metal/metal_codegen.h"
 #include "compiler/targets/opencl/opencl_codegen.h"
 #include "compiler/transform/passes.h"
 #include "deploy/support/env.h"
@@ -193,6 +195,47 @@ TEST_P(GpuSchedules, CudaText) {
     const auto cubin = cuda::CompileText(*text, arch);
     ASSERT_TRUE(cubin.ok()) << StatusText(cubin.status());
     for (const codegen::KernelResources& k : cubin->kernels) EXPECT_EQ(k.spill_bytes, 0) << k.name;
+  }
+}
+
+// The languages that no device of a test runs: their texts on the emulator, for each size of warps.
+struct Untested {
+  const char *suffix, *barrier;
+  simt::Language language;
+  uint32_t warp;
+  absl::StatusOr<std::string> (*emit)(const std::vector<ir::Function>&);
+};
+constexpr Untested kUntested[] = {
+    {".hip", "__syncthreads();", simt::Language::kHip, 64,
+     [](const std::vector<ir::Function>& kernels) { return hip::EmitHip(kernels, true, 64); }},
+    {"", "__syncthreads();", simt::Language::kHip, 32,
+     [](const std::vector<ir::Function>& kernels) { return hip::EmitHip(kernels, true, 32); }},
+    {".metal", "threadgroup_barrier(", simt::Language::kMetal, 32,
+     [](const std::vector<ir::Function>& kernels) { return metal::EmitMetal(kernels); }},
+};
+
+TEST_P(GpuSchedules, TextsOfLanguagesWithoutADevice) {
+  if (GetParam().only_cuda) GTEST_SKIP() << "[SKIP] no fragments in these languages";
+  auto plan = Lowered(scheduled_, program_);
+  ASSERT_TRUE(plan.ok()) << StatusText(plan.status());
+  std::vector<ir::Function> kernels;
+  for (const codegen::Launch& l : plan->launches) kernels.push_back(l.kernel);
+  for (const Untested& row : kUntested) {
+    auto text = row.emit(kernels);
+    ASSERT_TRUE(text.ok()) << StatusText(text.status());
+    if (*row.suffix != '\0') {
+      EXPECT_TRUE(MatchesGolden(StrCat("gpu/", GetParam().name, row.suffix), *text));
+    }
+    EXPECT_EQ(Occurrences(*text, row.barrier), GetParam().barriers) << *text;
+    auto compiled = simt::CompilePlans({{row.language, *plan, *text, row.warp}});
+    ASSERT_TRUE(compiled.ok()) << StatusText(compiled.status());
+    EquivalenceOptions options;
+    options.run_other = [&](const ir::Function&, const std::vector<int64_t>& sizes,
+                            std::vector<ir::TensorData*> args) {
+      return simt::RunPlan((*compiled)[0], sizes, args);
+    };
+    const absl::Status same = SameResults(program_, scheduled_, options);
+    EXPECT_TRUE(same.ok()) << StatusText(same) << "\n" << *text;
   }
 }
 

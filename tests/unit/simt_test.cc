@@ -66,6 +66,22 @@ constexpr Row kRows[] = {
      "barrier(CLK_GLOBAL_MEM_FENCE); y[i] = v;",
      nullptr, Language::kOpenCl},
 
+    {"hip_reverse", "S[t] = x[i]; __syncthreads(); y[i] = S[63 - t];", nullptr, Language::kHip},
+    {"hip_shuffles",
+     "float v = x[i]; for (int n = 32; n > 0; n /= 2) v += from_lane(v, t ^ n);"
+     "y[i] = v;",
+     nullptr, Language::kHip},
+    {"metal_reverse",
+     "S[t] = x[i]; threadgroup_barrier(mem_flags::mem_threadgroup); y[i] = S[63 - t];", nullptr,
+     Language::kMetal},
+    {"metal_sums", "y[i] = simd_sum(x[i]) + simd_max(x[i]) - simd_min(x[i]);", nullptr,
+     Language::kMetal},
+    {"metal_through_global",
+     "y[i] = x[i]; threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);"
+     "float v = y[g * 64 + 63 - t];"
+     "threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup); y[i] = v;",
+     nullptr, Language::kMetal},
+
     // Missing barriers.
     {"no_barrier", "S[t] = x[i]; y[i] = S[63 - t];", "simt.uninitialised.shared"},
     {"no_barrier_later", "S[t] = 0; __syncthreads(); S[t] = x[i]; y[i] = S[63 - t];",
@@ -91,6 +107,20 @@ constexpr Row kRows[] = {
     {"local_fence", "y[i] = x[i]; barrier(CLK_LOCAL_MEM_FENCE); S[t] = y[g * 64 + 63 - t];",
      "simt.race.global", Language::kOpenCl},
 
+    {"hip_no_barrier", "S[t] = x[i]; y[i] = S[63 - t];", "simt.uninitialised.shared",
+     Language::kHip},
+    {"metal_no_barrier", "S[t] = x[i]; y[i] = S[63 - t];", "simt.uninitialised.shared",
+     Language::kMetal},
+    {"metal_no_second_barrier",
+     "float sum = 0;"
+     "for (int r = 0; r < 4; ++r) { S[t] = x[i] + r; "
+     "threadgroup_barrier(mem_flags::mem_threadgroup); sum += S[63 - t]; }"
+     "y[i] = sum;",
+     "simt.race.shared", Language::kMetal},
+    {"metal_local_fence",
+     "y[i] = x[i]; threadgroup_barrier(mem_flags::mem_threadgroup); S[t] = y[g * 64 + 63 - t];",
+     "simt.race.global", Language::kMetal},
+
     // Two threads that write the same element.
     {"same_shared", "S[t / 2] = x[i]; __syncthreads(); y[i] = S[t / 2];", "simt.race.shared"},
     {"same_global", "y[i / 2] = x[i];", "simt.race.global"},
@@ -115,6 +145,9 @@ constexpr Row kRows[] = {
     {"opencl_load_over_the_end", "y[i] = vload4(0, x + i).s3;", "simt.out_of_bounds",
      Language::kOpenCl},
 
+    {"hip_too_far", "y[i] = x[i + 1];", "simt.out_of_bounds", Language::kHip},
+    {"metal_too_far", "y[i] = x[i + 1];", "simt.out_of_bounds", Language::kMetal},
+
     // Barriers that not all threads come to.
     {"half_come", "if (t < 32) __syncthreads(); y[i] = x[i];", "simt.barrier.divergent"},
     {"some_return", "if (t == 5) return; __syncthreads(); y[i] = x[i];", "simt.barrier.divergent"},
@@ -126,6 +159,12 @@ constexpr Row kRows[] = {
     {"opencl_half_come", "if (t < 32) barrier(CLK_LOCAL_MEM_FENCE); y[i] = x[i];",
      "simt.barrier.divergent", Language::kOpenCl},
 
+    {"hip_two_barriers",
+     "if (t < 32) {\n __syncthreads();\n } else {\n __syncthreads();\n }\n y[i] = x[i];",
+     "simt.barrier.divergent", Language::kHip},
+    {"metal_half_come", "if (t < 32) threadgroup_barrier(mem_flags::mem_threadgroup); y[i] = x[i];",
+     "simt.barrier.divergent", Language::kMetal},
+
     // Vectors at places that are no multiple of their size.
     {"misaligned_load", "if (t < 8) ((float4*)y)[t] = *(const float4*)(x + 4 * t + 1);",
      "simt.misaligned"},
@@ -133,6 +172,10 @@ constexpr Row kRows[] = {
      "simt.misaligned"},
     {"misaligned_scalar", "if (t == 0) y[0] = *(const float*)((const char*)x + 2);",
      "simt.misaligned"},
+
+    {"metal_misaligned",
+     "if (t < 8) ((device tw_wide<float, 4>*)y)[t] = *(const device tw_wide<float, 4>*)(x + 1);",
+     "simt.misaligned", Language::kMetal},
 
     // What nothing has written.
     {"unwritten_shared", "if (t != 7) S[t] = x[i]; __syncthreads(); y[i] = S[t];",
@@ -151,8 +194,23 @@ constexpr Row kRows[] = {
 };
 
 std::string TextOf(const Row& row) {
-  if (row.language == Language::kCuda) {
-    return StrCat("extern \"C\" __global__ void __launch_bounds__(64) ", row.name,
+  if (row.language == Language::kMetal) {
+    return StrCat("#include <metal_stdlib>\nusing namespace metal;\n[[kernel]] void ", row.name,
+                  "(constant long& n [[buffer(0)]], device const float* x [[buffer(1)]], "
+                  "device float* y [[buffer(2)]], uint3 group [[threadgroup_position_in_grid]], "
+                  "uint3 thread [[thread_position_in_threadgroup]]) {\n"
+                  "  threadgroup float S[128];\n"
+                  "  const int t = thread.x, g = group.x, i = g * 64 + t;\n  ",
+                  row.body, "\n}\n");
+  }
+  if (row.language != Language::kOpenCl) {
+    return StrCat(row.language == Language::kHip
+                      ? "static inline float from_lane(float x, int lane) {\n  int word;\n"
+                        "  __builtin_memcpy(&word, &x, 4);\n"
+                        "  word = __builtin_amdgcn_ds_bpermute(4 * lane, word);\n"
+                        "  __builtin_memcpy(&x, &word, 4);\n  return x;\n}\n"
+                      : "",
+                  "extern \"C\" __global__ void __launch_bounds__(64) ", row.name,
                   "(long n, const float* x, float* y) {\n  __shared__ float S[128];\n"
                   "  const int t = threadIdx.x, g = blockIdx.x, i = g * 64 + t;\n  ",
                   row.body, "\n}\n");
@@ -168,7 +226,9 @@ class SimtTest : public testing::Test {
   // All kernels of the table are one compilation.
   static void SetUpTestSuite() {
     std::vector<Text> texts;
-    for (const Row& row : kRows) texts.push_back({row.language, TextOf(row), {row.name}});
+    for (const Row& row : kRows)
+      texts.push_back(
+          {row.language, TextOf(row), {row.name}, row.language == Language::kHip ? 64u : 32u});
     auto compiled = Compile(texts);
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     kernels_ = new std::vector<std::vector<Kernel>>(*std::move(compiled));
@@ -227,6 +287,11 @@ TEST_F(SimtTest, RightKernelsComputeWhatTheySay) {
   for (int64_t g = 0; g < kGroups; ++g) EXPECT_EQ(y_[g * kThreads], 64 * 64 * g + 63 * 32) << g;
   ASSERT_EQ(Run("shuffles"), absl::OkStatus());
   for (int64_t i = 0; i < kElements; ++i) EXPECT_EQ(y_[i], 32 * (i / 32 * 32) + 31 * 16) << i;
+  ASSERT_EQ(Run("hip_shuffles"), absl::OkStatus());  // a warp of 64 threads
+  for (int64_t i = 0; i < kElements; ++i)
+    EXPECT_EQ(y_[i], 64 * (i / kThreads * kThreads) + 63 * 32) << i;
+  ASSERT_EQ(Run("metal_sums"), absl::OkStatus());
+  for (int64_t i = 0; i < kElements; ++i) EXPECT_EQ(y_[i], 32 * (i / 32 * 32) + 31 * 16 + 31) << i;
   ASSERT_EQ(Run("opencl_vectors"), absl::OkStatus());
   EXPECT_EQ(std::memcmp(x_, y_, kBytes), 0);
 }
@@ -318,6 +383,9 @@ TEST(SimtCompile, FindsTheKernelsOfAText) {
                         "static inline int helper(int a) { return a; }\n"
                         "extern \"C\" __global__ __launch_bounds__(64) void second() {}\n"),
             (std::vector<std::string>{"first", "second"}));
+  EXPECT_EQ(
+      KernelNames("[[kernel, max_total_threads_per_threadgroup(8)]] void k(device int* a) {}"),
+      (std::vector<std::string>{"k"}));
   EXPECT_EQ(KernelNames("__kernel __attribute__((x(1)))\nvoid k(__global float* a) {}"),
             (std::vector<std::string>{"k"}));
 }

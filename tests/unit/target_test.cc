@@ -73,21 +73,26 @@ TEST(Target, KeysComeInAnyOrderAndPrintSorted) {
   EXPECT_EQ(ParseTarget("cuda")->ToString(), "cuda,arch=sm_80");
   EXPECT_EQ(ParseTarget("cuda,arch=sm_90a")->WithoutThreads(), "cuda,arch=sm_90a");
   EXPECT_EQ(ParseTarget("cuda,arch=sm_90")->machine.launch.units, 132);
+  EXPECT_EQ(ParseTarget("hip")->ToString(), "hip,arch=gfx90a");
+  EXPECT_EQ(ParseTarget("hip,arch=gfx1100")->machine.launch.warp, 32);
+  EXPECT_EQ(ParseTarget("metal")->ToString(), "metal,arch=apple7");
   EXPECT_EQ(ParseTarget("opencl")->ToString(), "opencl");
   EXPECT_EQ(ParseTarget("opencl")->WithoutThreads(), "opencl");
 }
 
 TEST(Kinds, EachIsThereOnceAndFoundByItsName) {
-  EXPECT_EQ(KindNames(", "), "cpu, cuda, metal, opencl, vta, vulkan, wasm");
-  EXPECT_EQ(SupportedKindNames(" or "), "cpu or cuda or opencl or vta or vulkan");
+  EXPECT_EQ(KindNames(", "), "cpu, cuda, hip, metal, opencl, vta, vulkan, wasm");
+  EXPECT_EQ(SupportedKindNames(" or "), "cpu or cuda or hip or metal or opencl or vta or vulkan");
+  EXPECT_EQ(DeviceKindNames(" or "), "cpu or cuda or opencl or vta or vulkan");
   for (const Kind& kind : Kinds()) {
     EXPECT_EQ(FindKind(kind.name), &kind) << kind.name;
     const absl::Status status = ParseTarget(kind.name).status();
     EXPECT_EQ(status.ok(), kind.supported()) << status;
     if (status.ok()) continue;
-    EXPECT_EQ(support::Detail(status), "expected cpu, cuda, opencl, vta, vulkan or native, found " +
-                                           support::Quote(std::string(kind.name)) +
-                                           ", for which this version has no code generator");
+    EXPECT_EQ(support::Detail(status),
+              "expected cpu, cuda, hip, metal, opencl, vta, vulkan or native, found " +
+                  support::Quote(std::string(kind.name)) +
+                  ", for which this version has no code generator");
   }
   EXPECT_EQ(FindKind("toaster"), nullptr);
 }
@@ -115,7 +120,9 @@ TEST(Target, RefusalsNameTheProblem) {
   const std::pair<const char*, const char*> rows[] = {
       {"", "ir.target.unknown_kind"},
       {"abacus", "ir.target.unknown_kind"},
-      {"metal,arch=sm_90", "ir.target.unknown_kind"},
+      {"wasm,arch=sm_90", "ir.target.unknown_kind"},
+      {"metal,arch=sm_90", "ir.target.bad_value"},
+      {"hip,arch=sm_90", "ir.target.bad_value"},
       {"cuda,arch=sm_20", "ir.target.bad_value"},
       {"cuda,config=sm_90", "ir.target.bad_value"},
       {"cuda,arch=sm_90,threads=2", "ir.target.bad_value"},

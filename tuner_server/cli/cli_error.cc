@@ -25,6 +25,9 @@ constexpr std::string_view kOtherOpset =
 
 // First match wins: more specific prefixes stand first.
 constexpr AdviceRow kAdvice[] = {
+    {"cli.usage.no_devices",
+     "tune for a target whose devices have a plug-in; 'tilewright compile' makes modules for this "
+     "one"},
     {"cli.usage", "see 'tilewright --help' and 'tilewright COMMAND --help'"},
     {"cli.mismatch",
      "compare the files by hand, or widen --rtol / --atol if the difference is wanted"},
@@ -256,6 +259,8 @@ constexpr AdviceRow kAdvice[] = {
     {"cli.embedded.locked", "wait for the other one to end, or give --state-dir another folder"},
     {"codegen.device_compiler",
      "install it where you compile; --dump-ir FOLDER writes the code as text without it"},
+    {"codegen.device_library",
+     "install it where you compile; models without such functions need none"},
     {"runtime.device.lost",
      "run it again; if it stays, look into the driver's log, and restart the driver"},
     {"runtime.device.missing", "install the plug-in, or name its folder by TILEWRIGHT_PLUGIN_DIR"},

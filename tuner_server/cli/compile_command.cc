@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "compiler/target/machine.h"
 #include "deploy/support/file.h"
 #include "deploy/support/measure_units.h"
 #include "deploy/support/strings.h"
@@ -69,6 +70,15 @@ void TellPredicted(const PredictedSchedules& predicted) {
   if (predicted.out_of_time == 0) return;
   PrintErr(StrCat("note: ", predicted.out_of_time,
                   " kernels keep their default schedules: the time of --effort is over\n"));
+}
+
+// What users of targets without a plug-in must know.
+void TellNoDevices(const std::string& target) {
+  const std::string kind = target.substr(0, target.find(','));
+  if (target::FindKind(kind)->has_devices()) return;
+  PrintErr(StrCat("note: this version has no device plug-in for ", kind,
+                  ": it compiles the module, and cannot run, measure or tune it; no device of the "
+                  "kind has been tested\n"));
 }
 
 // "specialised: at_batch_1 (batch=1), at_batch_8 (batch=8)"; "" if nothing is.
@@ -145,6 +155,7 @@ absl::Status Compile(const CompileOptions& options) {
   }
   TW_TRY(CheckRam(summary, options.max_ram));
   TW_TRY(support::WriteFileAtomic(output, module_bytes));
+  TellNoDevices(target);
   if (options.format == OutputFormat::kJson) {
     for (json& kernel : summary["kernels"]) {
       const auto gain = predicted.gains.find(Text(kernel, "task_hash"));

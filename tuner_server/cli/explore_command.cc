@@ -32,7 +32,7 @@ absl::StatusOr<std::vector<std::string>> TargetsOf(const ExploreOptions& options
   std::vector<std::string> targets;
   std::set<std::string> kinds;
   for (const std::string& text : options.targets) {
-    TW_ASSIGN(const std::string expanded, ExpandTarget(text));
+    TW_ASSIGN(const std::string expanded, ExpandMeasuredTarget(text));
     TW_ASSIGN(const target::Target parsed, target::ParseTarget(expanded));
     if (std::find(targets.begin(), targets.end(), expanded) != targets.end()) {
       return support::InvalidArgument("cli.usage.explore",

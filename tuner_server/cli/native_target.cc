@@ -1,5 +1,6 @@
 #include "tuner_server/cli/native_target.h"
 
+#include "compiler/target/machine.h"
 #include "compiler/target/target.h"
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/support/strings.h"
@@ -20,6 +21,16 @@ absl::StatusOr<std::string> ExpandTarget(const std::string& text) {
   }
   TW_ASSIGN(target::Target target, target::ParseTarget(expanded));
   return target.ToString();
+}
+
+absl::StatusOr<std::string> ExpandMeasuredTarget(const std::string& text) {
+  TW_ASSIGN(std::string expanded, ExpandTarget(text));
+  const target::Kind* kind = target::FindKind(expanded.substr(0, expanded.find(',')));
+  if (kind->has_devices()) return expanded;
+  return support::InvalidArgument(
+      "cli.usage.no_devices",
+      support::StrCat("expected a target of kind ", target::DeviceKindNames(" or "), ", found ",
+                      expanded, ": this version has no plug-in that measures on its devices"));
 }
 
 }  // namespace tilewright::cli

@@ -12,4 +12,8 @@ namespace tilewright::cli {
 // canonical. Errors ir.target.* for a text that is no target.
 absl::StatusOr<std::string> ExpandTarget(const std::string& text);
 
+// The same of a target whose devices shall measure. Also `cli.usage.no_devices` where this version
+// has no plug-in for them.
+absl::StatusOr<std::string> ExpandMeasuredTarget(const std::string& text);
+
 }  // namespace tilewright::cli

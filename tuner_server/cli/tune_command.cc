@@ -31,7 +31,7 @@ class Tuner {
         output_(options.output.empty() ? DefaultOutput(options.job.model_path) : options.output) {}
 
   absl::Status Run() {
-    TW_ASSIGN(target_, ExpandTarget(options_.job.target));
+    TW_ASSIGN(target_, ExpandMeasuredTarget(options_.job.target));
     TW_TRY(support::FileSize(options_.job.model_path).status());
     TW_ASSIGN(sizes_, ParseSizes(options_.job.sizes));
     TW_TRY(log::CheckJobSizes(sizes_));

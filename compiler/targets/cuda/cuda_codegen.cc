@@ -1,41 +1,30 @@
-// CUDA C as a dialect of c_like.
+// CUDA C as a dialect of kernel_cpp.h.
 #include "compiler/targets/cuda/cuda_codegen.h"
 
 #include <utility>
 
 #include "compiler/codegen/c_artifact.h"
+#include "compiler/codegen/kernel_cpp.h"
 #include "compiler/targets/backend.h"
 #include "compiler/targets/cuda/nvrtc.h"
-#include "deploy/support/clock.h"
 #include "deploy/support/status.h"
-#include "deploy/support/strings.h"
 
 namespace tilewright::cuda {
 namespace {
 
-// Conversions of floats saturate, and no number is 0, whatever the device's own do.
 constexpr std::string_view kPrologue = R"(#define restrict __restrict__
-typedef signed char tw_i8;
-typedef unsigned char tw_u8;
-typedef unsigned short tw_u16;
-typedef unsigned int tw_u32;
-typedef unsigned long tw_u64;
 #ifndef NAN
 #define NAN __int_as_float(0x7fffffff)
 #define INFINITY __int_as_float(0x7f800000)
 #endif
-#define TW_TO_INT(type, least, most, lowest, highest) \
-  static inline type convert_##type##_sat_rtz(double x) { \
-    return x != x ? 0 : x <= least ? lowest : x >= most ? highest : (type)x; \
-  }
-TW_TO_INT(tw_i8, -128.0, 127.0, -128, 127)
-TW_TO_INT(short, -32768.0, 32767.0, -32768, 32767)
-TW_TO_INT(int, -2147483648.0, 2147483647.0, -2147483647 - 1, 2147483647)
-TW_TO_INT(long, -0x1p63, 0x1p63, -9223372036854775807L - 1, 9223372036854775807L)
-TW_TO_INT(tw_u8, 0.0, 255.0, 0, 255)
-TW_TO_INT(tw_u16, 0.0, 65535.0, 0, 65535)
-TW_TO_INT(tw_u32, 0.0, 4294967295.0, 0, 4294967295U)
-TW_TO_INT(tw_u64, 0.0, 0x1p64, 0, 18446744073709551615UL)
+#define TW_LANES 32
+#define TW_MASK(lanes) (lanes == 32 ? 0xffffffffu : (1u << lanes) - 1)
+#define TW_SHUFFLE(lanes, x, from) __shfl_sync(TW_MASK(lanes), x, from)
+#define TW_SHUFFLE_DOWN(lanes, x, by) __shfl_down_sync(TW_MASK(lanes), x, by)
+#ifdef __CUDACC_RTC__
+#define TW_DP4A(a_type, b_type, sum, a, b) \
+  asm("dp4a." #a_type "." #b_type " %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b))
+#endif
 )";
 
 // 16-bit floats without a header of the toolkit, to be cast and moved. The instructions are in
@@ -58,56 +47,6 @@ struct half {
   half(float f) : bits(tw_float_to_half(f)) {}
   operator float() const { return tw_half_to_float(bits); }
 };
-)";
-
-constexpr std::string_view kWide =
-    R"(#ifdef __CUDACC_RTC__
-template <class T, int N> struct alignas(sizeof(T) * N) tw_wide { T v[N]; };
-#endif
-)";
-
-// Four bytes are one operand of the instruction, which takes each operand signed or not.
-constexpr std::string_view kDot4 =
-    R"(static inline tw_u32 tw_four(tw_u8 a, tw_u8 b, tw_u8 c, tw_u8 d) {
-  return a | b << 8 | c << 16 | (tw_u32)d << 24;
-}
-#ifdef __CUDACC_RTC__
-#define TW_DP4A(types, sum, a, b) \
-  asm("dp4a." types " %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b))
-#endif
-#define TW_DOT4(types, A, B) \
-  static inline int tw_dot4(int sum, A a0, A a1, A a2, A a3, B b0, B b1, B b2, B b3) { \
-    TW_DP4A(types, sum, tw_four(a0, a1, a2, a3), tw_four(b0, b1, b2, b3)); \
-    return sum; \
-  }
-TW_DOT4("s32.s32", tw_i8, tw_i8)
-TW_DOT4("s32.u32", tw_i8, tw_u8)
-TW_DOT4("u32.s32", tw_u8, tw_i8)
-TW_DOT4("u32.u32", tw_u8, tw_u8)
-)";
-
-// The last warp of a group may have fewer threads, of any number.
-constexpr std::string_view kWarps = R"(static inline int tw_thread() {
-  return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
-}
-static inline int tw_lane() { return tw_thread() % 32; }
-static inline int tw_lanes() {
-  const int left = blockDim.x * blockDim.y * blockDim.z - tw_thread() / 32 * 32;
-  return left < 32 ? left : 32;
-}
-#define TW_WARP(name, both) \
-  template <class T> static inline T tw_warp_##name(T x) { \
-    const int lane = tw_lane(), lanes = tw_lanes(); \
-    const tw_u32 mask = lanes == 32 ? 0xffffffffu : (1u << lanes) - 1; \
-    for (int n = 16; n > 0; n /= 2) { \
-      const T y = __shfl_down_sync(mask, x, n); \
-      if (lane + n < lanes) x = both; \
-    } \
-    return __shfl_sync(mask, x, 0); \
-  }
-TW_WARP(add, x + y)
-TW_WARP(min, x < y ? x : y)
-TW_WARP(max, x > y ? x : y)
 )";
 
 // Fragments of tensor cores, as the PTX ISA lays them out. A register holds 4 bytes of a row's
@@ -209,61 +148,33 @@ constexpr std::string_view kDynamicShared = R"(#ifdef __CUDACC_RTC__
 #endif
 )";
 
-constexpr codegen::CDialect kCuda = {
-    .name = "cuda",
-    .suffix = ".cu",
-    .prologue = kPrologue,
-    .kernel = "extern \"C\" __global__ ",
-    .global = "",
-    .shared = "__shared__ __align__(16) ",
-    .block_index = "blockIdx.%",
-    .thread_index = "threadIdx.%",
-    .axis_names = "xyz",
-    .barrier = "__syncthreads();",
-    .global_barrier = "__syncthreads();",
-    .group_size = "__launch_bounds__(%x * %y * %z) ",
-    .types = {"tw_i8", "short", "int", "long", "tw_u8", "tw_u16", "tw_u32", "tw_u64", "half",
-              "float", "double"},
-    .half = {.prologue = kHalf},
-    .half_arithmetic = false,
-    .vectors = false,
-    .wide = "tw_wide",
-    .wide_text = kWide,
-    .dot4 = "tw_dot4",
-    .dot4_text = kDot4,
-    .sub_groups = {.feature = {.prologue = kWarps},
-                   .lane = "tw_lane()",
-                   .lanes = "tw_lanes()",
-                   .reduce = "tw_warp_%"},
-    .fragments = {.prologue = kFragments,
-                  .threads = 32,
-                  .a = 4,
-                  .b = 2,
-                  .sums = 4,
-                  .row = "threadIdx.x / 4 + @ * 8",
-                  .run = "threadIdx.x % 4",
-                  .neighbours = 2},
-    .async = {.prologue = kAsync,
-              .copy = "tw_copy_async",
-              .commit = "TW_COMMIT_ASYNC();",
-              .wait = "TW_WAIT_ASYNC(@);"},
-    .dynamic_shared = {.prologue = kDynamicShared,
-                       .above = 48 << 10,
-                       .size = "extern \"C\" __device__ tw_u8 @_dynamic_shared_kib[#];",
-                       .memory = "extern __shared__ __align__(16) tw_u8 tw_dynamic_shared[];",
-                       .array = "TW_DYNAMIC_SHARED"},
-};
-
-// A line for each kernel.
-std::string ReportOf(const std::vector<codegen::KernelResources>& kernels) {
-  std::string report;
-  for (const codegen::KernelResources& k : kernels) {
-    report +=
-        support::StrCat(k.name, " registers=", k.registers, " spill_bytes=", k.spill_bytes,
-                        " stack_bytes=", k.stack_bytes, " shared_bytes=", k.shared_bytes, "\n");
-  }
-  return report;
+constexpr codegen::CDialect CudaDialect() {
+  codegen::CDialect cuda = codegen::kKernelCpp;
+  cuda.name = "cuda";
+  cuda.suffix = ".cu";
+  cuda.prologue = kPrologue;
+  cuda.half = {.prologue = kHalf};
+  cuda.half_arithmetic = false;
+  cuda.fragments = {.prologue = kFragments,
+                    .threads = 32,
+                    .a = 4,
+                    .b = 2,
+                    .sums = 4,
+                    .row = "threadIdx.x / 4 + @ * 8",
+                    .run = "threadIdx.x % 4",
+                    .neighbours = 2};
+  cuda.async = {.prologue = kAsync,
+                .copy = "tw_copy_async",
+                .commit = "TW_COMMIT_ASYNC();",
+                .wait = "TW_WAIT_ASYNC(@);"};
+  cuda.dynamic_shared = {.prologue = kDynamicShared,
+                         .above = 48 << 10,
+                         .size = "extern \"C\" __device__ tw_u8 @_dynamic_shared_kib[#];",
+                         .memory = "extern __shared__ __align__(16) tw_u8 tw_dynamic_shared[];",
+                         .array = "TW_DYNAMIC_SHARED"};
+  return cuda;
 }
+constexpr codegen::CDialect kCuda = CudaDialect();
 
 }  // namespace
 
@@ -273,18 +184,7 @@ absl::StatusOr<std::string> EmitCuda(const std::vector<ir::Function>& kernels, b
 }
 
 absl::StatusOr<codegen::Artifact> Generate(const codegen::Request& request) {
-  TW_ASSIGN(codegen::Artifact artifact, codegen::GenerateC(request, kCuda));
-  support::SystemClock clock;
-  const int64_t start_ns = clock.NowNs();
-  const std::string& arch = request.target.cpu;
-  TW_ASSIGN(Cubin cubin, CompileText(artifact.bytes, arch));
-  TW_TRY(codegen::WriteDump(request.options, request.functions[0].name, ".resources",
-                            ReportOf(cubin.kernels)));
-  artifact.bytes = std::move(cubin.bytes);
-  artifact.resources = std::move(cubin.kernels);
-  artifact.required_features.push_back(arch);
-  artifact.link_seconds = static_cast<double>(clock.NowNs() - start_ns) * 1e-9;
-  return artifact;
+  return codegen::GenerateCompiled(request, kCuda, CompileText);
 }
 
 std::string ToolchainName() { return NvrtcName(); }

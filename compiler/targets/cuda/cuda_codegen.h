@@ -15,8 +15,8 @@ namespace tilewright::cuda {
 absl::StatusOr<std::string> EmitCuda(const std::vector<ir::Function>& kernels,
                                      bool sub_groups = true);
 
-// codegen::GenerateC in this language, and the cubin of its text for the target's instruction set
-// (nvrtc.h). The text is dumped before it is compiled, what its kernels use after it.
+// codegen::GenerateCompiled in this language, by NVRTC (nvrtc.h): the cubin of its text for the
+// target's instruction set.
 absl::StatusOr<codegen::Artifact> Generate(const codegen::Request& request);
 
 // Part of a record's key: the compiler, and whether there is one.

@@ -134,7 +134,7 @@ std::string NvrtcName() {
   return StrCat("nvrtc-", major, ".", minor);
 }
 
-absl::StatusOr<Cubin> CompileText(const std::string& text, const std::string& arch) {
+absl::StatusOr<codegen::DeviceCode> CompileText(const std::string& text, const std::string& arch) {
   if (!Api().ok) return Missing("none");
   Program created = nullptr;
   const int code =
@@ -152,7 +152,7 @@ absl::StatusOr<Cubin> CompileText(const std::string& text, const std::string& ar
   const int compiled =
       Api().nvrtcCompileProgram(created, static_cast<int>(options.size()), options.data());
   if (compiled != kSuccess) return Refused(compiled, created, arch);
-  Cubin cubin;
+  codegen::DeviceCode cubin;
   cubin.kernels = ResourcesOf(LogOf(created));
   size_t bytes = 0;
   int got = Api().nvrtcGetCUBINSize(created, &bytes);

@@ -5,19 +5,14 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "compiler/codegen/codegen.h"
+#include "compiler/codegen/c_artifact.h"
 
 namespace tilewright::cuda {
 
-struct Cubin {
-  std::string bytes;
-  std::vector<codegen::KernelResources> kernels;  // what the compiler says of each; sorted by name
-};
-
-// Compiles a text for one instruction set ("sm_90"). FAILED_PRECONDITION
+// Compiles a text to a cubin for one instruction set ("sm_90"). FAILED_PRECONDITION
 // `codegen.device_compiler.missing` where the library is not installed, or too old for the
 // instruction set; INTERNAL `codegen.cuda.compile` with the compiler's messages.
-absl::StatusOr<Cubin> CompileText(const std::string& text, const std::string& arch);
+absl::StatusOr<codegen::DeviceCode> CompileText(const std::string& text, const std::string& arch);
 
 // The resources in the log of a compilation.
 std::vector<codegen::KernelResources> ResourcesOf(std::string_view log);

@@ -1,13 +1,21 @@
 #define restrict __restrict__
+#ifndef NAN
+#define NAN __int_as_float(0x7fffffff)
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+#define TW_LANES 32
+#define TW_MASK(lanes) (lanes == 32 ? 0xffffffffu : (1u << lanes) - 1)
+#define TW_SHUFFLE(lanes, x, from) __shfl_sync(TW_MASK(lanes), x, from)
+#define TW_SHUFFLE_DOWN(lanes, x, by) __shfl_down_sync(TW_MASK(lanes), x, by)
+#ifdef __CUDACC_RTC__
+#define TW_DP4A(a_type, b_type, sum, a, b) \
+  asm("dp4a." #a_type "." #b_type " %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b))
+#endif
 typedef signed char tw_i8;
 typedef unsigned char tw_u8;
 typedef unsigned short tw_u16;
 typedef unsigned int tw_u32;
 typedef unsigned long tw_u64;
-#ifndef NAN
-#define NAN __int_as_float(0x7fffffff)
-#define INFINITY __int_as_float(0x7f800000)
-#endif
 #define TW_TO_INT(type, least, most, lowest, highest) \
   static inline type convert_##type##_sat_rtz(double x) { \
     return x != x ? 0 : x <= least ? lowest : x >= most ? highest : (type)x; \
@@ -20,25 +28,21 @@ TW_TO_INT(tw_u8, 0.0, 255.0, 0, 255)
 TW_TO_INT(tw_u16, 0.0, 65535.0, 0, 65535)
 TW_TO_INT(tw_u32, 0.0, 4294967295.0, 0, 4294967295U)
 TW_TO_INT(tw_u64, 0.0, 0x1p64, 0, 18446744073709551615UL)
-#ifdef __CUDACC_RTC__
+#ifndef TW_OWN_WIDE
 template <class T, int N> struct alignas(sizeof(T) * N) tw_wide { T v[N]; };
 #endif
 static inline tw_u32 tw_four(tw_u8 a, tw_u8 b, tw_u8 c, tw_u8 d) {
   return a | b << 8 | c << 16 | (tw_u32)d << 24;
 }
-#ifdef __CUDACC_RTC__
-#define TW_DP4A(types, sum, a, b) \
-  asm("dp4a." types " %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b))
-#endif
-#define TW_DOT4(types, A, B) \
+#define TW_DOT4(a_type, b_type, A, B) \
   static inline int tw_dot4(int sum, A a0, A a1, A a2, A a3, B b0, B b1, B b2, B b3) { \
-    TW_DP4A(types, sum, tw_four(a0, a1, a2, a3), tw_four(b0, b1, b2, b3)); \
+    TW_DP4A(a_type, b_type, sum, tw_four(a0, a1, a2, a3), tw_four(b0, b1, b2, b3)); \
     return sum; \
   }
-TW_DOT4("s32.s32", tw_i8, tw_i8)
-TW_DOT4("s32.u32", tw_i8, tw_u8)
-TW_DOT4("u32.s32", tw_u8, tw_i8)
-TW_DOT4("u32.u32", tw_u8, tw_u8)
+TW_DOT4(s32, s32, tw_i8, tw_i8)
+TW_DOT4(s32, u32, tw_i8, tw_u8)
+TW_DOT4(u32, s32, tw_u8, tw_i8)
+TW_DOT4(u32, u32, tw_u8, tw_u8)
 extern "C" __global__ __launch_bounds__(2 * 1 * 1) void dots_k0(const tw_u8* restrict A, const tw_i8* restrict W, int* restrict C) {
   const int i = (int)blockIdx.x;
   const int tx = (int)threadIdx.x;

@@ -1,13 +1,21 @@
 #define restrict __restrict__
+#ifndef NAN
+#define NAN __int_as_float(0x7fffffff)
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+#define TW_LANES 32
+#define TW_MASK(lanes) (lanes == 32 ? 0xffffffffu : (1u << lanes) - 1)
+#define TW_SHUFFLE(lanes, x, from) __shfl_sync(TW_MASK(lanes), x, from)
+#define TW_SHUFFLE_DOWN(lanes, x, by) __shfl_down_sync(TW_MASK(lanes), x, by)
+#ifdef __CUDACC_RTC__
+#define TW_DP4A(a_type, b_type, sum, a, b) \
+  asm("dp4a." #a_type "." #b_type " %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b))
+#endif
 typedef signed char tw_i8;
 typedef unsigned char tw_u8;
 typedef unsigned short tw_u16;
 typedef unsigned int tw_u32;
 typedef unsigned long tw_u64;
-#ifndef NAN
-#define NAN __int_as_float(0x7fffffff)
-#define INFINITY __int_as_float(0x7f800000)
-#endif
 #define TW_TO_INT(type, least, most, lowest, highest) \
   static inline type convert_##type##_sat_rtz(double x) { \
     return x != x ? 0 : x <= least ? lowest : x >= most ? highest : (type)x; \
@@ -20,7 +28,7 @@ TW_TO_INT(tw_u8, 0.0, 255.0, 0, 255)
 TW_TO_INT(tw_u16, 0.0, 65535.0, 0, 65535)
 TW_TO_INT(tw_u32, 0.0, 4294967295.0, 0, 4294967295U)
 TW_TO_INT(tw_u64, 0.0, 0x1p64, 0, 18446744073709551615UL)
-#ifdef __CUDACC_RTC__
+#ifndef TW_OWN_WIDE
 template <class T, int N> struct alignas(sizeof(T) * N) tw_wide { T v[N]; };
 #endif
 #ifdef __CUDACC_RTC__

@@ -1,13 +1,21 @@
 #define restrict __restrict__
+#ifndef NAN
+#define NAN __int_as_float(0x7fffffff)
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+#define TW_LANES 32
+#define TW_MASK(lanes) (lanes == 32 ? 0xffffffffu : (1u << lanes) - 1)
+#define TW_SHUFFLE(lanes, x, from) __shfl_sync(TW_MASK(lanes), x, from)
+#define TW_SHUFFLE_DOWN(lanes, x, by) __shfl_down_sync(TW_MASK(lanes), x, by)
+#ifdef __CUDACC_RTC__
+#define TW_DP4A(a_type, b_type, sum, a, b) \
+  asm("dp4a." #a_type "." #b_type " %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b))
+#endif
 typedef signed char tw_i8;
 typedef unsigned char tw_u8;
 typedef unsigned short tw_u16;
 typedef unsigned int tw_u32;
 typedef unsigned long tw_u64;
-#ifndef NAN
-#define NAN __int_as_float(0x7fffffff)
-#define INFINITY __int_as_float(0x7f800000)
-#endif
 #define TW_TO_INT(type, least, most, lowest, highest) \
   static inline type convert_##type##_sat_rtz(double x) { \
     return x != x ? 0 : x <= least ? lowest : x >= most ? highest : (type)x; \
@@ -23,20 +31,19 @@ TW_TO_INT(tw_u64, 0.0, 0x1p64, 0, 18446744073709551615UL)
 static inline int tw_thread() {
   return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
 }
-static inline int tw_lane() { return tw_thread() % 32; }
+static inline int tw_lane() { return tw_thread() % TW_LANES; }
 static inline int tw_lanes() {
-  const int left = blockDim.x * blockDim.y * blockDim.z - tw_thread() / 32 * 32;
-  return left < 32 ? left : 32;
+  const int left = blockDim.x * blockDim.y * blockDim.z - tw_thread() / TW_LANES * TW_LANES;
+  return left < TW_LANES ? left : TW_LANES;
 }
 #define TW_WARP(name, both) \
   template <class T> static inline T tw_warp_##name(T x) { \
     const int lane = tw_lane(), lanes = tw_lanes(); \
-    const tw_u32 mask = lanes == 32 ? 0xffffffffu : (1u << lanes) - 1; \
-    for (int n = 16; n > 0; n /= 2) { \
-      const T y = __shfl_down_sync(mask, x, n); \
+    for (int n = TW_LANES / 2; n > 0; n /= 2) { \
+      const T y = TW_SHUFFLE_DOWN(lanes, x, n); \
       if (lane + n < lanes) x = both; \
     } \
-    return __shfl_sync(mask, x, 0); \
+    return TW_SHUFFLE(lanes, x, 0); \
   }
 TW_WARP(add, x + y)
 TW_WARP(min, x < y ? x : y)

@@ -28,7 +28,7 @@ namespace {
 using cuda::Handle;
 using cuda::Pointer;
 
-constexpr int kInvalidContext = 201, kArch = 90;
+constexpr int kInvalidContext = 201, kCaptureUnsupported = 900, kArch = 90;
 constexpr size_t kMemoryBytes = size_t{4} << 30;
 
 struct Function {
@@ -42,6 +42,13 @@ struct Module {
 };
 struct Event {
   int64_t ns = 0;
+};
+// A graph and what is made of it are the same here: launches.
+struct Graph {
+  std::vector<LaunchRequest> launches;
+};
+struct Stream {
+  Graph* captures = nullptr;  // gets what is launched; null: the device runs it
 };
 
 struct Driver {
@@ -100,6 +107,16 @@ int ErrorOf(const absl::Status& fault) {
   if (slug == "simt.misaligned") return cuda::kMisalignedAddress;
   if (slug == "simt.launch.limits") return cuda::kLaunchOutOfResources;
   return cuda::kLaunchFailed;  // what a GPU would not notice, too
+}
+
+int RunLaunch(const LaunchRequest& request) {
+  const absl::Status status = TheDriver().emulator.Launch(request);
+  if (status.ok()) return cuda::kSuccess;
+  std::cerr << "[fake cuda] " << support::StatusText(status) << "\n";
+  const int code = ErrorOf(status);
+  if (code == cuda::kLaunchOutOfResources) return code;
+  TheDriver().sticky = code;  // whoever waits next gets it
+  return cuda::kSuccess;
 }
 
 // Of the kernel's declaration: one more than its commas.
@@ -198,16 +215,16 @@ EXPORT cuCtxPopCurrent_v2(Handle* context) {
 }
 EXPORT cuStreamCreate(Handle* stream, unsigned) {
   ENTER("cuStreamCreate");
-  *stream = new int;
+  *stream = new Stream;
   return cuda::kSuccess;
 }
 EXPORT cuStreamDestroy_v2(Handle stream) {
-  delete static_cast<int*>(stream);
+  delete static_cast<Stream*>(stream);
   return cuda::kSuccess;
 }
-EXPORT cuStreamSynchronize(Handle) {
+EXPORT cuStreamSynchronize(Handle stream) {
   ENTER("cuStreamSynchronize");
-  return cuda::kSuccess;
+  return static_cast<Stream*>(stream)->captures == nullptr ? cuda::kSuccess : kCaptureUnsupported;
 }
 EXPORT cuMemAlloc_v2(Pointer* address, size_t bytes) {
   ENTER("cuMemAlloc");
@@ -299,8 +316,8 @@ EXPORT cuFuncGetParamInfo(Handle function, size_t index, size_t* offset, size_t*
   return cuda::kSuccess;
 }
 EXPORT cuLaunchKernel(Handle function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                      unsigned group_x, unsigned group_y, unsigned group_z, unsigned shared, Handle,
-                      void** arguments, void**) {
+                      unsigned group_x, unsigned group_y, unsigned group_z, unsigned shared,
+                      Handle stream, void** arguments, void**) {
   ENTER("cuLaunchKernel");
   const auto& called = *static_cast<Function*>(function);
   if (static_cast<int>(shared) > called.most_dynamic) return cuda::kInvalidValue;
@@ -310,14 +327,50 @@ EXPORT cuLaunchKernel(Handle function, unsigned grid_x, unsigned grid_y, unsigne
                         .dynamic_shared_bytes = shared};
   for (size_t i = 0; i < called.arguments; ++i)
     request.arguments.push_back(*static_cast<uint64_t*>(arguments[i]));
-  const absl::Status status = TheDriver().emulator.Launch(request);
-  if (status.ok()) return cuda::kSuccess;
-  std::cerr << "[fake cuda] " << support::StatusText(status) << "\n";
-  const int code = ErrorOf(status);
-  if (code == cuda::kLaunchOutOfResources) return code;
-  TheDriver().sticky = code;  // whoever waits next gets it
+  Graph* const captures = static_cast<Stream*>(stream)->captures;
+  if (captures == nullptr) return RunLaunch(request);
+  captures->launches.push_back(request);
   return cuda::kSuccess;
 }
+
+// A driver of before graphs (FAKE_CUDA_NO_GRAPHS) has none of these.
+#ifndef FAKE_CUDA_NO_GRAPHS
+EXPORT cuStreamBeginCapture_v2(Handle stream, int) {
+  ENTER("cuStreamBeginCapture");
+  auto& captures = static_cast<Stream*>(stream)->captures;
+  if (captures != nullptr) return cuda::kInvalidValue;
+  captures = new Graph;
+  return cuda::kSuccess;
+}
+EXPORT cuStreamEndCapture(Handle stream, Handle* graph) {
+  ENTER("cuStreamEndCapture");
+  auto& captures = static_cast<Stream*>(stream)->captures;
+  if (captures == nullptr) return cuda::kInvalidValue;
+  *graph = captures;
+  captures = nullptr;
+  return cuda::kSuccess;
+}
+EXPORT cuGraphInstantiateWithFlags(Handle* executable, Handle graph, unsigned long long) {
+  ENTER("cuGraphInstantiate");
+  *executable = new Graph(*static_cast<Graph*>(graph));
+  return cuda::kSuccess;
+}
+EXPORT cuGraphLaunch(Handle executable, Handle) {
+  ENTER("cuGraphLaunch");
+  for (const LaunchRequest& request : static_cast<Graph*>(executable)->launches) {
+    if (const int code = RunLaunch(request); code != cuda::kSuccess) return code;
+  }
+  return cuda::kSuccess;
+}
+EXPORT cuGraphDestroy(Handle graph) {
+  delete static_cast<Graph*>(graph);
+  return cuda::kSuccess;
+}
+EXPORT cuGraphExecDestroy(Handle executable) {
+  delete static_cast<Graph*>(executable);
+  return cuda::kSuccess;
+}
+#endif
 EXPORT cuEventCreate(Handle* event, unsigned) {
   ENTER("cuEventCreate");
   *event = new Event;

@@ -59,6 +59,7 @@ absl::Status Emulator::Launch(const LaunchRequest& request) {
   request.kernel.bind(&hooks_);
   fault_ = {};
   counts_ = request.count_traffic;
+  hooks_.warp = request.kernel.warp;
   actor_.first_group = actor_.group + 1;
   for (size_t a = 0; a < 3; ++a) {
     hooks_.groups[a] = static_cast<unsigned>(request.groups[a]);
@@ -97,8 +98,8 @@ void Emulator::RunGroup(const LaunchRequest& request) {
   const auto ended = [&](uint32_t t) { return fibers_.Ended(t); };
   bool all_ended = false;
   while (!all_ended && !failed()) {
-    for (uint32_t first = 0; first < count && !failed(); first += TrafficCounter::kWarp)
-      RunWarp(first, std::min(first + TrafficCounter::kWarp, count));
+    for (uint32_t first = 0; first < count && !failed(); first += hooks_.warp)
+      RunWarp(first, std::min(first + hooks_.warp, count));
     if (failed()) break;
     all_ended = true;
     for (uint32_t t = 0; t < count; ++t) all_ended = all_ended && ended(t);
@@ -132,11 +133,11 @@ void Emulator::Resume(uint32_t thread) {
 // Gives the threads that wait for their warp what they asked for. Returns whether there were any.
 bool Emulator::FinishExchange(uint32_t first, uint32_t end) {
   const Thread* asked = nullptr;
-  uint32_t waiting = 0;
+  uint64_t waiting = 0;
   for (uint32_t t = first; t < end; ++t) {
     if (threads_[t].wait != Wait::kWarp) continue;
     asked = asked == nullptr ? &threads_[t] : asked;
-    waiting |= uint32_t{1} << (t - first);
+    waiting |= uint64_t{1} << (t - first);
   }
   if (asked == nullptr) return false;
   for (uint32_t t = first; t < end; ++t) {
@@ -166,9 +167,9 @@ bool Emulator::FinishExchange(uint32_t first, uint32_t end) {
 
 // Puts together what the threads of a whole warp have given.
 bool Emulator::GatherFrom(uint32_t first, uint32_t end) {
-  if (end - first != TrafficCounter::kWarp) {
+  if (end - first != hooks_.warp) {
     Fail({"simt.warp.divergent",
-          StrCat("expected a warp of ", TrafficCounter::kWarp, " threads, found ", end - first)});
+          StrCat("expected a warp of ", hooks_.warp, " threads, found ", end - first)});
     return false;
   }
   gathered_.clear();
@@ -232,7 +233,7 @@ void* Emulator::OnShared(SimtHooks* hooks, const char* name, unsigned long bytes
   return Of(hooks)->memory_.Shared(name, bytes, element);
 }
 
-unsigned long Emulator::OnExchange(SimtHooks* hooks, unsigned mask, unsigned long value,
+unsigned long Emulator::OnExchange(SimtHooks* hooks, unsigned long mask, unsigned long value,
                                    unsigned from, unsigned long site) {
   Emulator* self = Of(hooks);
   Thread& thread = self->threads_[self->actor_.thread];
@@ -252,7 +253,7 @@ const void* Emulator::OnGather(SimtHooks* hooks, const void* own, unsigned long 
   Thread& thread = self->threads_[self->actor_.thread];
   thread.wait = Wait::kWarp;
   thread.site = site;
-  thread.mask = ~uint32_t{0};
+  thread.mask = ~uint64_t{0};
   thread.own = own;
   thread.bytes = bytes;
   self->fibers_.Yield();

@@ -34,6 +34,7 @@ struct Limits {
 struct Kernel {
   void* entry = nullptr;
   void (*bind)(SimtHooks*) = nullptr;
+  uint32_t warp = 32;  // threads that shuffle with each other: 32 or 64
 };
 
 struct LaunchRequest {
@@ -60,8 +61,9 @@ class Emulator {
   struct Thread {
     Wait wait = Wait::kNone;
     uint64_t site = 0;
-    bool global = false;          // barrier
-    uint32_t mask = 0, from = 0;  // exchange
+    bool global = false;  // barrier
+    uint64_t mask = 0;    // exchange
+    uint32_t from = 0;    // exchange
     uint64_t value = 0, result = 0;
     const void* own = nullptr;  // gather
     uint64_t bytes = 0;         // gather: of `own`; 0: an exchange
@@ -72,7 +74,7 @@ class Emulator {
   static void OnBarrier(SimtHooks* hooks, int global, unsigned long site);
   static void* OnShared(SimtHooks* hooks, const char* name, unsigned long bytes,
                         unsigned long element);
-  static unsigned long OnExchange(SimtHooks* hooks, unsigned mask, unsigned long value,
+  static unsigned long OnExchange(SimtHooks* hooks, unsigned long mask, unsigned long value,
                                   unsigned from, unsigned long site);
   static const void* OnGather(SimtHooks* hooks, const void* own, unsigned long bytes,
                               unsigned long site);

@@ -17,11 +17,26 @@ using support::StrCat;
 
 constexpr int64_t kTimeoutMs = 300'000;
 
+// The words of a language.
+std::string HeaderOf(Language language) {
+  switch (language) {
+    case Language::kCuda:
+      return "simt_cuda.h";
+    case Language::kOpenCl:
+      return "simt_opencl.h";
+    case Language::kHip:
+      return "simt_hip.h";
+    case Language::kMetal:
+      return "simt_metal.h";
+  }
+  TW_CHECK(false) << "a language without a header";
+}
+
 // Declarations of shared arrays become calls; literals of vectors, too. C++ would take the latter
 // for the last of their elements.
 std::string AsCpp(const std::string& text) {
   static const std::regex kShared(
-      R"((__shared__(?: __align__\(16\))?|__local) ([\w ]+) (\w+)\[(\d+)\];)");
+      R"((__shared__(?: __align__\(16\))?|__local|(?:alignas\(16\) )?threadgroup) ([\w ]+) (\w+)\[(\d+)\];)");
   static const std::regex kVector(R"(\(\((u?(char|short|int|long)|float|double)(2|4|8|16)\)\()");
   static const std::regex kExtern(R"re(extern "C" )re");
   static const std::regex kDynamic(R"(extern __shared__ __align__\(16\) tw_u8 \w+\[\];)");
@@ -31,19 +46,41 @@ std::string AsCpp(const std::string& text) {
   return std::regex_replace(cpp, kExtern, "");
 }
 
+// Parameters of Metal's kernels that the device gives become declarations in the body; sizes are
+// passed as values.
+std::string WithoutGivenParameters(const std::string& text) {
+  static const std::regex kKernel(R"((\[\[kernel[^{;]*\{))");
+  static const std::regex kGiven(R"(,? ?(uint3?) (\w+) \[\[(thread\w*|simd\w*)\]\])");
+  static const std::regex kSize(R"(constant long& )");
+  static const std::regex kInclude(R"(#include <metal_stdlib>)");
+  std::string cpp;
+  std::sregex_iterator at(text.begin(), text.end(), kKernel), end;
+  size_t done = 0;
+  for (; at != end; ++at) {
+    const auto begin = static_cast<size_t>(at->position());
+    const std::string head = at->str();
+    cpp += text.substr(done, begin - done) +
+           std::regex_replace(std::regex_replace(head, kGiven, ""), kSize, "long ");
+    for (std::sregex_iterator given(head.begin(), head.end(), kGiven); given != end; ++given)
+      cpp += StrCat(" const ", (*given)[1].str(), " ", (*given)[2].str(), " = simt_metal_",
+                    (*given)[3].str(), "();");
+    done = begin + head.size();
+  }
+  return std::regex_replace(cpp + text.substr(done), kInclude, "");
+}
+
 std::string EntryName(size_t text, const std::string& kernel) {
   return StrCat("simt_entry_", text, "_", kernel);
 }
 
 std::string ProgramOf(const std::vector<Text>& texts, Language language) {
-  std::string program = StrCat("#include \"",
-                               language == Language::kCuda ? "tests/support/simt/simt_cuda.h"
-                                                           : "tests/support/simt/simt_opencl.h",
-                               "\"\n");
+  std::string program = StrCat("#include \"tests/support/simt/", HeaderOf(language), "\"\n");
   for (size_t i = 0; i < texts.size(); ++i) {
     if (texts[i].language != language) continue;
     // Texts begin with the same macros.
-    program += StrCat("namespace simt_text_", i, " {\n", AsCpp(texts[i].text), "\n}\n");
+    const std::string text =
+        language == Language::kMetal ? WithoutGivenParameters(texts[i].text) : texts[i].text;
+    program += StrCat("namespace simt_text_", i, " {\n", AsCpp(text), "\n}\n");
     for (const std::string& kernel : texts[i].kernels) {
       program += StrCat("extern \"C\" __attribute__((visibility(\"default\"))) void* const ",
                         EntryName(i, kernel), " = (void*)simt_text_", i, "::", kernel, ";\n");
@@ -97,7 +134,7 @@ absl::Status CompileLanguage(const std::vector<Text>& texts, Language language,
     for (const std::string& name : texts[i].kernels) {
       auto* entry = static_cast<void* const*>(dlsym(object, EntryName(i, name).c_str()));
       TW_CHECK(entry != nullptr && bind != nullptr) << name;
-      (*kernels)[i].push_back({*entry, bind});
+      (*kernels)[i].push_back({*entry, bind, texts[i].warp});
     }
   }
   return absl::OkStatus();
@@ -107,7 +144,8 @@ absl::Status CompileLanguage(const std::vector<Text>& texts, Language language,
 
 absl::StatusOr<std::vector<std::vector<Kernel>>> Compile(const std::vector<Text>& texts) {
   std::vector<std::vector<Kernel>> kernels(texts.size());
-  for (const Language language : {Language::kCuda, Language::kOpenCl}) {
+  for (const Language language :
+       {Language::kCuda, Language::kOpenCl, Language::kHip, Language::kMetal}) {
     const bool any = std::any_of(texts.begin(), texts.end(),
                                  [&](const Text& t) { return t.language == language; });
     if (any) TW_TRY(CompileLanguage(texts, language, &kernels));
@@ -116,7 +154,7 @@ absl::StatusOr<std::vector<std::vector<Kernel>>> Compile(const std::vector<Text>
 }
 
 std::vector<std::string> KernelNames(std::string_view text) {
-  static const std::regex kKernel(R"((__global__|__kernel)[^;{]*?void (\w+)\()");
+  static const std::regex kKernel(R"((__global__|__kernel|\[\[kernel)[^;{]*?void (\w+)\()");
   std::vector<std::string> names;
   const std::string all(text);
   for (std::sregex_iterator at(all.begin(), all.end(), kKernel), end; at != end; ++at)

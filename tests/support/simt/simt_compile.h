@@ -11,12 +11,13 @@
 
 namespace tilewright::simt {
 
-enum class Language { kCuda, kOpenCl };
+enum class Language { kCuda, kOpenCl, kHip, kMetal };
 
 struct Text {
   Language language = Language::kCuda;
   std::string text;
   std::vector<std::string> kernels;  // names of those that will be run
+  uint32_t warp = 32;                // threads of a warp
 };
 
 // Returns the kernels of each text, in the order of its names. INVALID_ARGUMENT `simt.compile`

@@ -1,5 +1,5 @@
 // CUDA C for the emulator: the words of the language that generated texts use.
-#include "tests/support/simt/simt_device.h"
+#include "tests/support/simt/simt_cpp.h"
 
 #define __global__
 #define __device__
@@ -7,14 +7,6 @@
 #define __launch_bounds__(...)
 #define TW_DYNAMIC_SHARED(type, name, count, offset) SIMT_SHARED(type, name, count)
 
-struct simt_dim {
-  unsigned x, y, z;
-};
-SIMT_PLAIN simt_dim simt_dim_of(const unsigned* axes) { return {axes[0], axes[1], axes[2]}; }
-SIMT_PLAIN simt_dim simt_thread() { return simt_dim_of(simt->thread); }
-SIMT_PLAIN simt_dim simt_group() { return simt_dim_of(simt->group); }
-SIMT_PLAIN simt_dim simt_threads() { return simt_dim_of(simt->threads); }
-SIMT_PLAIN simt_dim simt_groups() { return simt_dim_of(simt->groups); }
 #define threadIdx simt_thread()
 #define blockIdx simt_group()
 #define blockDim simt_threads()
@@ -23,42 +15,24 @@ SIMT_PLAIN simt_dim simt_groups() { return simt_dim_of(simt->groups); }
 SIMT_PLAIN void simt_barrier(unsigned long site) { simt->barrier(simt, 1, site); }
 #define __syncthreads() simt_barrier(__LINE__)
 
-template <class T>
-SIMT_PLAIN T simt_shuffle(unsigned mask, T value, unsigned from, unsigned long site) {
-  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "as the language has it");
-  unsigned long bits = 0;
-  __builtin_memcpy(&bits, &value, sizeof(T));
-  bits = simt->exchange(simt, mask, bits, from, site);
-  __builtin_memcpy(&value, &bits, sizeof(T));
-  return value;
-}
-SIMT_PLAIN unsigned simt_lane() {
-  return (simt->thread[0] +
-          simt->threads[0] * (simt->thread[1] + simt->threads[1] * simt->thread[2])) %
-         32;
-}
 #define __shfl_xor_sync(mask, value, bits) simt_shuffle(mask, value, simt_lane() ^ (bits), __LINE__)
 #define __shfl_down_sync(mask, value, n) simt_shuffle(mask, value, simt_lane() + (n), __LINE__)
 #define __shfl_sync(mask, value, lane) simt_shuffle(mask, value, lane, __LINE__)
 
-SIMT_PLAIN float __int_as_float(int bits) {
-  float value;
-  __builtin_memcpy(&value, &bits, 4);
-  return value;
-}
+#define __int_as_float(bits) simt_float_of(bits)
 
 // The instruction dp4a: each operand is four bytes, signed or not, and the sum wraps.
 SIMT_PLAIN int simt_byte(unsigned four, int i, bool is_signed) {
   const unsigned byte = four >> 8 * i & 0xFF;
   return is_signed && byte >= 128 ? (int)byte - 256 : (int)byte;
 }
-SIMT_PLAIN int simt_dp4a(const char* types, int sum, unsigned a, unsigned b) {
+SIMT_PLAIN int simt_dp4a(bool a_signed, bool b_signed, int sum, unsigned a, unsigned b) {
   for (int i = 0; i < 4; ++i)
-    sum = (int)((unsigned)sum +
-                (unsigned)(simt_byte(a, i, types[0] == 's') * simt_byte(b, i, types[4] == 's')));
+    sum = (int)((unsigned)sum + (unsigned)(simt_byte(a, i, a_signed) * simt_byte(b, i, b_signed)));
   return sum;
 }
-#define TW_DP4A(types, sum, a, b) sum = simt_dp4a(types, sum, a, b)
+#define TW_DP4A(a_type, b_type, sum, a, b) \
+  sum = simt_dp4a(#a_type[0] == 's', #b_type[0] == 's', sum, a, b)
 
 struct alignas(16) float4 {
   float x, y, z, w;
@@ -66,45 +40,6 @@ struct alignas(16) float4 {
 struct alignas(8) float2 {
   float x, y;
 };
-
-// Neighbours in memory: a copy is one access. The type of texts for NVRTC is a plain struct.
-template <class T, int N>
-struct alignas(sizeof(T) * N) tw_wide {
-  T v[N];
-  __attribute__((noinline, no_sanitize("thread"))) tw_wide(const tw_wide& from) {
-    simt->access(simt, &from, sizeof(v), sizeof(v), 0, SIMT_HERE);
-    for (int i = 0; i < N; ++i) v[i] = from.v[i];
-  }
-  __attribute__((no_sanitize("thread"))) tw_wide(const T (&values)[N]) {
-    for (int i = 0; i < N; ++i) v[i] = values[i];
-  }
-  __attribute__((noinline, no_sanitize("thread"))) tw_wide& operator=(const tw_wide& from) {
-    simt->access(simt, this, sizeof(v), sizeof(v), 1, SIMT_HERE);
-    for (int i = 0; i < N; ++i) v[i] = from.v[i];
-    return *this;
-  }
-};
-
-// 16-bit floats: exact to 32 bits, and rounded to the nearest, ties to even.
-SIMT_PLAIN float tw_half_to_float(unsigned short h) {
-  const unsigned sign = (h & 0x8000u) << 16, exponent = h >> 10 & 31, fraction = h & 0x3FFu;
-  if (exponent == 31) return __int_as_float((int)(sign | 0x7F800000u | fraction << 13));
-  const float size = exponent == 0 ? (float)fraction * 0x1p-24f
-                                   : __int_as_float((int)((exponent + 112) << 23 | fraction << 13));
-  return sign != 0 ? -size : size;
-}
-SIMT_PLAIN unsigned short tw_float_to_half(float f) {
-  unsigned bits;
-  __builtin_memcpy(&bits, &f, 4);
-  const unsigned sign = bits >> 16 & 0x8000u;
-  const float size = f < 0 ? -f : f;
-  if (f != f) return (unsigned short)(sign | 0x7E00u);
-  if (size >= 65520.0f) return (unsigned short)(sign | 0x7C00u);
-  if (size < 0x1p-14f) return (unsigned short)(sign | (unsigned)rint(size * 0x1p24f));
-  const unsigned magnitude = bits & 0x7FFFFFFFu;
-  const unsigned rounded = magnitude + 0xFFFu + (magnitude >> 13 & 1);
-  return (unsigned short)(sign | ((rounded >> 13) - (112u << 10)));
-}
 
 // Tensor cores. A warp's fragments, as the PTX ISA lays them out: a register holds 4 bytes of the
 // terms of a row of A, or of a column of B.
@@ -191,9 +126,7 @@ struct SimtCopies {
 };
 static SimtCopies simt_copies[1024];
 SIMT_PLAIN SimtCopies& simt_own_copies() {
-  SimtCopies& own =
-      simt_copies[simt->thread[0] +
-                  simt->threads[0] * (simt->thread[1] + simt->threads[1] * simt->thread[2])];
+  SimtCopies& own = simt_copies[simt_number()];
   if (own.run != simt->run) own = {simt->run, 0, 0, {}};
   return own;
 }

@@ -8,7 +8,8 @@ typedef struct SimtHooks {
   /* Of the thread that runs: its place in the group, its group, sizes of both; along x y z. */
   unsigned thread[3], group[3], threads[3], groups[3];
   void* emulator;
-  unsigned run; /* of a group: another one each time that one runs */
+  unsigned warp; /* threads of a warp: 32 or 64 */
+  unsigned run;  /* of a group: another one each time that one runs */
   /* One access of memory. `site` tells the places of a program apart. `align`: what the address has
    * to be a multiple of. Returns if the access is allowed; else the thread never runs again. */
   void (*access)(struct SimtHooks* self, const void* address, unsigned long bytes,
@@ -20,9 +21,9 @@ typedef struct SimtHooks {
                   unsigned long element);
   /* Waits for the threads of the warp in `mask`, and returns the value that thread `from` (of the
    * warp) has given; if that thread is not there, the own value. */
-  unsigned long (*exchange)(struct SimtHooks* self, unsigned mask, unsigned long value,
+  unsigned long (*exchange)(struct SimtHooks* self, unsigned long mask, unsigned long value,
                             unsigned from, unsigned long site);
-  /* Waits for all 32 threads of the warp, and returns what each of them has given, `bytes` of each,
+  /* Waits for all threads of a whole warp, and returns what each of them has given, `bytes` of each,
    * in their order. It stays until the next call. */
   const void* (*gather)(struct SimtHooks* self, const void* own, unsigned long bytes,
                         unsigned long site);

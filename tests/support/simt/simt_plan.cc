@@ -48,7 +48,7 @@ void Add(const Traffic& more, Traffic* sum) {
 absl::StatusOr<std::vector<CompiledPlan>> CompilePlans(const std::vector<PlanText>& texts) {
   std::vector<Text> sources;
   for (const PlanText& t : texts) {
-    Text& source = sources.emplace_back(Text{t.language, t.text, {}});
+    Text& source = sources.emplace_back(Text{t.language, t.text, {}, t.warp});
     for (const codegen::Launch& l : t.plan.launches) source.kernels.push_back(l.kernel.name);
   }
   TW_ASSIGN(auto kernels, Compile(sources));

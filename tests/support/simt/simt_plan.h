@@ -20,7 +20,8 @@ struct CompiledPlan {
 struct PlanText {
   Language language;
   codegen::HostPlan plan;
-  std::string text;  // with a kernel for each launch
+  std::string text;    // with a kernel for each launch
+  uint32_t warp = 32;  // threads of a warp
 };
 
 // One compilation of all of them. simt.compile

@@ -1,0 +1,61 @@
+#include <metal_stdlib>
+using namespace metal;
+#if __METAL_VERSION__ >= 320
+#pragma METAL fp math_mode(safe)
+#pragma METAL fp contract(off)
+#endif
+#define restrict
+#define TW_TO_INT(type, least, most, lowest, highest) \
+  static inline type convert_##type##_sat_rtz(float x) { \
+    return x != x ? 0 : x <= least ? lowest : x >= most ? highest : (type)x; \
+  }
+TW_TO_INT(char, -128.0f, 127.0f, -128, 127)
+TW_TO_INT(short, -32768.0f, 32767.0f, -32768, 32767)
+TW_TO_INT(int, -2147483648.0f, 2147483648.0f, -2147483647 - 1, 2147483647)
+TW_TO_INT(long, -9223372036854775808.0f, 9223372036854775808.0f, -9223372036854775807L - 1, 9223372036854775807L)
+TW_TO_INT(uchar, 0.0f, 255.0f, 0, 255)
+TW_TO_INT(ushort, 0.0f, 65535.0f, 0, 65535)
+TW_TO_INT(uint, 0.0f, 4294967296.0f, 0, 4294967295U)
+TW_TO_INT(ulong, 0.0f, 18446744073709551616.0f, 0, 18446744073709551615UL)
+static inline float expm1(float x) {
+  if (x > 1.0f) return exp(x) - 1.0f;
+  const float t = tanh(0.5f * x);
+  return 2.0f * t / (1.0f - t);
+}
+static inline float erf(float x) {
+  const float z = fabs(x), square = x * x;
+  if (z < 1.0f)
+    return fma(x, fma(fma(fma(fma(fma(fma(7.920368e-05f, square, -0.00080307614f), square, 0.005190734f), square, -0.026855126f), square, 0.11283618f), square, -0.3761263f), square, 0.12837917f), x);
+  const float t = z > 4.0f ? 4.0f : z;
+  const float far = 1.0f - exp(fma(fma(fma(fma(fma(fma(fma(-2.1684384e-05f, t, 0.0004413091f), t, -0.0042044404f), t, 0.025207976f), t, -0.10841822f), t, -0.63322014f), t, -1.1295784f), t, 0.00018803669f));
+  return x < 0.0f ? -far : far;
+}
+#define TW_LANES min(tw_width, tw_threads.x * tw_threads.y * tw_threads.z - tw_simdgroup * tw_width)
+#define tw_simd_add simd_sum
+#define tw_simd_min simd_min
+#define tw_simd_max simd_max
+[[kernel, max_total_threads_per_threadgroup(64 * 1 * 1)]] void row_sum_k0(device const float* restrict X [[buffer(0)]], device float* restrict Y [[buffer(1)]], uint3 tw_group [[threadgroup_position_in_grid]], uint3 tw_thread [[thread_position_in_threadgroup]], uint3 tw_threads [[threads_per_threadgroup]], uint tw_lane [[thread_index_in_simdgroup]], uint tw_simdgroup [[simdgroup_index_in_threadgroup]], uint tw_width [[threads_per_simdgroup]]) {
+  alignas(16) threadgroup float Y_rf[64];
+  const int i_w_c = (int)tw_group.x;
+  const int tx = (int)tw_thread.x;
+  {
+    float Y_local;
+    Y_rf[tx] = 0.0f;
+    for (int k_0_a = 0; k_0_a < 4; ++k_0_a) {
+      Y_rf[tx] = (Y_rf[tx] + X[(((i_w_c * 256) + (k_0_a * 64)) + tx)]);
+    }
+    Y_local = 0.0f;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    {
+      float part = 0.0f;
+      for (int k_1_w_a = (int)tw_lane; k_1_w_a < 64; k_1_w_a += (int)TW_LANES) {
+        part = (part + Y_rf[k_1_w_a]);
+      }
+      const float whole = tw_simd_add(part);
+      Y_local = (Y_local + whole);
+    }
+    if ((tx == 0)) {
+      Y[i_w_c] = Y_local;
+    }
+  }
+}

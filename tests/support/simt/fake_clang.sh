@@ -1,0 +1,8 @@
+#!/bin/sh
+# Stands in for clang as the compiler of HIP: the text is the code object, for emulated_device.cc.
+if [ "$1" = --version ]; then
+  echo "clang version 0.1"
+  exit
+fi
+while [ "$1" != -o ]; do shift; done
+exec cat > "$2"
