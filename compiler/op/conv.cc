@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "compiler/op/conv_shape.h"
 #include "compiler/op/depthwise_dots.h"
@@ -154,13 +155,38 @@ Place ChannelOf(const ConvShape& c, const Place& output, const Place& term) {
   return {{c.group_in == 1 ? group : group * ir::Int(c.group_in) + Join(term)}};
 }
 
+// Whether the windows leave out rows of an image that a matrix unit multiplies.
+bool SkipsRows(const ConvShape& c, const ir::Buffer& x, const Padded& rows, const Padded& cols) {
+  const bool squares =
+      c.weights.ToText() == StrCat("OIHW", c.out_block(), "o", c.weights.Block('I'), "i");
+  return squares && x->dtype == ir::kI8 && c.in_blocks() && c.h.kernel == 1 && c.h.stride > 1 &&
+         rows.covers() && cols.covers();
+}
+
+// A stage that has the rows that windows of one row read. A unit with memories of its own loads
+// these alone.
+ir::Buffer TakeRows(ir::FunctionBuilder& b, const std::string& name, const ir::Buffer& x,
+                    Window* window, const Dim& rows) {
+  const int64_t stride = std::exchange(window->stride, 1);
+  std::vector<ir::Expr> shape = x->shape;
+  shape[2] = SizeExpr(b, rows);
+  return b.Compute(name + "_rows", x->dtype, shape, {"n", "ic", "ih", "iw", "ib"},
+                   [&](const std::vector<ir::Var>& i) {
+                     std::vector<ir::Expr> index = VarExprs(i);
+                     index[2] = index[2] * ir::Int(stride);
+                     return ir::Load(x, std::move(index));
+                   });
+}
+
 absl::StatusOr<std::vector<ir::Buffer>> BuildConv(const ComputeArgs& a) {
   const auto& [b, name, inputs, types, outputs, attrs] = a;
   TW_ASSIGN(ConvShape c, ConvShapeOf(types, attrs));
   const Padded rows = TakePadding(&c.h, c.height, c.out_height),
                cols = TakePadding(&c.w, c.width, c.out_width);
   const ir::Buffer &in = inputs[0], &w = inputs[1];
-  const ir::Buffer x = PadImage(b, name, in, rows, cols, c.pad_value);
+  const ir::Buffer x = SkipsRows(c, in, rows, cols)
+                           ? TakeRows(b, name, in, &c.h, c.out_height)
+                           : PadImage(b, name, in, rows, cols, c.pad_value);
   const Terms terms = TermsOf(b, c);
   const ir::DType dtype = outputs[0].dtype;
   const auto output_channel = [&](const std::vector<ir::Var>& i) {

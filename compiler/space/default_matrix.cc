@@ -41,13 +41,13 @@ bool DefaultScheduler::CacheOperand(const std::string& block, int read, std::str
 
 // Copies of what the product reads.
 bool DefaultScheduler::CacheMatrixProduct(const MatrixProblem& problem, MatrixCopies* copies) {
-  if (problem.padding.empty()) {
+  if (problem.staging.empty()) {
     if (!CacheOperand(problem.product, 0, "inp", &copies->inputs)) return false;
   } else {
     // Loads put zeros around what they bring.
-    copies->inputs = problem.padding;
+    copies->inputs = problem.staging;
     if (!Try({.kind = StepKind::kSetScope,
-              .handles = {schedule_.BlockHandle(problem.padding)},
+              .handles = {schedule_.BlockHandle(problem.staging)},
               .word = MatrixWord("inp")})) {
       return false;
     }
@@ -144,12 +144,12 @@ bool DefaultScheduler::PlaceMatrixStage(const std::string& name, int at, bool im
 }
 
 // A copy of an operand, element by element: vectors of lanes, or matrices. The code generator joins
-// them to larger transfers.
+// them to larger transfers. Stays in front of all tiles if `at` is -1.
 bool DefaultScheduler::PlaceMatrixLoad(const std::string& name, int at, std::string_view memory,
                                        bool image) {
-  if (!Try({.kind = StepKind::kComputeAt, .handles = {schedule_.BlockHandle(name), at}}))
-    return false;
-  const std::vector<int> loops = schedule_.LastResults();
+  const int block = schedule_.BlockHandle(name);
+  if (at >= 0 && !Try({.kind = StepKind::kComputeAt, .handles = {block, at}})) return false;
+  const std::vector<int> loops = at >= 0 ? schedule_.LastResults() : schedule_.LoopsOf(block);
   const int element = memory == "wgt" ? loops[loops.size() - 2] : LanesOf(loops, image);
   return element >= 0 && Try({.kind = StepKind::kTensorize,
                               .handles = {element},
@@ -211,7 +211,7 @@ bool DefaultScheduler::PlaceMatrixPool(const MatrixProblem& problem, const std::
 }
 
 void DefaultScheduler::RunMatrixPool(const MatrixProblem& problem, const MatrixTile& tile) {
-  std::string inputs = problem.padding;  // loads put zeros around what they bring
+  std::string inputs = problem.staging;  // loads put zeros around what they bring
   if (inputs.empty()) {
     if (!CacheOperand(problem.wide, 0, "inp", &inputs)) return;
   } else if (!Try({.kind = StepKind::kSetScope,
@@ -259,8 +259,10 @@ void DefaultScheduler::RunMatrix() {
     if (!PlaceMatrixStage(stages.back(), at, problem->image)) return;
   }
   if (!problem->product.empty() && !PlaceMatrixProduct(*problem, *tile, at, copies)) return;
+  const bool keeps = KeepsOperands(unit, *problem, *tile);
   for (const MatrixCopy& operand : copies.operands) {
-    if (!PlaceMatrixLoad(operand.block, at, operand.memory, problem->image)) return;
+    const bool stays = keeps && operand.memory == "acc";
+    if (!PlaceMatrixLoad(operand.block, stays ? -1 : at, operand.memory, problem->image)) return;
   }
   if (tile->threads > 1) Try({.kind = StepKind::kVirtualThread, .handles = {at}});
 }

@@ -17,6 +17,8 @@ using schedule::BlockSite;
 namespace {
 
 constexpr double kSumBytes = 4;
+// Of an instruction, in addition to its loops.
+constexpr int64_t kStartCycles = 6;
 // Instructions of a tile of maxima but those on its windows: bytes become sums by two, maxima begin
 // by three.
 constexpr int64_t kPoolOperations = 5;
@@ -76,6 +78,23 @@ bool PadsWithZeros(const ir::StmtNode& block, const MatrixProblem& problem, int6
   return true;
 }
 
+// Whether a block takes every so many rows of an image, `rows` in all, and nothing else. Sets `all`
+// to whether the next image begins so many rows behind the last one.
+bool TakesRows(const ir::StmtNode& block, int64_t rows, bool* all) {
+  const ir::Stmt& store = block.body;
+  if (block.iters.size() != 5 || store->kind != ir::StmtKind::kStore) return false;
+  const ir::Expr& image = store->value;
+  if (image->kind != ir::ExprKind::kLoad || image->args.size() != 5) return false;
+  for (size_t d = 0; d < 5; ++d) {
+    const std::vector<ir::Var> var = {block.iters[d].var};
+    const auto step = ir::CoefficientsOf(image->args[d], var);
+    const ir::SumTerms terms = ir::TermsOf(image->args[d]);
+    if (!step || terms.constant != 0 || ((*step)[0] > 1 && d != 2)) return false;
+    if (d == 2) *all = ir::IsInt(image->buffer->shape[2], rows * (*step)[0]);
+  }
+  return true;
+}
+
 // The blocks behind `first`: operations on sums, and the one that makes bytes of them.
 bool AddStages(const std::vector<BlockSite>& blocks, size_t first, MatrixProblem* problem) {
   for (size_t b = first; b < blocks.size(); ++b) {
@@ -109,7 +128,7 @@ std::optional<MatrixProblem> ConvolutionOf(const std::vector<BlockSite>& blocks,
   const std::vector<int64_t> extents = ExtentsOf(product, 4);
   if (extents.size() != 9 || product.init == nullptr || last.iters.size() != 5) return std::nullopt;
   if (extents[4] != unit.block || extents[8] != unit.block) return std::nullopt;
-  MatrixProblem problem{.product = product.name, .last = last.name, .padding = {}, .stages = {}};
+  MatrixProblem problem{.product = product.name, .last = last.name, .staging = {}, .stages = {}};
   problem.image = true;
   problem.outer = extents[0];
   problem.columns = extents[1];
@@ -125,8 +144,9 @@ std::optional<MatrixProblem> ConvolutionOf(const std::vector<BlockSite>& blocks,
   problem.across = *across;
   problem.whole_rows = at == 0 && ir::IsInt(data->buffer->shape[3], across->Inputs(problem.width));
   if (at == 1) {
-    if (!PadsWithZeros(before, problem, unit.padding)) return std::nullopt;
-    problem.padding = before.name;
+    problem.skips_rows = TakesRows(before, problem.rows, &problem.whole_rows);
+    if (!problem.skips_rows && !PadsWithZeros(before, problem, unit.padding)) return std::nullopt;
+    problem.staging = before.name;
   }
   if (!AddStages(blocks, at + 1, &problem) || problem.images > 0) return std::nullopt;
   return problem;
@@ -141,7 +161,7 @@ std::optional<MatrixProblem> OperationsOf(const std::vector<BlockSite>& blocks,
     if (ExtentsOf(*site.block, 0) != extents) return std::nullopt;
   }
   MatrixProblem problem{
-      .product = {}, .last = blocks.back().block->name, .padding = {}, .stages = {}};
+      .product = {}, .last = blocks.back().block->name, .staging = {}, .stages = {}};
   problem.image = true;
   problem.outer = extents[0];
   problem.columns = extents[1];
@@ -183,7 +203,7 @@ std::optional<MatrixProblem> PoolOf(const std::vector<BlockSite>& blocks,
                         .last = last.name,
                         .wide = wide.name,
                         .pool = pool.name,
-                        .padding = {},
+                        .staging = {},
                         .stages = {}};
   problem.image = true;
   problem.outer = extents[0];
@@ -198,7 +218,7 @@ std::optional<MatrixProblem> PoolOf(const std::vector<BlockSite>& blocks,
   problem.whole_rows = at == 0 && ir::IsInt(data->buffer->shape[3], across->Inputs(problem.width));
   if (at == 1) {
     if (!PadsWithZeros(*blocks[0].block, problem, unit.padding)) return std::nullopt;
-    problem.padding = blocks[0].block->name;
+    problem.staging = blocks[0].block->name;
   }
   return problem;
 }
@@ -212,7 +232,7 @@ std::optional<MatrixProblem> ProductOf(const std::vector<BlockSite>& blocks,
   if (product.init == nullptr || product.reads.size() < 2 || iters < 4) return std::nullopt;
   if (last.iters.size() + 2 != iters) return std::nullopt;
   if (extents[iters - 1] != unit.block || extents[iters - 3] % unit.block != 0) return std::nullopt;
-  MatrixProblem problem{.product = product.name, .last = last.name, .padding = {}, .stages = {}};
+  MatrixProblem problem{.product = product.name, .last = last.name, .staging = {}, .stages = {}};
   for (size_t i = 0; i + 4 < iters; ++i) problem.outer *= extents[i];
   problem.rows = extents[iters - 4];
   problem.columns = extents[iters - 3] / unit.block;
@@ -252,10 +272,10 @@ Work WorkOf(const MatrixProblem& p, const MatrixTile& t) {
   work.stores = p.image ? Pieces(t.columns, t.rows, whole) : 1;
   const int64_t in_rows = p.down.Inputs(t.rows), taps = p.down.taps * p.across.taps;
   if (!p.pool.empty()) {
-    // Bytes become sums, after those were cleared. Maxima begin with the least number, which takes
-    // three operations, and take two cycles for each tap.
+    // Bytes become sums. Maxima begin with the least number, which takes three operations, and take
+    // two cycles for each tap.
     work.inputs = in_rows * p.across.Inputs(t.width) * t.columns;
-    work.products = 2 * work.inputs + (3 + 2 * taps) * sums;
+    work.products = work.inputs + (3 + 2 * taps) * sums;
     work.weights = 1;
     work.loads = t.columns * Pieces(2, in_rows, p.whole_rows && whole);
     return work;
@@ -270,8 +290,9 @@ Work WorkOf(const MatrixProblem& p, const MatrixTile& t) {
   work.inputs = in_rows * p.across.Inputs(t.width) * t.steps;
   work.weights = t.columns * t.steps * taps;
   work.products = sums * t.steps * taps;
-  const bool joins = p.whole_rows && whole;
-  work.loads = p.image ? Pieces(t.steps, p.padding.empty() ? in_rows : 2, joins) : 1;
+  const bool joins = p.whole_rows && (p.skips_rows ? t.rows == p.rows : whole);
+  const bool cuts = !p.staging.empty() && !p.skips_rows;  // rows by their padding
+  work.loads = p.image ? Pieces(t.steps, cuts ? 2 : in_rows, joins) : 1;
   return work;
 }
 
@@ -294,10 +315,21 @@ bool ThreadsAlongColumns(const MatrixProblem& p, const MatrixTile& t) {
 
 namespace {
 
-// Micro-ops of a program, at most. The product, its reset and each operation have some of their
-// own; so have bytes that become sums, and an operation in another place than its operand.
+// Loops of a sum that may be among the two longest.
+int64_t LongSums(const MatrixProblem& p, const MatrixTile& t) {
+  std::vector<int64_t> all = {t.columns, t.rows, t.width, t.steps, p.down.taps, p.across.taps};
+  const std::vector<int64_t> sums(all.begin() + 3, all.end());
+  std::sort(all.rbegin(), all.rend());
+  const auto is_long = [&](int64_t extent) { return extent > 1 && extent >= all[1]; };
+  return std::min<int64_t>(2, std::count_if(sums.begin(), sums.end(), is_long));
+}
+
+// Micro-ops of a program, at most. The product and each operation have some of their own; so have
+// bytes that become sums, and an operation in another place than its operand. The first products of
+// sums overwrite them, the next ones along a loop of the instruction have other micro-ops.
 struct MicroOpsOfTile {
   int64_t product, operation;  // of one instruction
+  int64_t parts;               // instructions of the first turn of a sum
   int64_t operations;          // instructions of a tile that are no products
   bool reload;                 // not all are on the chip at the same time
   // Instructions with so many, and the loads right before them.
@@ -305,7 +337,14 @@ struct MicroOpsOfTile {
     const int64_t parts = (micro_ops + unit.micro_ops - 1) / unit.micro_ops;
     return reload ? 2 * parts : parts;
   }
-  // To load so many.
+  // To load all before the first product.
+  double FirstCycles(const target::MatrixUnit& unit, const MatrixTile& t) const {
+    if (reload) return 0;
+    const int64_t all = t.threads * (product + operation);
+    return static_cast<double>(unit.load_cycles) + static_cast<double>(all * unit.micro_op_bytes) /
+                                                       static_cast<double>(unit.bytes_per_cycle);
+  }
+  // To load so many again.
   double Cycles(const target::MatrixUnit& unit, int64_t micro_ops) const {
     if (!reload) return 0;
     const double bytes = static_cast<double>(micro_ops * unit.micro_op_bytes);
@@ -318,17 +357,29 @@ MicroOpsOfTile MicroOpsOf(const target::MatrixUnit& unit, const MatrixProblem& p
   MicroOpsOfTile of{
       .product = MicroOps({t.columns, t.rows, t.width, t.steps, p.down.taps, p.across.taps}),
       .operation = MicroOps({t.columns, t.rows, t.width}),
+      .parts = 2 + LongSums(p, t),
       .operations = static_cast<int64_t>(p.stages.size()) + p.images + 2,
       .reload = false};
   if (!p.pool.empty()) {
     of.operation = MicroOps({t.columns, p.down.Inputs(t.rows), p.across.Inputs(t.width)});
     of.operations = kPoolOperations;
   }
-  of.reload = t.threads * (of.product + of.operations * of.operation) > unit.micro_ops;
+  const int64_t products = of.product * (1 + LongSums(p, t));
+  of.reload = t.threads * (products + of.operations * of.operation) > unit.micro_ops;
   return of;
 }
 
+// Vectors of sums that the threads hold.
+int64_t SumsOf(const MatrixProblem& p, const MatrixTile& t, const Work& work) {
+  const int64_t wide = p.pool.empty() ? 0 : work.inputs;
+  return t.threads * (std::max<int64_t>(1, p.images) * work.sums + wide);
+}
+
 }  // namespace
+
+bool KeepsOperands(const target::MatrixUnit& unit, const MatrixProblem& p, const MatrixTile& t) {
+  return SumsOf(p, t, WorkOf(p, t)) + p.columns * p.operands <= unit.sums;
+}
 
 bool Fits(const target::MatrixUnit& unit, const MatrixProblem& p, const MatrixTile& t) {
   if (t.rows < 1 || t.columns < 1 || t.steps < 1 || t.threads < 1 || t.width < 1) return false;
@@ -339,11 +390,12 @@ bool Fits(const target::MatrixUnit& unit, const MatrixProblem& p, const MatrixTi
   const MicroOpsOfTile micro_ops = MicroOpsOf(unit, p, t);
   const int64_t products = micro_ops.Instructions(unit, micro_ops.product),
                 operations = micro_ops.Instructions(unit, micro_ops.operation);
-  const int64_t instructions = work.tiles * (work.turns * (work.loads + 1 + products) + p.operands +
-                                             micro_ops.operations * operations + work.stores);
-  const int64_t wide = p.pool.empty() ? 0 : work.inputs;
-  const int64_t sums = std::max<int64_t>(1, p.images) * work.sums + wide;
-  return t.threads * (sums + t.columns * p.operands) <= unit.sums &&
+  const int64_t turns = work.turns - 1 + micro_ops.parts;
+  const int64_t instructions =
+      work.tiles * (work.turns * (work.loads + 1) + turns * products + p.operands +
+                    micro_ops.operations * operations + work.stores);
+  const int64_t sums = SumsOf(p, t, work) + t.threads * t.columns * p.operands;
+  return (sums <= unit.sums || KeepsOperands(unit, p, t)) &&
          t.threads * work.inputs <= unit.inputs && t.threads * work.weights <= unit.weights &&
          instructions <= unit.instructions;
 }
@@ -353,23 +405,28 @@ double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& p, const 
   const double block = d(unit.block), bytes = d(unit.bytes_per_cycle);
   const Work work = WorkOf(p, t);
   const MicroOpsOfTile micro_ops = MicroOpsOf(unit, p, t);
-  const double product = d(work.products) + micro_ops.Cycles(unit, micro_ops.product);
-  const double load = d(unit.load_cycles * work.loads) + d(work.inputs) * block / bytes +
+  const double product =
+      d(work.products + kStartCycles) + micro_ops.Cycles(unit, micro_ops.product);
+  const double load = d(unit.load_cycles * (work.loads + 1)) + d(work.inputs) * block / bytes +
                       d(work.weights) * block * block / bytes;
   const double sums = d(work.sums);
-  const double epilogue = sums * (1 + d(unit.sums_cycles) * static_cast<double>(p.stages.size())) +
-                          d(t.columns * p.operands) * block * kSumBytes / bytes +
-                          d(unit.load_cycles * p.operands) +
+  const bool keeps = KeepsOperands(unit, p, t);
+  const double vectors = d((keeps ? p.columns : t.columns) * p.operands);
+  const double operands = vectors * block * kSumBytes / bytes + d(unit.load_cycles * p.operands);
+  const double epilogue = sums * d(unit.sums_cycles) * static_cast<double>(p.stages.size()) +
+                          d(kStartCycles * (micro_ops.operations + micro_ops.parts - 1)) +
+                          (keeps ? 0 : operands) +
                           d(micro_ops.operations) * micro_ops.Cycles(unit, micro_ops.operation);
   const double store = d(unit.load_cycles * work.stores) + sums * block / bytes;
   const double turns = d(work.turns);
-  if (t.threads == 1) return d(work.tiles) * (turns * (load + product) + epilogue + store);
+  const double once = (keeps ? operands : 0) + micro_ops.FirstCycles(unit, t);
+  if (t.threads == 1) return once + d(work.tiles) * (turns * (load + product) + epilogue + store);
   // While one thread computes, another one loads: for its next turn, or, during the operations on
   // sums, for the first turn of its next tile.
   const double tile = product + epilogue + (turns - 1) * std::max(load, product);
   // Before the first operations on sums all threads load.
   const double first = load + d(t.threads - 1) * std::max(0.0, load - product);
-  return d(work.tiles) * std::max(tile, turns * load) + first + store;
+  return once + d(work.tiles) * std::max(tile, turns * load) + first + store;
 }
 
 std::optional<MatrixTile> BestTile(const target::MatrixUnit& unit, const MatrixProblem& p,

@@ -30,14 +30,17 @@ struct MatrixProblem {
   std::string last;
   // Of maxima: the bytes as sums, and the maxima. Empty: there are none.
   std::string wide = {}, pool = {};
-  std::string padding;  // the block that puts zeros around the image; empty: there is none
+  // The block that puts zeros around the image, or takes every so many rows of it. Empty: none.
+  std::string staging;
   std::vector<std::string> stages;
   bool image = false;                   // loops are [outer, columns, rows, width, lanes]
   int64_t outer = 1;                    // how often it is done, for other rows
   int64_t rows = 1, width = 1;          // vectors of a step of the sum; of an image: its sides
   int64_t columns = 1, steps = 1;       // in blocks
   MatrixWindow down = {}, across = {};  // of a convolution
-  bool whole_rows = false;              // a row of outputs reads whole rows of the image
+  bool skips_rows = false;              // the staging takes some of the image's rows
+  // A row of outputs reads whole rows of the image. If it skips some: all outputs read all others.
+  bool whole_rows = false;
   int64_t operands = 0;  // vectors of sums for each block of columns (bias, multipliers)
   int64_t images = 0;    // of bytes, that operations read
   // The block whose name the choices for this problem have.
@@ -62,6 +65,11 @@ bool ThreadsAlongColumns(const MatrixProblem& problem, const MatrixTile& tile);
 // Whether the tile divides the problem, all threads' parts fit the memories, and the program is not
 // longer than the unit can run.
 bool Fits(const target::MatrixUnit& unit, const MatrixProblem& problem, const MatrixTile& tile);
+
+// Whether what operations read for each block of columns (bias, multipliers) is loaded once and
+// stays on the chip; else each tile loads its own.
+bool KeepsOperands(const target::MatrixUnit& unit, const MatrixProblem& problem,
+                   const MatrixTile& tile);
 
 // An estimate. With one thread, loads and products take turns; with two, each hides the other.
 double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& problem,

@@ -241,6 +241,8 @@ TEST_P(VtaRtl, WrongStreamsAreNamed) {
       {"vta.rtl.illegal", [](VtaCase* c) { c->stream[6].x_pad_0 = 1; }},
       {"vta.rtl.illegal", [](VtaCase* c) { c->stream[0].memory = 4; }},
       {"vta.rtl.illegal", [](VtaCase* c) { c->stream[5].operation = 5; }},
+      {"vta.rtl.illegal", [](VtaCase* c) { c->stream[5].overwrite = 1; }},
+      {"vta.rtl.illegal", [](VtaCase* c) { c->stream[3].overwrite = c->stream[3].reset = 1; }},
   };
   for (const Case& row : cases) {
     VtaCase c = good;

@@ -231,7 +231,9 @@ class Drawer {
   Instruction Gemm() {
     Instruction i = Loop(Opcode::kGemm);
     i.wgt_factor_out = Below(3), i.wgt_factor_in = Below(3);
-    i.reset = Below(5) == 0 ? 1 : 0;
+    const int64_t kind = Below(5);
+    i.reset = kind == 0 ? 1 : 0;
+    i.overwrite = kind == 1 ? 1 : 0;
     return i;
   }
 

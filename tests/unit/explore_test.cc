@@ -2,13 +2,16 @@
 // forms in which it prints them. tests/e2e/vta.py runs the command.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "deploy/support/file.h"
 #include "deploy/support/status.h"
 #include "tuner_server/cli/explore_command.h"
+#include "tuner_server/cli/explore_synthesis.h"
 
 namespace tilewright::cli {
 namespace {
@@ -67,16 +70,52 @@ TEST(ExploreTest, TheBestAreThoseThatNoOtherBeats) {
 TEST(ExploreTest, CellsComeFromWhatSynthesisSays) {
   std::vector<ExploredTarget> rows = {RowOf("vta,config=block8", 100, 50),
                                       RowOf("vta,config=block16", 200, 20)};
-  const absl::Status added = AddCells(
-      R"({"lane": "x", "synthesis": {"block8": {"cells": 22190, "block_ram": 30.5}}})", &rows);
+  const absl::Status added =
+      AddCells(R"({"lane": "x", "synthesis": {"block8": {"cells": 22190, "block_ram": 30.5}}})",
+               "lane.json", &rows);
   ASSERT_TRUE(added.ok()) << added;
+  EXPECT_EQ(rows[0].cells_from, "lane.json");
   EXPECT_EQ(rows[0].cells, 22190);
   EXPECT_EQ(rows[0].block_ram, 30.5);
   EXPECT_FALSE(rows[1].cells.has_value());
-  ASSERT_TRUE(AddCells(R"({"block16": {"cells": 7}})", &rows).ok());
+  ASSERT_TRUE(AddCells(R"({"block16": {"cells": 7}, "block8": {"cells": 1}})", "b", &rows).ok());
+  EXPECT_EQ(rows[0].cells, 22190);  // it has some
   EXPECT_EQ(rows[1].cells, 7);
+  std::vector<ExploredTarget> bare = {RowOf("vta,config=block8", 100, 50)};
   for (const char* bad : {"", "[]", R"({"block8": 7})", R"({"block8": {"cells": "many"}})"})
-    EXPECT_EQ(support::Slug(AddCells(bad, &rows)), "cli.explore.cells") << bad;
+    EXPECT_EQ(support::Slug(AddCells(bad, "b", &bare)), "cli.explore.cells") << bad;
+}
+
+// A program that synthesises: what it says, what it says instead, and one that takes too long.
+TEST(ExploreTest, AProgramSynthesises) {
+  const auto folder = support::TempDir::Create();
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  const std::string program = folder->path() + "/synthesise";
+  const std::string script =
+      "#!/bin/sh\n[ \"$1\" = --json ] || exit 2\ncase $2 in\n"
+      "block8) echo '{\"cells\": 5, \"block_ram\": 1.5}';;\n"
+      "block16) echo '{\"error\": \"no licence\"}'; exit 1;;\n"
+      "block32) sleep 60;;\n*) echo nothing; exit 3;;\nesac\n";
+  ASSERT_TRUE(support::WriteFileAtomic(program, script).ok());
+  ASSERT_EQ(chmod(program.c_str(), 0700), 0);
+  std::vector<ExploredTarget> rows;
+  for (const char* config : {"block8", "block16", "block32"})
+    rows.push_back(RowOf(std::string("vta,config=") + config, 100, 50));
+  rows.push_back(RowOf("other", 100, 50));
+  rows[1].cells = 9;
+  const absl::Status ran = Synthesise({program, 1000}, &rows);
+  ASSERT_TRUE(ran.ok()) << ran;
+  EXPECT_EQ(rows[0].cells, 5);
+  EXPECT_EQ(rows[0].block_ram, 1.5);
+  EXPECT_EQ(rows[1].cells, 9);
+  EXPECT_EQ(rows[1].cells_note, "no licence");
+  EXPECT_EQ(rows[2].cells_note, "not synthesised within 1 s");
+  EXPECT_THAT(rows[3].cells_note, HasSubstr("exit code 3"));
+  const std::string table = ExploreTable(rows);
+  EXPECT_THAT(table, HasSubstr("cells of block8: by " + program));
+  EXPECT_THAT(table, HasSubstr("cells of block32: none (not synthesised within 1 s)"));
+  EXPECT_EQ(ExploreJson(rows)["targets"][1]["cells_note"], "no licence");
+  EXPECT_EQ(support::Slug(Synthesise({"/no/such/program", 1000}, &rows)), "process.start.exec");
 }
 
 TEST(ExploreTest, PrintsATableJsonAndAPicture) {

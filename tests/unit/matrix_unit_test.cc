@@ -214,6 +214,7 @@ constexpr Convolution kConvolutions[] = {
     {.inputs = 2, .columns = 4, .height = 8, .width = 8, .stride = 2},
     {.inputs = 4, .columns = 2, .height = 6, .width = 5, .taps = 1, .pad = 0, .relu = false},
     {.inputs = 2, .columns = 4, .height = 8, .width = 8, .taps = 1, .stride = 2, .pad = 0},
+    {.inputs = 3, .columns = 2, .height = 9, .width = 7, .taps = 1, .stride = 3, .pad = 0},
     {.inputs = 1, .columns = 1, .height = 5, .width = 9, .taps = 3, .pad = 0, .bias = false},
     {.inputs = 1, .columns = 3, .height = 7, .width = 7, .taps = 5, .pad = 2, .images = 2},
     {.inputs = 1, .columns = 2, .height = 9, .width = 8, .pad = 2, .dilation = 2},
@@ -371,7 +372,7 @@ TEST(MatrixUnitTest, TilesFitTheMemoriesExactly) {
                                    .instructions = 1 << 16};
   const MatrixProblem p{.product = "p",
                         .last = "y",
-                        .padding = {},
+                        .staging = {},
                         .stages = {},
                         .rows = 64,
                         .columns = 64,

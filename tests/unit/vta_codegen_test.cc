@@ -167,8 +167,92 @@ TEST(VtaCodegenTest, MatrixProductOfTwoThreads) {
   ASSERT_TRUE(program.ok()) << program.status();
   EXPECT_TRUE(MatchesGolden("codegen/vta_two_threads.txt", program->Listing()));
   ExpectRuns(f, *program);
+  // Products begin their sums: nothing clears them.
+  for (const Instruction& i : program->stream) EXPECT_EQ(i.reset, 0) << Disassemble(i);
   // The chain of ALU operations works in place: one accumulator per thread and row.
   for (const vta::MicroOp& u : program->uops) EXPECT_LT(u.dst, 12);
+}
+
+// Sums whose first product is a part of one instruction's loops: those that stay at one sum are
+// micro-ops, or one or both of the instruction's own.
+constexpr char kLoopsOfSums[] = R"(
+fn sums(A: i8[60,16] input, W: i8[60,16,16] constant, Y: i8[$m,16] output) stage=loops {
+  alloc C: i32[$m,16] scope=vta.acc {
+  alloc S: i32[$m,16] scope=vta.acc {
+  alloc AI: i8[60,16] scope=vta.inp {
+  alloc WI: i8[60,16,16] scope=vta.wgt {
+    for m in 0..$m { for o in 0..16 @{tensor="vta.gemm.reset"} { C[m,o] = 0i32; } }
+    for x in 0..60 @{tensor="vta.load.inp"} { for l in 0..16 { AI[x,l] = A[x,l]; } }
+    for x in 0..60 @{tensor="vta.load.wgt"} { for o in 0..16 { for l in 0..16 {
+      WI[x,o,l] = W[x,o,l]; } } }
+    for a in 0..$a { for b in 0..$b { for m in 0..$m { for c in 0..$c {
+      for o in 0..16 @{tensor="vta.gemm"} { for i in 0..16 {
+        C[m,o] = C[m,o] + i32(AI[a * 12 + b * 6 + c,i]) * i32(WI[c * 10 + a * 2 + b,o,i]);
+      } } } } } }
+    for m in 0..$m { for l in 0..16 @{tensor="vta.alu.shr.imm"} {
+      S[m,l] = floordiv(C[m,l], 64i32); } }
+    for x in 0..$m @{tensor="vta.store"} { for l in 0..16 { Y[x,l] = i8(S[x,l]); } }
+  } } } }
+}
+)";
+TEST(VtaCodegenTest, FirstProductsBeginTheirSums) {
+  struct Case {
+    int64_t m, a, b, c;
+    int64_t products;  // instructions
+  };
+  for (const Case& row :
+       {Case{12, 2, 2, 6, 3}, {3, 5, 2, 6, 4}, {7, 2, 2, 2, 3}, {1, 1, 1, 1, 1}, {2, 1, 1, 6, 2}}) {
+    SCOPED_TRACE(StrCat(row.m, " ", row.a, " ", row.b, " ", row.c));
+    std::string text = kLoopsOfSums;
+    for (const auto& [name, size] :
+         {std::pair("$m", row.m), {"$a", row.a}, {"$b", row.b}, {"$c", row.c}}) {
+      for (size_t at = 0; (at = text.find(name, at)) != std::string::npos;)
+        text.replace(at, 2, StrCat(size));
+    }
+    const ir::Function f = Parsed(text);
+    auto program = Generated(f);
+    ASSERT_TRUE(program.ok()) << program.status();
+    int64_t products = 0, beginnings = 0;
+    for (const Instruction& i : program->stream) {
+      products += i.op == Opcode::kGemm;
+      beginnings += i.overwrite;
+      EXPECT_EQ(i.reset, 0);
+    }
+    EXPECT_EQ(products, row.products);
+    EXPECT_EQ(beginnings, 1);
+    ExpectRuns(f, *program);
+  }
+}
+
+// Of six sums, three have a product. The others are cleared when they are read; those that nobody
+// reads, never.
+TEST(VtaCodegenTest, SumsWithoutAProductAreCleared) {
+  const ir::Function f = Parsed(R"(
+fn some(A: i8[3,16] input, W: i8[1,16,16] constant, Y: i8[6,16] output) stage=loops {
+  alloc D: i32[6,16] scope=vta.acc {
+  alloc C: i32[6,16] scope=vta.acc {
+  alloc S: i32[6,16] scope=vta.acc {
+  alloc AI: i8[3,16] scope=vta.inp {
+  alloc WI: i8[1,16,16] scope=vta.wgt {
+    for m in 0..6 { for o in 0..16 @{tensor="vta.gemm.reset"} { C[m,o] = 0i32; } }
+    for x in 0..3 @{tensor="vta.load.inp"} { for l in 0..16 { AI[x,l] = A[x,l]; } }
+    for x in 0..1 @{tensor="vta.load.wgt"} { for o in 0..16 { for l in 0..16 {
+      WI[x,o,l] = W[x,o,l]; } } }
+    for m in 0..3 { for o in 0..16 @{tensor="vta.gemm"} { for i in 0..16 {
+      C[m * 2,o] = C[m * 2,o] + i32(AI[m,i]) * i32(WI[0,o,i]); } } }
+    for m in 0..6 { for l in 0..16 @{tensor="vta.alu.shr.imm"} {
+      S[m,l] = floordiv(C[m,l], 64i32); } }
+    for x in 0..6 @{tensor="vta.store"} { for l in 0..16 { Y[x,l] = i8(S[x,l]); } }
+    for m in 0..6 { for o in 0..16 @{tensor="vta.gemm.reset"} { D[m,o] = 0i32; } }
+  } } } } }
+}
+)");
+  auto program = Generated(f);
+  ASSERT_TRUE(program.ok()) << program.status();
+  int64_t cleared = 0;
+  for (const Instruction& i : program->stream) cleared += i.reset * i.iter_in;
+  EXPECT_EQ(cleared, 3);
+  ExpectRuns(f, *program);
 }
 
 // The program of the golden schedules with its steps (`#: steps` lines), scheduled.

@@ -53,6 +53,23 @@ TEST_P(VtaSim, OneMatrixProduct) {
   }
 }
 
+// What the accumulator held before does not matter.
+TEST_P(VtaSim, AProductThatOverwritesBeginsTheSum) {
+  OneProduct p(isa_.config().block);
+  ASSERT_EQ(p.stream[3].reset, 1);
+  p.stream[4].overwrite = 1;
+  for (const bool cleared : {true, false}) {
+    if (!cleared) p.stream.erase(p.stream.begin() + 3);
+    for (uint64_t seed = 0; seed < 4; ++seed) {
+      std::vector<uint8_t> dram = p.dram;
+      const absl::Status ran = RunFunctional(isa_, Encoded(p.stream), seed, &dram);
+      ASSERT_TRUE(ran.ok()) << ran;
+      EXPECT_TRUE(p.IsIn(dram));
+    }
+    EXPECT_EQ(support::Slug(CheckTokens(isa_, Encoded(p.stream), p.dram)), "");
+  }
+}
+
 TEST_P(VtaSim, PaddingIsZeros) {
   VtaCase c = tests::PaddedLoad(isa_);
   const auto n = static_cast<size_t>(isa_.config().block);
@@ -88,6 +105,10 @@ TEST_P(VtaSim, WrongStreamsAreNamed) {
       {"outside of DRAM", [](OneProduct* p) { p->stream[6].dram_base += 1; }, "vta.sim.bounds", ""},
       {"no such neighbour", [](OneProduct* p) { p->stream[1].pop_prev = 1; }, "vta.sim.illegal",
        "vta.sim.illegal"},
+      {"two beginnings of a sum", [](OneProduct* p) { p->stream[3].overwrite = 1; },
+       "vta.sim.illegal", ""},
+      {"an operation that overwrites", [](OneProduct* p) { p->stream[5].overwrite = 1; },
+       "vta.sim.illegal", ""},
       {"no finish", [](OneProduct* p) { p->stream.pop_back(); }, "vta.sim.finish",
        "vta.sim.finish"},
       {"two finishes", [](OneProduct* p) { p->stream.push_back(p->stream.back()); },

@@ -10,6 +10,7 @@
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
+#include "tuner_server/cli/explore_synthesis.h"
 #include "tuner_server/cli/local_tuning.h"
 #include "tuner_server/cli/native_target.h"
 #include "tuner_server/cli/svg_chart.h"
@@ -21,12 +22,6 @@ using support::StrCat;
 
 constexpr double kNsPerUs = 1e3;
 constexpr uint64_t kMaxCellsBytes = 1 << 20;
-
-// The configuration's name, or the whole target.
-std::string NameOf(const std::string& target) {
-  const auto parsed = target::ParseTarget(target);
-  return parsed.ok() && !parsed->cpu.empty() ? parsed->cpu : target;
-}
 
 absl::StatusOr<std::vector<std::string>> TargetsOf(const ExploreOptions& options) {
   std::vector<std::string> targets;
@@ -73,7 +68,11 @@ absl::StatusOr<std::vector<ExploredTarget>> TuneAll(const ExploreOptions& option
     TW_ASSIGN(ExploredTarget row, ExploredOf(target, tasks));
     rows.push_back(std::move(row));
   }
-  if (!cells.empty()) TW_TRY(AddCells(cells, &rows));
+  if (!options.synthesise_path.empty()) {
+    constexpr int64_t kMsPerMinute = 60'000;
+    TW_TRY(Synthesise({options.synthesise_path, options.synthesis_minutes * kMsPerMinute}, &rows));
+  }
+  if (!cells.empty()) TW_TRY(AddCells(cells, options.cells_path, &rows));
   MarkBest(&rows);
   return rows;
 }
@@ -92,6 +91,11 @@ absl::Status RunExplore(const ExploreOptions& options) {
 }
 
 }  // namespace
+
+std::string ConfigurationOf(const std::string& target) {
+  const auto parsed = target::ParseTarget(target);
+  return parsed.ok() && !parsed->cpu.empty() ? parsed->cpu : target;
+}
 
 absl::StatusOr<ExploredTarget> ExploredOf(const std::string& target,
                                           const std::vector<v1::Task>& tasks) {
@@ -113,7 +117,8 @@ absl::StatusOr<ExploredTarget> ExploredOf(const std::string& target,
   return row;
 }
 
-absl::Status AddCells(const std::string& text, std::vector<ExploredTarget>* rows) {
+absl::Status AddCells(const std::string& text, const std::string& from,
+                      std::vector<ExploredTarget>* rows) {
   const nlohmann::json parsed = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   const auto bad = [](std::string_view what) {
     return support::InvalidArgument(
@@ -126,11 +131,13 @@ absl::Status AddCells(const std::string& text, std::vector<ExploredTarget>* rows
                                     ? parsed["synthesis"]
                                     : parsed;
   for (ExploredTarget& row : *rows) {
-    const auto found = known.find(NameOf(row.target));
+    if (row.cells.has_value()) continue;
+    const auto found = known.find(ConfigurationOf(row.target));
     if (found == known.end()) continue;
     if (!found->is_object() || !found->contains("cells") || !(*found)["cells"].is_number_integer())
-      return bad(StrCat("no cells of ", NameOf(row.target)));
+      return bad(StrCat("no cells of ", ConfigurationOf(row.target)));
     row.cells = (*found)["cells"].get<int64_t>();
+    row.cells_from = from;
     if (found->contains("block_ram") && (*found)["block_ram"].is_number())
       row.block_ram = (*found)["block_ram"].get<double>();
   }
@@ -179,7 +186,14 @@ std::string ExploreTable(const std::vector<ExploredTarget>& rows) {
                                row.is_best ? "*" : ""});
     table.AddRow(std::move(cells));
   }
-  return StrCat(table.Render(),
+  std::string notes;
+  for (const ExploredTarget& row : rows) {
+    if (row.cells_from.empty() && row.cells_note.empty()) continue;
+    const std::string said = row.cells_from.empty() ? "none" : StrCat("by ", row.cells_from);
+    const std::string why = row.cells_note.empty() ? "" : StrCat(" (", row.cells_note, ")");
+    notes += StrCat("cells of ", ConfigurationOf(row.target), ": ", said, why, "\n");
+  }
+  return StrCat(table.Render(), notes,
                 "* no other target with as many kernels on the device is as small and as fast\n");
 }
 
@@ -197,6 +211,8 @@ nlohmann::json ExploreJson(const std::vector<ExploredTarget>& rows) {
                             {"best", row.is_best}};
     if (row.cells.has_value()) entry["cells"] = *row.cells;
     if (row.block_ram.has_value()) entry["block_ram"] = *row.block_ram;
+    if (!row.cells_from.empty()) entry["cells_from"] = row.cells_from;
+    if (!row.cells_note.empty()) entry["cells_note"] = row.cells_note;
     out.push_back(std::move(entry));
   }
   return {{"targets", std::move(out)}};
@@ -214,7 +230,8 @@ std::string ExploreSvg(const std::vector<ExploredTarget>& rows) {
       if (row.cells.has_value()) text += StrCat(", ", *row.cells, " cells");
       return text;
     };
-    tuned.points.push_back({x, row.tuned_value, title(row.tuned_value), NameOf(row.target)});
+    tuned.points.push_back(
+        {x, row.tuned_value, title(row.tuned_value), ConfigurationOf(row.target)});
     by_default.points.push_back({x, row.default_value, title(row.default_value)});
     unit = row.unit;
   }

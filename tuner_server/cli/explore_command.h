@@ -20,8 +20,11 @@ struct ExploreOptions {
   std::vector<std::string> targets;  // of one kind
   std::string device;                // index or name; empty: the first of the kind
   std::string state_dir, log_path;   // as those of tune
-  std::string cells_path;            // what synthesis says of each configuration; empty: nothing
-  std::string svg_path;              // gets the picture; empty: none
+  // What synthesis says of each configuration: by a program that runs it, then from a file where it
+  // says nothing. Empty: nothing.
+  std::string synthesise_path, cells_path;
+  int64_t synthesis_minutes = 20;  // of one configuration
+  std::string svg_path;            // gets the picture; empty: none
   OutputFormat format = OutputFormat::kTable;
 };
 
@@ -31,6 +34,8 @@ struct ExploredTarget {
   int64_t on_chip_bytes = 0;          // 0: the machine has no such memory
   std::optional<int64_t> cells = {};  // of the synthesised hardware
   std::optional<double> block_ram = {};
+  std::string cells_from = {};          // the file or the program that said it
+  std::string cells_note = {};          // why synthesis said nothing
   int64_t kernels = 0, unmeasured = 0;  // launches of the model on the device; of those, not timed
   double default_value = 0, tuned_value = 0;  // of all launches, in `unit`
   std::string unit;
@@ -40,13 +45,17 @@ struct ExploredTarget {
   bool is_best = false;
 };
 
+// The configuration's name, or the whole target.
+std::string ConfigurationOf(const std::string& target);
 // The row of a target whose kernels were tuned.
 absl::StatusOr<ExploredTarget> ExploredOf(const std::string& target,
                                           const std::vector<v1::Task>& tasks);
 // Adds what the text says, a JSON object {CONFIGURATION: {"cells": N, "block_ram": N}} or one with
 // such an object as its member "synthesis". invalid_argument cli.explore.cells for another text.
-// Configurations that it does not name keep no cells.
-absl::Status AddCells(const std::string& text, std::vector<ExploredTarget>* rows);
+// Configurations that it does not name, and those that have cells, stay as they are. `from`: the
+// text's file.
+absl::Status AddCells(const std::string& text, const std::string& from,
+                      std::vector<ExploredTarget>* rows);
 void MarkBest(std::vector<ExploredTarget>* rows);
 
 std::string ExploreTable(const std::vector<ExploredTarget>& rows);

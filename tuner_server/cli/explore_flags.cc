@@ -16,12 +16,15 @@ void AddExplore(CLI::App* app, Action* action) {
       "  tilewright explore model.onnx --target DEVICE,config=small --target DEVICE,config=large\n"
       "  tilewright explore model.onnx --target DEVICE,config=small --target DEVICE,config=large "
       "--trials 200 --svg design.svg -o json\n"
+      "  tilewright explore model.onnx --target DEVICE,config=small --synthesise "
+      "vta/rtl/synthesise.py --synthesis-minutes 60\n"
       "  tilewright explore model.onnx --target DEVICE,config=small --target DEVICE,config=large "
       "--cells synthesis.json\n"
       "\nDEVICE is a kind whose targets have configurations: see 'tilewright targets'.\n"
       "Prints what each configuration gives (the values of all kernels that run on the device,\n"
-      "by default schedules and tuned) against what it costs: memory on the chip, and cells if\n"
-      "--cells names what synthesis said. Kernels that the processor next to the device runs are\n"
+      "by default schedules and tuned) against what it costs: memory on the chip, and cells by\n"
+      "the program of --synthesise, or by the file of --cells where there is none or it does not\n"
+      "end in time; the output says which. Kernels that the processor next to the device runs are\n"
       "not counted; compare configurations that run equally many on the device.\n"
       "A tracker, a tuner and an agent run on this machine as long as the command. Values are\n"
       "kept in the log: the same command continues where the last one ended.\n");
@@ -43,6 +46,16 @@ void AddExplore(CLI::App* app, Action* action) {
   command->add_option("--cells", options->cells_path,
                       "JSON file {CONFIGURATION: {\"cells\": N, \"block_ram\": N}, ...}, also as\n"
                       "member \"synthesis\" of an object");
+  command->add_option(
+      "--synthesise", options->synthesise_path,
+      "program that synthesises a configuration: PROGRAM --json NAME prints\n"
+      "{\"cells\": N, \"block_ram\": N} or {\"error\": WHY}; vta/rtl/synthesise.py does so\n"
+      "by Yosys");
+  command
+      ->add_option("--synthesis-minutes", options->synthesis_minutes,
+                   "the longest that one configuration may take")
+      ->check(CLI::Range(1, 10'000))
+      ->capture_default_str();
   command->add_option("--svg", options->svg_path,
                       "file that gets a picture: values against on-chip memory");
   command->add_option("--log", options->log_path,

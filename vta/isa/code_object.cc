@@ -1,5 +1,5 @@
 // The bytes, all integers little-endian, 64 bits but for micro-ops:
-//   "TWVTA" 0 0 3
+//   "TWVTA" 0 0 4
 //   hardware configuration (its length, its text)
 //   number of programs, then for each
 //     name (its length, its bytes), uop_offset, image_bytes
@@ -20,7 +20,7 @@ namespace {
 
 using support::StrCat;
 
-constexpr std::string_view kMagic("TWVTA\0\0\3", 8);
+constexpr std::string_view kMagic("TWVTA\0\0\4", 8);
 
 class Writer {
  public:

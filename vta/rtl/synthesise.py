@@ -4,12 +4,15 @@
 
   vta/rtl/synthesise.py block8 block16
 
-Without names: every configuration of isa.def. Minutes each. Wants `deploy/install_packages.sh --rtl`.
+Without names: every configuration of isa.def. Minutes each; standard error says so every half minute. With --json: one
+line of JSON for each, {"error": WHY} where Yosys fails, as `tilewright explore --synthesise` asks for it.
+Wants `deploy/install_packages.sh --rtl`.
 """
 
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +21,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ISA = HERE.parent / "isa" / "vta_isa.sv"
 TOP = "vta_core"
+PROGRESS_S = 30
 CONFIG = re.compile(r"VTA_CONFIG_(\w+)$", re.M)
 DEFAULT = "block16"  # the one without a macro
 # Of a 7020, which is on PYNQ boards.
@@ -34,15 +38,32 @@ def sources():
     return [ISA, *modules]
 
 
+class SynthesisError(Exception):
+    pass
+
+
+def run_yosys(config, script, log):
+    if shutil.which("yosys") is None:
+        raise SynthesisError("yosys is not installed (deploy/install_packages.sh --rtl)")
+    start = time.monotonic()
+    with open(log, "w") as out, subprocess.Popen(["yosys", "-q", "-p", script], stdout=out, stderr=out) as yosys:
+        while True:
+            try:
+                code = yosys.wait(timeout=PROGRESS_S)
+                break
+            except subprocess.TimeoutExpired:
+                print(f"{config}: yosys has run for {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+    if code != 0:
+        raise SynthesisError(log.read_text()[-2000:] or f"yosys ended with exit code {code}")
+
+
 def cells_of(config):
     """How many cells of each type the flattened accelerator has."""
     with tempfile.TemporaryDirectory() as folder:
         result = pathlib.Path(folder) / "stat.json"
         script = "; ".join([f"read_verilog -sv -D VTA_CONFIG_{config} {' '.join(map(str, sources()))}",
                             f"synth_xilinx -family xc7 -flatten -noiopad -top {TOP}", f"tee -q -o {result} stat -json"])
-        done = subprocess.run(["yosys", "-q", "-p", script], capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(done.stdout + done.stderr)
+        run_yosys(config, script, pathlib.Path(folder) / "log")
         return json.loads(result.read_text())["design"]["num_cells_by_type"]
 
 
@@ -62,11 +83,20 @@ def synthesise(config):
 
 
 def main():
-    latches = 0
-    for config in sys.argv[1:] or configurations():
-        if config not in configurations():
-            sys.exit(f"expected configurations out of {', '.join(configurations())}, found {config}")
-        row = synthesise(config)
+    latches, as_json = 0, sys.argv[1:2] == ["--json"]
+    for config in sys.argv[2 if as_json else 1:] or configurations():
+        try:
+            if config not in configurations():
+                raise SynthesisError(f"expected configurations out of {', '.join(configurations())}, found {config}")
+            row = synthesise(config)
+        except SynthesisError as error:
+            if not as_json:
+                sys.exit(str(error))
+            print(json.dumps({"error": str(error)}), flush=True)
+            return 1
+        if as_json:
+            print(json.dumps(row), flush=True)
+            continue
         latches += row["latches"]
         parts = [f"{name} {row[name]} ({100 * row[name] / most:.0f} % of a 7020)" for name, most in PART.items()]
         print(f"{config}: cells {row['cells']}, {', '.join(parts)}, distributed RAM {row['distributed_ram']}, "

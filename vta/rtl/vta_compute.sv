@@ -108,7 +108,7 @@ module vta_compute (
   assign busy = start || !idle;
 
   // The instruction that runs.
-  logic is_finish, is_load, is_acc, is_alu, is_reset;
+  logic is_finish, is_load, is_acc, is_alu, is_reset, overwrites;
   logic [2:0] operation;
   logic use_imm;
   logic signed [vta_isa::IMM_BITS-1:0] imm;
@@ -122,6 +122,7 @@ module vta_compute (
       is_acc <= head_load.memory == vta_isa::MEMORY_ACC;
       is_alu <= head_is_alu;
       is_reset <= head_loops.reset;
+      overwrites <= head_loops.overwrite;
       operation <= head_alu.operation;
       use_imm <= head_alu.use_imm;
       imm <= head_alu.imm;
@@ -263,7 +264,7 @@ module vta_compute (
     accumulated = '0;
     if (valid_4 && !is_alu && !is_reset) begin
       for (int unsigned l = 0; l < BLOCK; l++)
-        accumulated[32*l+:32] = acc[32*l+:32] + sums_4[32*l+:32];
+        accumulated[32*l+:32] = (overwrites ? '0 : acc[32*l+:32]) + sums_4[32*l+:32];
     end
   end
   assign acc_write = slow ? valid_5 : valid_4;

@@ -13,7 +13,7 @@ module vta_decode (
   assign transfer = instruction;
   assign alu = instruction;
 
-  logic moves, padded, is_load, is_out, bad_transfer, bad_alu, bad_tokens, known;
+  logic moves, padded, is_load, is_out, bad_transfer, bad_gemm, bad_alu, bad_tokens, known;
   assign moves = transfer.x_size != 0;
   assign padded = transfer.y_pad_0 != 0 || transfer.y_pad_1 != 0 || transfer.x_pad_0 != 0 ||
                   transfer.x_pad_1 != 0;
@@ -29,11 +29,13 @@ module vta_decode (
   assign bad_transfer = (is_load || to_store) &&
                         (transfer.memory > vta_isa::MEMORY_OUT ||
                          (moves && (is_out == is_load || (to_store && padded))));
+  assign bad_gemm = alu.opcode == vta_isa::OPCODE_GEMM && alu.reset[0] && alu.overwrite[0];
   assign bad_alu = alu.opcode == vta_isa::OPCODE_ALU &&
-                   (alu.reset[0] || alu.operation > vta_isa::OPERATION_REQUANTISE ||
+                   (alu.reset[0] || alu.overwrite[0] ||
+                    alu.operation > vta_isa::OPERATION_REQUANTISE ||
                     (alu.operation == vta_isa::OPERATION_REQUANTISE &&
                      (alu.use_imm[0] || alu.imm < 0 || alu.imm > 62)));
   assign bad_tokens = (to_load && (transfer.pop_prev[0] || transfer.push_prev[0])) ||
                       (to_store && (transfer.pop_next[0] || transfer.push_next[0]));
-  assign illegal = !known || bad_transfer || bad_alu || bad_tokens;
+  assign illegal = !known || bad_transfer || bad_gemm || bad_alu || bad_tokens;
 endmodule

@@ -119,7 +119,10 @@ absl::Status Datapath::Gemm(const Instruction& i, const MicroOp& at) {
   if (i.reset != 0) return StoreAcc(at.dst, {});
   TW_ASSIGN(uint8_t* input, Element(Memory::kInp, at.src));
   TW_ASSIGN(uint8_t* weights, Element(Memory::kWgt, at.wgt));
-  TW_ASSIGN(Lanes acc, LoadAcc(at.dst));
+  Lanes acc = {};
+  if (i.overwrite == 0) {
+    TW_ASSIGN(acc, LoadAcc(at.dst));
+  }
   for (size_t out = 0; out < block_; ++out) {
     int64_t sum = acc[out];
     for (size_t in = 0; in < block_; ++in) {
@@ -143,10 +146,13 @@ absl::Status Datapath::Alu(const Instruction& i, const MicroOp& at) {
   return StoreAcc(at.dst, values);
 }
 
-absl::Status Datapath::CheckAlu(const Instruction& i) const {
-  const bool requantises = static_cast<AluOp>(i.operation) == AluOp::kRequantise;
+absl::Status Datapath::CheckLoops(const Instruction& i) const {
+  const bool requantises =
+      i.op == Opcode::kAlu && static_cast<AluOp>(i.operation) == AluOp::kRequantise;
   std::string_view wrong;
-  if (i.reset != 0) wrong = "no reset";
+  if (i.op == Opcode::kAlu && i.reset != 0) wrong = "no reset";
+  if (i.op == Opcode::kAlu && i.overwrite != 0) wrong = "no overwrite";
+  if (i.op == Opcode::kGemm && i.reset != 0 && i.overwrite != 0) wrong = "reset or overwrite";
   if (requantises && i.use_imm != 0) wrong = "a multiplier in acc";
   if (requantises && (i.imm < 0 || i.imm > kMaxRequantiseShift)) wrong = "a shift of 0 to 62";
   if (wrong.empty()) return absl::OkStatus();
@@ -155,7 +161,7 @@ absl::Status Datapath::CheckAlu(const Instruction& i) const {
 }
 
 absl::Status Datapath::Loops(const Instruction& i) {
-  if (i.op == Opcode::kAlu) TW_TRY(CheckAlu(i));
+  TW_TRY(CheckLoops(i));
   for (int64_t o = 0; o < i.iter_out; ++o) {
     for (int64_t n = 0; n < i.iter_in; ++n) {
       for (int64_t u = i.uop_begin; u < i.uop_end; ++u) {

@@ -38,7 +38,7 @@ class Datapath {
   using Lanes = std::array<int32_t, 32>;
 
   absl::Status Transfer(const Instruction& i);
-  absl::Status CheckAlu(const Instruction& i) const;
+  absl::Status CheckLoops(const Instruction& i) const;
   absl::Status Loops(const Instruction& i);
   absl::Status Gemm(const Instruction& i, const MicroOp& at);
   absl::Status Alu(const Instruction& i, const MicroOp& at);

@@ -69,6 +69,7 @@ absl::StatusOr<int64_t> VtaEmitter::Value(const Expr& e) {
 
 absl::Status VtaEmitter::Add(const vta::Instruction& instruction, std::vector<VtaRegion> regions,
                              const Stmt& s) {
+  TW_TRY(ClearNow(regions, s));
   TW_TRY(CheckLength(events_.size() + 1, s));
   events_.push_back({instruction, std::move(regions)});
   return absl::OkStatus();
@@ -322,7 +323,7 @@ absl::StatusOr<codegen::Artifact> GenerateFor(const Config& config,
 constinit const targets::Backend kBackend = {
     .pipeline = Pipeline,
     .generate = Generate,
-    .toolchain = [] { return std::string("vta-isa-3"); },
+    .toolchain = [] { return std::string("vta-isa-4"); },
     .alignment = 1024,  // of an element of any memory of any configuration
     .on_device = true,
 };

@@ -12,6 +12,7 @@
 
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/tensor_intrinsics.h"
+#include "compiler/targets/vta/vta_cleared.h"
 #include "compiler/targets/vta/vta_codegen.h"
 #include "compiler/targets/vta/vta_tokens.h"
 #include "deploy/support/status.h"
@@ -32,11 +33,16 @@ struct VtaPlace {
   int64_t offset = 0;  // bytes of DRAM, or units of the memory
 };
 
-// One loop around an operation, with the step that it makes in each operand (in units).
-struct VtaLoopStep {
-  int64_t extent = 1;
-  std::array<int64_t, 3> step = {};
+// How loops become an instruction: two are its own, the others are its micro-ops.
+struct LoopPlan {
+  VtaLoopStep out = {}, in = {};
+  std::vector<vta::MicroOp> uops;
+  size_t sums = 1;  // so many micro-ops, from the first, are of different sums
 };
+
+// The units that an operand touches while the loops run.
+VtaRegion RegionOf(vta::Memory memory, const std::vector<VtaLoopStep>& steps, int64_t base,
+                   size_t operand, bool is_write);
 
 // One loop of a load or store: elements between its iterations on the chip and in DRAM, and the
 // iterations [valid_begin, valid_end) that are not padding.
@@ -56,7 +62,8 @@ struct TransferRows {
 
 class VtaEmitter {
  public:
-  VtaEmitter(const Isa& isa, const ir::Function& f) : isa_(isa), function_(f) {}
+  VtaEmitter(const Isa& isa, const ir::Function& f)
+      : isa_(isa), function_(f), cleared_(isa.InfoOf(vta::Memory::kAcc).elements) {}
 
   absl::StatusOr<Program> Run();
 
@@ -112,9 +119,18 @@ class VtaEmitter {
                         const ir::Stmt& nest);
   // An instruction with micro-ops over `steps`; operand k moves by step[k] and starts at base[k].
   // Several instructions if their micro-ops do not fit the chip at the same time.
-  absl::Status AddLoops(vta::Instruction instruction, const std::vector<VtaLoopStep>& steps,
-                        const std::array<int64_t, 3>& base, std::vector<VtaRegion> regions,
+  absl::Status AddLoops(const vta::Instruction& instruction, const std::vector<VtaLoopStep>& steps,
+                        const std::array<int64_t, 3>& base, const std::vector<VtaRegion>& regions,
                         const ir::Stmt& s);
+  // Products that begin their sums.
+  absl::Status AddFirstProducts(const std::vector<VtaLoopStep>& steps,
+                                const std::array<int64_t, 3>& base,
+                                const std::vector<VtaRegion>& regions, const ir::Stmt& s);
+  absl::Status AddPart(vta::Instruction instruction, const LoopPlan& plan,
+                       std::span<const vta::MicroOp> uops, const std::vector<VtaRegion>& regions,
+                       const ir::Stmt& s);
+  // Instructions that clear what is still to be cleared of these.
+  absl::Status ClearNow(const std::vector<VtaRegion>& regions, const ir::Stmt& s);
   // Whether some nest multiplies by an identity matrix, which has the last place of its memory.
   bool Widens() const;
   int64_t IdentityPlace() const { return isa_.InfoOf(vta::Memory::kWgt).elements - 1; }
@@ -132,6 +148,7 @@ class VtaEmitter {
   std::vector<ir::TensorMatch> nests_;  // of the whole function
   // Nests that were emitted before, in other iterations of the loops around them.
   std::unordered_map<const ir::StmtNode*, ir::TensorMatch> matches_;
+  ClearedSums cleared_;
   bool has_identity_ = false;                            // it was loaded
   std::unordered_map<std::string, int64_t> known_uops_;  // results of UopsAt, by wanted bytes
 };

@@ -151,6 +151,7 @@ absl::Status VtaEmitter::WalkAlloc(const Stmt& s) {
   used += units;
   TW_TRY(WalkLive(s));
   used -= units;
+  if (*memory == Memory::kAcc) cleared_.Forget(used, used + units);
   return absl::OkStatus();
 }
 

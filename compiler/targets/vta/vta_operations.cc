@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
-#include <type_traits>
 #include <utility>
 
 #include "compiler/ir/expr_parts.h"
@@ -20,17 +19,6 @@ using support::StrCat;
 using vta::Memory;
 
 constexpr int kDramSpace = -1;
-
-// The units that an operand touches while the loops run.
-VtaRegion RegionOf(Memory memory, const std::vector<VtaLoopStep>& steps, int64_t base,
-                   size_t operand, bool is_write) {
-  VtaRegion region{static_cast<int>(memory), base, base + 1, is_write};
-  for (const VtaLoopStep& s : steps) {
-    int64_t far = (s.extent - 1) * s.step[operand];
-    (far < 0 ? region.begin : region.end) += far;
-  }
-  return region;
-}
 
 struct AluForm {
   vta::AluOp op;
@@ -73,80 +61,17 @@ Immediate ImmediateOf(vta::AluOp op, const std::vector<int64_t>& values, const C
 
 }  // namespace
 
-int64_t VtaEmitter::UopsAt(std::span<const vta::MicroOp> wanted) {
-  static_assert(std::has_unique_object_representations_v<vta::MicroOp>);
-  std::string key(reinterpret_cast<const char*>(wanted.data()), wanted.size_bytes());
-  const auto known = known_uops_.find(key);
-  if (known != known_uops_.end()) return known->second;
-  auto found =
-      std::search(program_.uops.begin(), program_.uops.end(), wanted.begin(), wanted.end());
-  int64_t at = found - program_.uops.begin();
-  known_uops_[std::move(key)] = at;
-  if (found == program_.uops.end()) {
-    program_.uops.insert(program_.uops.end(), wanted.begin(), wanted.end());
-  }
-  return at;
-}
-
-absl::Status VtaEmitter::AddLoops(vta::Instruction instruction,
-                                  const std::vector<VtaLoopStep>& steps,
-                                  const std::array<int64_t, 3>& base,
-                                  std::vector<VtaRegion> regions, const Stmt& s) {
-  std::vector<VtaLoopStep> loops;
-  for (const VtaLoopStep& step : steps) {
-    if (step.extent > 1) loops.push_back(step);
-  }
-  // The two longest are loops of the instruction, the others are written out as micro-ops.
-  std::vector<size_t> order(loops.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return loops[a].extent > loops[b].extent; });
-  std::vector<size_t> kept(order.begin(), order.begin() + std::min<size_t>(2, order.size()));
-  std::sort(kept.begin(), kept.end());
-  VtaLoopStep out, in;
-  if (kept.size() == 2) out = loops[kept[0]];
-  if (!kept.empty()) in = loops[kept.back()];
-  std::vector<vta::MicroOp> uops = {{.dst = base[0], .src = base[1], .wgt = base[2]}};
-  for (size_t l = 0; l < loops.size(); ++l) {
-    if (std::find(kept.begin(), kept.end(), l) != kept.end()) continue;
-    std::vector<vta::MicroOp> wider;
-    for (const vta::MicroOp& u : uops) {
-      for (int64_t i = 0; i < loops[l].extent; ++i) {
-        wider.push_back({u.dst + i * loops[l].step[0], u.src + i * loops[l].step[1],
-                         u.wgt + i * loops[l].step[2]});
-      }
-    }
-    uops = std::move(wider);
-  }
-  instruction.iter_out = out.extent;
-  instruction.iter_in = in.extent;
-  instruction.dst_factor_out = out.step[0];
-  instruction.dst_factor_in = in.step[0];
-  instruction.src_factor_out = out.step[1];
-  instruction.src_factor_in = in.step[1];
-  instruction.wgt_factor_out = out.step[2];
-  instruction.wgt_factor_in = in.step[2];
-  // Sums and elements do not depend on the order of micro-ops, so parts may follow each other.
-  const auto capacity = static_cast<size_t>(isa_.InfoOf(Memory::kUop).elements);
-  for (size_t first = 0; first < uops.size(); first += capacity) {
-    const auto part = std::span(uops).subspan(first, std::min(capacity, uops.size() - first));
-    instruction.uop_begin = UopsAt(part);
-    instruction.uop_end = instruction.uop_begin + static_cast<int64_t>(part.size());
-    TW_TRY(Add(instruction, regions, s));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status VtaEmitter::EmitGemm(const TensorMatch& match, const std::vector<VtaLoopStep>& steps,
                                   const std::array<int64_t, 3>& base, const Stmt& nest) {
-  vta::Instruction gemm{.op = vta::Opcode::kGemm};
-  gemm.reset = match.reset ? 1 : 0;
-  std::vector<VtaRegion> regions = {RegionOf(Memory::kAcc, steps, base[0], 0, true)};
-  if (!match.reset) {
-    regions.push_back(RegionOf(Memory::kInp, steps, base[1], 1, false));
-    regions.push_back(RegionOf(Memory::kWgt, steps, base[2], 2, false));
+  if (match.reset) {
+    cleared_.Clear(steps, base[0]);
+    return absl::OkStatus();
   }
-  return AddLoops(gemm, steps, base, std::move(regions), nest);
+  const std::vector<VtaRegion> regions = {RegionOf(Memory::kAcc, steps, base[0], 0, true),
+                                          RegionOf(Memory::kInp, steps, base[1], 1, false),
+                                          RegionOf(Memory::kWgt, steps, base[2], 2, false)};
+  if (cleared_.TakeIfAll(steps, base[0])) return AddFirstProducts(steps, base, regions, nest);
+  return AddLoops({.op = vta::Opcode::kGemm}, steps, base, regions, nest);
 }
 
 // The product with an identity matrix, which the first of them loads.
@@ -166,18 +91,10 @@ absl::Status VtaEmitter::EmitWiden(const std::vector<VtaLoopStep>& steps,
     TW_TRY(Add(load, {loaded}, nest));
   }
   const VtaRegion sums = RegionOf(Memory::kAcc, steps, base[0], 0, true);
-  TW_TRY(Clear(steps, base[0], nest));
   vta::Instruction gemm{.op = vta::Opcode::kGemm};
+  gemm.overwrite = 1;
   return AddLoops(gemm, steps, {base[0], base[1], identity},
                   {sums, RegionOf(Memory::kInp, steps, base[1], 1, false), matrix}, nest);
-}
-
-// Zeros where the loops write their first operand.
-absl::Status VtaEmitter::Clear(std::vector<VtaLoopStep> steps, int64_t base, const Stmt& nest) {
-  vta::Instruction clear{.op = vta::Opcode::kGemm};
-  clear.reset = 1;
-  for (VtaLoopStep& s : steps) s.step[1] = s.step[2] = 0;
-  return AddLoops(clear, steps, {base, 0, 0}, {RegionOf(Memory::kAcc, steps, base, 0, true)}, nest);
 }
 
 // A maximum in place; its reset is the least number: -1 shifted to the left.
