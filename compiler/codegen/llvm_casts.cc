@@ -54,6 +54,22 @@ StatusOrValue FunctionEmitter::EmitNearestByte(const Expr& e) {
   return builder_.CreateTrunc(round(builder_, ClampToUnsigned(value, e->dtype)), type);
 }
 
+// f32(bit_and(words, 15)): what weights of four bits are unpacked with. Null where the target has
+// no instruction for it.
+StatusOrValue FunctionEmitter::EmitNibble(const Expr& e) {
+  const Expr& low = e->args[0];
+  const bool is_low = low->kind == ir::ExprKind::kCall &&
+                      low->intrinsic == ir::Intrinsic::kBitAnd && low->dtype.Element() == ir::kI32;
+  if (!is_low || e->dtype.Element() != ir::kF32) return nullptr;
+  const Expr& mask =
+      low->args[1]->kind == ir::ExprKind::kBroadcast ? low->args[1]->args[0] : low->args[1];
+  if (!ir::IsInt(mask, 15) || module_.family().nibble_floats == nullptr) return nullptr;
+  const NibbleFloats floats = module_.family().nibble_floats(module_.target(), e->dtype.lanes);
+  if (floats == nullptr) return nullptr;
+  TW_ASSIGN(Value * words, Emit(low->args[0]));
+  return floats(builder_, words);
+}
+
 namespace {
 
 // Conversions of floats of 16 bits, with integer instructions that every target has. The bits of a
@@ -197,6 +213,8 @@ StatusOrValue FunctionEmitter::EmitConversion(Value* value, DType from, DType to
 StatusOrValue FunctionEmitter::EmitCast(const Expr& e) {
   TW_ASSIGN(Value * byte, EmitNearestByte(e));
   if (byte != nullptr) return byte;
+  TW_ASSIGN(Value * nibble, EmitNibble(e));
+  if (nibble != nullptr) return nibble;
   TW_ASSIGN(Value * value, Emit(e->args[0]));
   const DType from = e->args[0]->dtype, to = e->dtype;
   if (IsHalfType(from) || IsHalfType(to)) return EmitHalfCast(value, from, to);

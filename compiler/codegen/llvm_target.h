@@ -38,6 +38,8 @@ struct DotTile {
 using WordRounding = llvm::Value* (*)(llvm::IRBuilderBase& builder, llvm::Value* lanes);
 // p * 2^n for whole numbers n, with one rounding; NaN stays.
 using PowerScaling = llvm::Value* (*)(llvm::IRBuilderBase& builder, llvm::Value* p, llvm::Value* n);
+// The number in the lowest four bits of each word, as f32; the other bits may be anything.
+using NibbleFloats = llvm::Value* (*)(llvm::IRBuilderBase& builder, llvm::Value* words);
 
 struct LlvmTarget {
   std::string_view arch;  // of target strings
@@ -51,6 +53,7 @@ struct LlvmTarget {
   // Return null if one instruction does not do it for that many lanes.
   WordRounding (*word_rounding)(const target::Target& target, int lanes);
   PowerScaling (*power_scaling)(const target::Target& target, int lanes);
+  NibbleFloats (*nibble_floats)(const target::Target& target, int lanes) = nullptr;  // or null
   // Orders non-temporal stores before all later ones.
   void (*fence_stores)(llvm::IRBuilderBase& builder);
 };

@@ -138,10 +138,12 @@ absl::StatusOr<ir::Function> ScheduleTask(const std::vector<schedule::Variant>& 
   return scheduled;
 }
 
-// When the second algorithm of a task of open sizes computes: from more than `most` on.
+// When the second algorithm of a task of open sizes computes: from more than `most` on. And what is
+// decided about its schedule.
 struct ManyRows {
   ir::Expr count;  // over the size parameters of the task's function
   int64_t most = 0;
+  space::Choices choices = {};
 };
 
 // Nothing where the variant is no such algorithm.
@@ -150,6 +152,8 @@ std::optional<ManyRows> ManyRowsOf(const graph::Graph& body, const schedule::Var
   if (variant.name == op::kUnpackFirst) {
     ManyRows many{ir::Int(1), op::kRowsInRegisters};
     for (size_t d = 0; d + 1 < shape.size(); ++d) many.count = many.count * shape[d];
+    // A panel of floats stays in the cache while the rows pass by; all of them would not.
+    many.choices[std::string(op::kUnpackedWeights)].place = 1;
     return many;
   }
   if (variant.name != op::kQueryLanes) return std::nullopt;
@@ -349,7 +353,7 @@ class ModelLowering {
       const std::optional<ManyRows> choice = ManyRowsOf(body, variant);
       if (!choice) continue;
       const target::Target& target = sides_[0].target;
-      const auto steps = space::DefaultSchedule(variant.function, target);
+      const auto steps = space::DefaultSchedule(variant.function, target, choice->choices);
       TW_ASSIGN(const ir::Function scheduled,
                 schedule::Replay(std::vector<schedule::Variant>{{"direct", variant.function}},
                                  schedule::ToText(steps)));

@@ -6,7 +6,7 @@
 // and zero points of the same type, 2^(bits - 1) if there are none. Attributes: bits (4 or 8),
 // group, and units if the last block of 16 columns has columns that are none of the result's.
 // A kernel reads the words and no floats: with one row of data that is what it waits for. The
-// variant unpack_first makes floats of all weights first, for many rows.
+// variant unpack_first makes floats of the weights first, for many rows.
 #include "compiler/op/packed_dense.h"
 
 #include "compiler/op/op_rows.h"
@@ -116,7 +116,7 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildUnpackFirst(const ComputeArgs& a) {
   TW_ASSIGN(const Packing p, PackingOf(attrs));
   const ir::Expr k_size = inputs[0]->shape.back();
   const ir::Buffer weights = b.Compute(
-      StrCat(name, "_weights"), ir::kF32, {inputs[1]->shape[0], k_size, ir::Int(kWeightBlock)},
+      std::string(kUnpackedWeights), ir::kF32, {inputs[1]->shape[0], k_size, ir::Int(kWeightBlock)},
       {"nb", "k", "nl"}, [&](const std::vector<ir::Var>& i) {
         const ir::Expr block = i[0], k = i[1], lane = i[2];
         const ir::Expr word =

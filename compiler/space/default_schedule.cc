@@ -183,7 +183,10 @@ void DefaultScheduler::PlaceStages() {
     for (const BlockSite& site : BlocksIn(schedule_.function().body)) {
       if (site.block->name == name || !Reads(*site.block, made)) continue;
       for (int loop : schedule_.LoopsOf(schedule_.BlockHandle(site.block->name))) {
-        if (ir::IsInt(schedule_.StmtOf(loop)->range.extent, 1) || --level > 0) continue;
+        const Expr& turns = schedule_.StmtOf(loop)->range.extent;
+        if (ir::IsInt(turns, 1) || --level > 0) continue;
+        // An open number of turns is rows: each of them would make the whole stage again.
+        if (ExtentOf(turns) == kSymbolicExtent) break;
         const int stage = schedule_.BlockHandle(name);
         if (Try({.kind = StepKind::kComputeAt, .handles = {stage, loop}})) {
           VectorizeInner(schedule_.LastResults().back());

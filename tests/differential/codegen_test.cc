@@ -458,5 +458,29 @@ TEST(Codegen, BitsOfIntegers) {
   }
 }
 
+// Weights of four bits: with 16 lanes, some machines look them up in a table.
+TEST(Codegen, FieldsOfWordsAsFloats) {
+  for (const int64_t mask : {15, 7}) {
+    for (const int lanes : {16, 8}) {
+      ir::FunctionBuilder b("fields");
+      Buffer x = b.Input("X", ir::kI32, Shape({53}));
+      Buffer y = b.Compute("Y", ir::kF32, Shape({53}), {"i"}, [&](const std::vector<Var>& v) {
+        Expr sum = ir::Float(0);
+        for (const int64_t shift : {0, 4, 28}) {
+          const Expr word =
+              ir::Call(ir::Intrinsic::kShiftRight, {ir::Load(x, {v[0]}), ir::Int(shift, ir::kI32)});
+          const Expr field = ir::Call(ir::Intrinsic::kBitAnd, {word, ir::Int(mask, ir::kI32)});
+          sum = sum * ir::Float(16) + ir::Cast(ir::kF32, field);
+        }
+        return sum;
+      });
+      ir::Function f = b.Finish({y});
+      Script s(f);
+      s.Do("split %Y.0 [?," + std::to_string(lanes) + "]").Do("vectorize %Y.1");
+      CheckSchedule(MakeCase(f), s.Text());
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tilewright

@@ -15,6 +15,7 @@
 
 #include "compiler/driver/compile.h"
 #include "compiler/graph/graph_passes.h"
+#include "compiler/op/packed_dense.h"
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/support/hash.h"
@@ -342,7 +343,8 @@ std::string CheckOpenRows(Graph g, int threads) {
   if (!loaded.ok()) return support::StatusText(loaded.status());
   auto session = runtime::Session::Create(*loaded, {.num_threads = threads, .guard_pages = true});
   if (!session.ok()) return support::StatusText(session.status());
-  for (const int64_t size : {int64_t{1}, rows.value(), int64_t{12}, int64_t{13}, kMostRows}) {
+  for (const int64_t size :
+       {int64_t{1}, rows.value(), op::kRowsInRegisters, op::kRowsInRegisters + 1, kMostRows}) {
     const auto fixed = graph::Specialize(g, {{"R", size}});
     if (!fixed.ok()) return support::StatusText(fixed.status());
     const std::vector<RefTensor> inputs = tests::RandomGraphInputs(*fixed, 1);

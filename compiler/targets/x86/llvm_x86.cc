@@ -123,6 +123,19 @@ codegen::PowerScaling FindPowerScaling(const target::Target& target, int lanes) 
   return lanes == 16 && target.machine.Has("avx512f") ? ScaleSixteen : nullptr;
 }
 
+// A permutation reads the lowest four bits of an index only, so a table of the sixteen numbers
+// replaces a mask and a conversion.
+Value* LookUpNibbles(IRBuilderBase& b, Value* words) {
+  std::vector<llvm::Constant*> numbers;
+  for (int i = 0; i < 16; ++i) numbers.push_back(llvm::ConstantFP::get(b.getFloatTy(), i));
+  return b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_permvar_sf_512, {},
+                           {llvm::ConstantVector::get(numbers), words});
+}
+
+codegen::NibbleFloats FindNibbleFloats(const target::Target& target, int lanes) {
+  return lanes == 16 && target.machine.Has("avx512f") ? LookUpNibbles : nullptr;
+}
+
 void FenceStores(IRBuilderBase& b) { b.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {}); }
 
 }  // namespace
@@ -135,6 +148,7 @@ constinit const codegen::LlvmTarget kLlvmTarget = {
     .dot4 = EmitDot4,
     .word_rounding = FindWordRounding,
     .power_scaling = FindPowerScaling,
+    .nibble_floats = FindNibbleFloats,
     .fence_stores = FenceStores,
 };
 
