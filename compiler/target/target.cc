@@ -71,6 +71,20 @@ std::string NamesOf(std::span<const Row> rows, std::string_view Row::* name,
   return support::Join(names, separator);
 }
 
+// The name of an architecture stands for its kind and itself: "wasm,cpu=simd128" is
+// "cpu,arch=wasm,cpu=simd128".
+void NameKind(std::vector<std::string>* parts) {
+  if (FindKind(parts->front()) != nullptr) return;
+  for (const Kind& kind : Kinds()) {
+    for (const Family& family : kind.families) {
+      if (family.arch.empty() || family.arch != parts->front()) continue;
+      parts->front() = support::StrCat("arch=", family.arch);
+      parts->insert(parts->begin(), std::string(kind.name));
+      return;
+    }
+  }
+}
+
 // The family that `arch` names (empty: the kind's first), or null.
 const Family* FamilyOf(const Kind& kind, std::string_view arch) {
   for (const Family& family : kind.families) {
@@ -147,6 +161,7 @@ std::string Target::ToString() const {
 
 absl::StatusOr<Target> ParseTarget(std::string_view text) {
   std::vector<std::string> parts = support::Split(text, ',');
+  NameKind(&parts);
   TW_TRY(CheckKind(parts[0]));
   TW_ASSIGN(auto keys, ParseKeys(parts));
   const Kind& kind = *FindKind(parts[0]);

@@ -67,6 +67,11 @@ TEST(Target, KeysComeInAnyOrderAndPrintSorted) {
   EXPECT_EQ(t->machine.vector_bytes, 64);
   EXPECT_EQ(ParseTarget("cpu")->ToString(), "cpu,arch=x86_64,cpu=x86-64,threads=1");
   EXPECT_EQ(ParseTarget("cpu,arch=aarch64")->ToString(), "cpu,arch=aarch64,cpu=generic,threads=1");
+  EXPECT_EQ(ParseTarget("wasm")->ToString(), "cpu,arch=wasm,cpu=simd128,threads=1");
+  EXPECT_EQ(ParseTarget("wasm,cpu=relaxed_simd")->WithoutThreads(),
+            "cpu,arch=wasm,cpu=relaxed_simd");
+  EXPECT_EQ(ParseTarget("aarch64,cpu=cortex-a76")->WithoutThreads(),
+            "cpu,arch=aarch64,cpu=cortex-a76");
   EXPECT_EQ(ParseTarget("vta")->ToString(), "vta,config=block16");
   EXPECT_EQ(ParseTarget("vta,config=block8")->WithoutThreads(), "vta,config=block8");
   EXPECT_EQ(ParseTarget("vta,config=block8")->machine.matrix.block, 8);
@@ -78,7 +83,7 @@ TEST(Target, KeysComeInAnyOrderAndPrintSorted) {
 }
 
 TEST(Kinds, EachIsThereOnceAndFoundByItsName) {
-  EXPECT_EQ(KindNames(", "), "cpu, cuda, metal, opencl, vta, vulkan, wasm");
+  EXPECT_EQ(KindNames(", "), "cpu, cuda, metal, opencl, vta, vulkan");
   EXPECT_EQ(SupportedKindNames(" or "), "cpu or cuda or opencl or vta or vulkan");
   for (const Kind& kind : Kinds()) {
     EXPECT_EQ(FindKind(kind.name), &kind) << kind.name;
@@ -124,6 +129,8 @@ TEST(Target, RefusalsNameTheProblem) {
       {"cpu,cpu=znver99", "ir.target.unknown_cpu"},
       {"cpu,arch=aarch64,cpu=znver4", "ir.target.unknown_cpu"},
       {"cpu,arch=vax", "ir.target.bad_value"},
+      {"wasm,arch=wasm", "ir.target.bad_value"},
+      {"wasm,cpu=znver4", "ir.target.unknown_cpu"},
       {"opencl,threads=2", "ir.target.bad_value"},
       {"opencl,config=a", "ir.target.bad_value"},
       {"cpu,config=block16", "ir.target.bad_value"},
