@@ -4,7 +4,7 @@
 #
 #   deploy/install_packages.sh          what the build and the quickstart need
 #   deploy/install_packages.sh --test   also what only tests need (stock clients, network namespaces,
-#                                       the formatter, boards)
+#                                       the formatter, boards, JavaScript)
 #   deploy/install_packages.sh --dev    also the compiler cache and the static analyser
 #   deploy/install_packages.sh --fuzz   also what the fuzzers are built with
 #   deploy/install_packages.sh --bench  also the libraries that tests/bench races against
@@ -26,6 +26,7 @@ TEST_PACKAGES=(
   pocl-opencl-icd ocl-icd-libopencl1
   mesa-vulkan-drivers spirv-tools vulkan-validationlayers
   g++-aarch64-linux-gnu qemu-user
+  nodejs wasi-libc
 )
 DEV_PACKAGES=(ccache clang-tidy-19 debootstrap)
 FUZZ_PACKAGES=(clang-19 libclang-rt-19-dev)

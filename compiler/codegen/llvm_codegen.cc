@@ -13,14 +13,17 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "compiler/codegen/codegen.h"
-#include "compiler/codegen/link_elf.h"
 #include "compiler/codegen/llvm_emitter.h"
+#include "compiler/ir/buffer_bytes.h"
+#include "compiler/ir/visit.h"
 #include "deploy/runtime/c_abi.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
 #include "deploy/support/status.h"
+#include "deploy/support/strings.h"
 
 namespace tilewright::codegen {
 namespace {
@@ -40,22 +43,22 @@ void InitializeLlvmOnce() {
 class MachinePool {
  public:
   absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> Take(const LlvmTarget& family,
-                                                            const std::string& cpu) {
+                                                            const target::Target& target) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      std::vector<std::unique_ptr<llvm::TargetMachine>>& idle = idle_[{family.triple, cpu}];
+      std::vector<std::unique_ptr<llvm::TargetMachine>>& idle = idle_[{family.triple, target.cpu}];
       if (!idle.empty()) {
         std::unique_ptr<llvm::TargetMachine> machine = std::move(idle.back());
         idle.pop_back();
         return machine;
       }
     }
-    return Make(family, cpu);
+    return Make(family, target);
   }
-  void Return(const LlvmTarget& family, const std::string& cpu,
+  void Return(const LlvmTarget& family, const target::Target& target,
               std::unique_ptr<llvm::TargetMachine> machine) {
     std::lock_guard<std::mutex> lock(mutex_);
-    idle_[{family.triple, cpu}].push_back(std::move(machine));
+    idle_[{family.triple, target.cpu}].push_back(std::move(machine));
   }
   static MachinePool& Get() {
     static MachinePool* pool = new MachinePool;
@@ -64,7 +67,9 @@ class MachinePool {
 
  private:
   static absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> Make(const LlvmTarget& family,
-                                                                   const std::string& cpu) {
+                                                                   const target::Target& wanted) {
+    const std::string cpu = family.cpu != nullptr ? family.cpu : wanted.cpu;
+    const std::string features = family.features != nullptr ? family.features(wanted) : "";
     std::string error;
     const llvm::Target* target = llvm::TargetRegistry::lookupTarget(family.triple, error);
     if (target == nullptr) return support::Internal("codegen.target.missing", error);
@@ -77,7 +82,7 @@ class MachinePool {
           "expected a CPU of " + std::string(family.arch) + ", found " + cpu);
     }
     std::unique_ptr<llvm::TargetMachine> machine(
-        target->createTargetMachine(family.triple, cpu, "", options, llvm::Reloc::PIC_,
+        target->createTargetMachine(family.triple, cpu, features, options, family.relocation,
                                     std::nullopt, llvm::CodeGenOptLevel::Less));
     if (machine == nullptr)
       return support::Internal("codegen.target.missing", "no target machine for " + cpu);
@@ -85,7 +90,7 @@ class MachinePool {
   }
 
   std::mutex mutex_;
-  // By triple and CPU.
+  // By triple and the target's CPU: LLVM changes the features of a machine by what it emits.
   std::map<std::pair<std::string, std::string>, std::vector<std::unique_ptr<llvm::TargetMachine>>>
       idle_;
 };
@@ -123,6 +128,39 @@ absl::Status CheckFunctions(const std::vector<ir::Function>& functions) {
   if (functions.empty())
     return support::InvalidArgument("codegen.function.none", "expected at least one function");
   return absl::OkStatus();
+}
+
+absl::Status CheckBytes(const ir::Buffer& buffer, const std::string& function,
+                        const LlvmTarget& family) {
+  const std::optional<int64_t> bytes = ir::ConstantBytes(*buffer);
+  if (bytes.value_or(0) <= family.most_bytes) return absl::OkStatus();
+  return support::ResourceExhausted(
+      "codegen.buffer.too_large",
+      support::StrCat(function, ": expected buffers of at most ", family.most_bytes,
+                      " bytes, which is what addresses of ", family.arch, " reach, found ",
+                      buffer->name, " of ", *bytes));
+}
+
+absl::Status CheckBuffers(const std::vector<ir::Function>& functions, const LlvmTarget& family) {
+  absl::Status status;
+  for (const ir::Function& f : functions) {
+    for (const ir::Buffer& param : f.params) TW_TRY(CheckBytes(param, f.name, family));
+    ir::VisitStmts(f.body, [&](const ir::Stmt& s) {
+      if (s->kind == ir::StmtKind::kAlloc && status.ok()) {
+        status = CheckBytes(s->buffer, f.name, family);
+      }
+      return status.ok();
+    });
+  }
+  return status;
+}
+
+absl::Status CheckThreads(const target::Target& target, const LlvmTarget& family) {
+  if (family.threads || target.threads == 1) return absl::OkStatus();
+  return support::Unimplemented(
+      "codegen.target.threads",
+      "expected threads=1, because code for " + target.arch +
+          " runs on one thread, found threads=" + std::to_string(target.threads));
 }
 
 // The object file of all functions; fills the programs.
@@ -166,20 +204,21 @@ absl::StatusOr<Artifact> Generate(const std::vector<ir::Function>& functions,
         "expected a processor that LLVM makes code for, found " + target.ToString());
   }
   TW_TRY(CheckFunctions(functions));
+  TW_TRY(CheckThreads(target, *family));
+  TW_TRY(CheckBuffers(functions, *family));
   InitializeLlvmOnce();
   Artifact artifact;
   artifact.format = target.family().code_format;
   artifact.required_features = target.machine.FeatureList();
   int64_t start = support::SystemClock().NowNs();
-  TW_ASSIGN(std::unique_ptr<llvm::TargetMachine> machine,
-            MachinePool::Get().Take(*family, target.cpu));
+  TW_ASSIGN(std::unique_ptr<llvm::TargetMachine> machine, MachinePool::Get().Take(*family, target));
   absl::StatusOr<std::string> object =
       EmitObject(functions, target, *family, options, *machine, &artifact);
-  MachinePool::Get().Return(*family, target.cpu, std::move(machine));
+  MachinePool::Get().Return(*family, target, std::move(machine));
   if (!object.ok()) return object.status();
   artifact.codegen_seconds = SecondsSince(start);
   start = support::SystemClock().NowNs();
-  TW_ASSIGN(artifact.bytes, LinkSharedObject(*object));
+  TW_ASSIGN(artifact.bytes, family->link(*object));
   artifact.link_seconds = SecondsSince(start);
   return artifact;
 }

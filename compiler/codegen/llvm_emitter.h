@@ -197,6 +197,7 @@ class FunctionEmitter {
   absl::StatusOr<llvm::Value*> EmitNibble(const ir::Expr& e);
   llvm::Value* ClampToUnsigned(llvm::Value* value, ir::DType to);
   llvm::Value* EmitFloatToInt(llvm::Value* value, ir::DType from, ir::DType to, llvm::Type* type);
+  llvm::Value* EmitFused(const ir::Expr& e, const std::vector<llvm::Value*>& args);
   llvm::Value* EmitDot4(const ir::Expr& e, const std::vector<llvm::Value*>& args);
   absl::StatusOr<llvm::Value*> EmitDotTile(const ir::Expr& e,
                                            const std::vector<llvm::Value*>& args);
@@ -237,6 +238,7 @@ class FunctionEmitter {
     llvm::Value* pointer;
     llvm::Align align;
   };
+  bool AllNonNegative(const std::vector<LinearTerm>& terms) const;
   absl::StatusOr<Address> EmitAddress(const Access& access, const ir::Expr& scalar_index,
                                       int64_t extra);
   absl::StatusOr<llvm::Value*> PointerAt(const Access& access, const std::vector<LinearTerm>& terms,

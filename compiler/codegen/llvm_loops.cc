@@ -240,7 +240,7 @@ absl::Status FunctionEmitter::EmitFor(const Stmt& s) {
     BindVar(s->var, value, IsNonNegative(s->range.min));
     return EmitStmt(s->body);
   }
-  if (s->for_kind == ForKind::kParallel && host_)
+  if (s->for_kind == ForKind::kParallel && host_ && module_.family().threads)
     return EmitParallelLoop(s, extent == nullptr ? 0 : *extent);
   thread_loops_ += ir::IsThreadAxis(s->for_kind);
   absl::Status status = EmitSerialLoop(s);

@@ -121,6 +121,15 @@ StatusOrValue FunctionEmitter::PointerAt(const Access& access, const std::vector
   return pointer;
 }
 
+// Then the terms alone are a place in the buffer, as their sum with a positive constant is.
+// Displacements that cannot wrap are part of the instruction, also where those of a target do not
+// wrap (WebAssembly).
+bool FunctionEmitter::AllNonNegative(const std::vector<LinearTerm>& terms) const {
+  return std::all_of(terms.begin(), terms.end(), [&](const LinearTerm& term) {
+    return term.coefficient >= 0 && IsNonNegative(term.atom);
+  });
+}
+
 absl::StatusOr<FunctionEmitter::Address> FunctionEmitter::EmitAddress(const Access& access,
                                                                       const Expr& scalar_index,
                                                                       int64_t extra) {
@@ -132,8 +141,12 @@ absl::StatusOr<FunctionEmitter::Address> FunctionEmitter::EmitAddress(const Acce
     alignment |= static_cast<uint64_t>(term.coefficient * element_bytes);
   alignment &= ~alignment + 1;
   TW_ASSIGN(Value * pointer, PointerAt(access, linear.terms, top()));
-  if (constant != 0)
-    pointer = builder_.CreatePtrAdd(pointer, llvm::ConstantInt::getSigned(I64(), constant));
+  if (constant != 0) {
+    Value* displacement = llvm::ConstantInt::getSigned(I64(), constant);
+    pointer = constant > 0 && AllNonNegative(linear.terms)
+                  ? builder_.CreateInBoundsPtrAdd(pointer, displacement)
+                  : builder_.CreatePtrAdd(pointer, displacement);
+  }
   return Address{pointer, llvm::Align(alignment)};
 }
 

@@ -6,11 +6,17 @@
 
 #include <llvm/IR/Function.h>
 #include <llvm/IR/IRBuilder.h>
+#include <llvm/Support/CodeGen.h>
 
+#include <cstdint>
+#include <limits>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "compiler/codegen/link_elf.h"
 #include "compiler/target/target.h"
 
 namespace tilewright::codegen {
@@ -56,6 +62,21 @@ struct LlvmTarget {
   NibbleFloats (*nibble_floats)(const target::Target& target, int lanes) = nullptr;  // or null
   // Orders non-temporal stores before all later ones.
   void (*fence_stores)(llvm::IRBuilderBase& builder);
+  // a * b + c of floats of 32 bits with one rounding, for any number of lanes. Null, or returns
+  // null: LLVM's fma, which is a call of libm where the target has no instruction.
+  llvm::Value* (*fused)(llvm::IRBuilderBase& builder, const target::Target& target, llvm::Value* a,
+                        llvm::Value* b, llvm::Value* c) = nullptr;
+  // LLVM's name of the processor, and its features beyond what the name says. Null: the `cpu` of
+  // the target is such a name.
+  const char* cpu = nullptr;
+  const char* (*features)(const target::Target& target) = nullptr;
+  llvm::Reloc::Model relocation = llvm::Reloc::PIC_;
+  // Of one buffer: what the target's addresses reach.
+  int64_t most_bytes = std::numeric_limits<int64_t>::max();
+  // Whether the runtime shares out parallel loops among threads; else they are loops.
+  bool threads = true;
+  // Makes the code object of an object file. codegen.link.*
+  absl::StatusOr<std::string> (*link)(const std::string& object) = LinkSharedObject;
 };
 
 // The table (compiler/targets/llvm_targets.cc).

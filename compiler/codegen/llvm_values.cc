@@ -404,6 +404,7 @@ StatusOrValue FunctionEmitter::EmitCall(const Expr& e) {
   };
   switch (e->intrinsic) {
     case Intrinsic::kFma:
+      if (Value* value = EmitFused(e, args)) return value;
       return builder_.CreateIntrinsic(llvm::Intrinsic::fma, {args[0]->getType()}, args);
     case Intrinsic::kDot4:
       return EmitDot4(e, args);
@@ -447,6 +448,13 @@ StatusOrValue FunctionEmitter::EmitCall(const Expr& e) {
       return support::Internal("codegen.call.unknown",
                                std::string(ir::IntrinsicText(e->intrinsic)));
   }
+}
+
+// Null where LLVM's fma is the way.
+Value* FunctionEmitter::EmitFused(const Expr& e, const std::vector<Value*>& args) {
+  const auto hook = module_.family().fused;
+  if (hook == nullptr || e->dtype.bits != 32) return nullptr;
+  return hook(builder_, module_.target(), args[0], args[1], args[2]);
 }
 
 // Brings the operands to one form; the target's family has the instruction.

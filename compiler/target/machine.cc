@@ -75,9 +75,6 @@ const Machine* FindMachine(const Family& family, std::string_view name) {
 std::string KindNames(std::string_view separator) {
   return NamesIf([](const Kind&) { return true; }, separator);
 }
-std::string SupportedKindNames(std::string_view separator) {
-  return NamesIf(&Kind::supported, separator);
-}
 std::string DeviceKindNames(std::string_view separator) {
   return NamesIf(&Kind::has_devices, separator);
 }

@@ -242,12 +242,10 @@ struct Family {
 // A kind of devices, which is a kind of targets: the first word of a target string.
 struct Kind {
   std::string_view name;
-  std::span<const Family> families = {};  // none: the kind is known by its name only
+  std::span<const Family> families = {};  // never empty
 
-  // Modules are made for it.
-  bool supported() const { return !families.empty(); }
   // Modules run on its devices, and agents measure on them.
-  bool has_devices() const { return supported() && families[0].has_plugin; }
+  bool has_devices() const { return families[0].has_plugin; }
 };
 
 // The table: every list of kinds and every check of one derives from it. It is made of
@@ -260,7 +258,6 @@ const Machine* FindMachine(const Family& family, std::string_view name);
 
 // Return the names in the table's order.
 std::string KindNames(std::string_view separator);
-std::string SupportedKindNames(std::string_view separator);
 std::string DeviceKindNames(std::string_view separator);
 
 // Returns the names of the machines of this architecture for which code runs on a processor with

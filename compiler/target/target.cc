@@ -14,20 +14,16 @@ constexpr int64_t kMaxThreads = 1024;
 constexpr char kConfig[] = "config";
 
 absl::Status CheckKind(const std::string& kind) {
-  const Kind* known = FindKind(kind);
-  if (known != nullptr && known->supported()) return absl::OkStatus();
+  if (FindKind(kind) != nullptr) return absl::OkStatus();
   if (kind == "native") {
     return support::InvalidArgument(
         "ir.target.native",
         "expected a target that names its cpu, found 'native': the command line expands it on the "
         "machine that it runs on");
   }
-  // A known kind is refused by name, so that its user does not look for a typing mistake.
   return support::InvalidArgument(
-      "ir.target.unknown_kind",
-      support::StrCat("expected ", SupportedKindNames(", "), " or native, found ",
-                      support::Quote(kind, 40),
-                      known != nullptr ? ", for which this version has no code generator" : ""));
+      "ir.target.unknown_kind", support::StrCat("expected ", KindNames(", "), " or native, found ",
+                                                support::Quote(kind, 40)));
 }
 
 absl::StatusOr<std::map<std::string, std::string>> ParseKeys(
@@ -69,6 +65,20 @@ std::string NamesOf(std::span<const Row> rows, std::string_view Row::* name,
   std::vector<std::string_view> names;
   for (const Row& row : rows) names.push_back(row.*name);
   return support::Join(names, separator);
+}
+
+// The name of an architecture stands for its kind and itself: "wasm,cpu=simd128" is
+// "cpu,arch=wasm,cpu=simd128".
+void NameKind(std::vector<std::string>* parts) {
+  if (FindKind(parts->front()) != nullptr) return;
+  for (const Kind& kind : Kinds()) {
+    for (const Family& family : kind.families) {
+      if (family.arch.empty() || family.arch != parts->front()) continue;
+      parts->front() = support::StrCat("arch=", family.arch);
+      parts->insert(parts->begin(), std::string(kind.name));
+      return;
+    }
+  }
 }
 
 // The family that `arch` names (empty: the kind's first), or null.
@@ -147,6 +157,7 @@ std::string Target::ToString() const {
 
 absl::StatusOr<Target> ParseTarget(std::string_view text) {
   std::vector<std::string> parts = support::Split(text, ',');
+  NameKind(&parts);
   TW_TRY(CheckKind(parts[0]));
   TW_ASSIGN(auto keys, ParseKeys(parts));
   const Kind& kind = *FindKind(parts[0]);

@@ -13,7 +13,6 @@ std::vector<Kind> MakeKinds() {
   std::vector<Kind> kinds = {
       {.name = kProcessors, .families = kCpus},
 #define TW_DEVICE(folder) {.name = #folder, .families = std::span(&folder::kFamily, 1)},
-#define TW_RESERVED(folder) {.name = #folder},
 #include "compiler/targets/targets.def"
   };
   std::sort(kinds.begin(), kinds.end(),

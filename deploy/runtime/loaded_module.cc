@@ -20,6 +20,7 @@ struct LoadedModule::Impl {
   explicit Impl(module::ModuleFile f) : file(std::move(f)) {}
 
   absl::Status CheckMachine() const;
+  absl::Status CheckFormats() const;
   absl::Status LoadCode(const LoadOptions& options);
   absl::Status LoadPlugin(const std::string& kind);
   absl::Status Resolve(const Launch& launch);
@@ -37,6 +38,7 @@ struct LoadedModule::Impl {
 
 absl::Status LoadedModule::Impl::CheckMachine() const {
   const Manifest& manifest = file.manifest();
+  TW_TRY(CheckFormats());
   const CpuInfo cpu = DetectCpu();
   const std::vector<std::string> missing = MissingFeatures(cpu, manifest.cpu_features);
   if (!missing.empty()) {
@@ -52,6 +54,19 @@ absl::Status LoadedModule::Impl::CheckMachine() const {
                                              ", found " + std::to_string(object.abi_version) +
                                              ": the module needs a newer runtime");
     }
+  }
+  return absl::OkStatus();
+}
+
+// Before the features: a processor of another kind has other ones, which say nothing.
+absl::Status LoadedModule::Impl::CheckFormats() const {
+  for (const module::CodeObject& object : file.manifest().code) {
+    if (!object.device.empty() || object.format == kLibraryFormat) continue;
+    if (object.format == NativeCodeFormat()) continue;
+    return support::FailedPrecondition(
+        "runtime.code.format",
+        support::StrCat("expected ", NativeCodeFormat(), ", found ", object.format.substr(0, 64),
+                        ": the module was compiled for '", file.manifest().target, "'"));
   }
   return absl::OkStatus();
 }

@@ -41,6 +41,8 @@ FOREIGN_FLAGS = {
     "--network": "podman", "--root-owner-group": "dpkg-deb", "--print-architecture": "dpkg",
     "--install": "cmake", "--component": "cmake", "--prefix": "cmake", "--cflags": "pkg-config", "--libs": "pkg-config",
     "--ignore-missing-info": "dpkg-shlibdeps", "--strip-unneeded": "strip",
+    "--initial-memory": "wasm-ld", "--no-entry": "wasm-ld", "--import-memory": "wasm-ld", "--stack-first": "wasm-ld",
+    "--strip-all": "wasm-ld", "--export": "wasm-ld", "--experimental-wasm-relaxed-simd": "node",
     "--build-id": "ld.lld", "--hash-style": "ld.lld", "--strip-debug": "ld.lld", "--flag": "any", "--plugin": "protoc", "--cacert": "curl",
     "--cuda-device-only": "clang", "--no-gpu-bundle-output": "clang", "--offload-arch": "clang", "--rocm-device-lib-path": "clang",
 }

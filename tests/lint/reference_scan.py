@@ -111,6 +111,21 @@ def slugs(root, files):
         says = _says(match.group(2), _arguments(text, match.end())) if code or match.group(2) else ""
         old = result.get(match.group(1), Slug(frozenset(), "", frozenset()))
         result[match.group(1)] = Slug(old.codes | ({code} if code else set()), old.says or says, old.where | {path})
+    return {**thrown(root, files), **result}
+
+
+def thrown(root, files):
+    """{slug: Slug}: what deploy/javascript throws."""
+    result = {}
+    for path in files:
+        if not (is_product(path) and path.endswith(".js")):
+            continue
+        # Template literals as strings with gaps.
+        text = re.sub(r"`([^`]*)`", lambda t: '"%s"' % re.sub(r"\$\{(?:[^{}]|\{[^{}]*\})*\}", '" + "', t.group(1).replace('"', "'")),
+                      source_files.read_text(path, root))
+        for match in re.finditer(r"\bfail\(\s*" + _SLUG.pattern, text):
+            old = result.get(match.group(1), Slug(frozenset(), _says("", _arguments(text, match.end())), frozenset()))
+            result[match.group(1)] = Slug(frozenset({"thrown in JavaScript"}), old.says, old.where | {path})
     return result
 
 

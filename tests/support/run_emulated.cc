@@ -2,22 +2,19 @@
 
 #include <cinttypes>
 #include <cstdio>
-#include <cstring>
 #include <string_view>
 #include <utility>
 
 #include "compiler/codegen/codegen.h"
-#include "deploy/runtime/c_abi.h"
 #include "deploy/support/file.h"
-#include "deploy/support/process.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
+#include "tests/support/kernel_process.h"
 #include "tests/support/run_compiled.h"
 
 namespace tilewright::tests {
 namespace {
 
-constexpr int64_t kTimeoutMs = 120'000;
 constexpr std::string_view kNoCounter = "0", kCounter = "0x545743000000";
 
 // Targets and the emulator's processors: one with exactly these features where there is one.
@@ -34,45 +31,6 @@ std::string_view ProcessorOf(const target::Target& target) {
   return "max";
 }
 
-void AppendNumber(int64_t value, std::string* to) {
-  to->append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-// Returns what the kernel's process wrote to standard error.
-absl::StatusOr<std::string> Call(const std::vector<std::string>& command, const ir::Function& f,
-                                 const std::vector<ir::TensorData*>& args) {
-  std::string input;
-  for (size_t i = 0; i < args.size(); ++i) {
-    AppendNumber(static_cast<int64_t>(args[i]->bytes.size()), &input);
-    AppendNumber(f.params[i]->role == ir::Role::kOutput ? 1 : 0, &input);
-    input.append(reinterpret_cast<const char*>(args[i]->bytes.data()), args[i]->bytes.size());
-  }
-  support::ChildOptions options;
-  options.program = command[0];
-  options.args.assign(command.begin() + 1, command.end());
-  TW_ASSIGN(const support::CommandResult ran, support::RunCommand(options, input, kTimeoutMs));
-  if (!ran.status.ok()) {
-    return support::Internal("tests.kernel.failed",
-                             support::StrCat(ran.status.ToString(), ": ", ran.stderr_text));
-  }
-  std::string_view left = ran.stdout_text;
-  const auto take = [&left](void* to, size_t bytes) {
-    const bool enough = left.size() >= bytes;
-    if (enough && bytes > 0) std::memcpy(to, left.data(), bytes);
-    left.remove_prefix(enough ? bytes : left.size());
-    return enough;
-  };
-  int32_t result = 0;
-  bool whole = take(&result, sizeof(result));
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (f.params[i]->role != ir::Role::kOutput) continue;
-    whole = whole && take(args[i]->bytes.data(), args[i]->bytes.size());
-  }
-  if (!whole || !left.empty()) return support::Internal("tests.kernel.failed", "not all outputs");
-  if (result == TW_OK) return ran.stderr_text;
-  return support::Internal("tests.kernel.failed", support::StrCat("code ", result));
-}
-
 // With a counter at that address, if there is one.
 absl::StatusOr<std::string> Run(const std::string& processor, const std::string& counter,
                                 const ir::Function& f, const target::Target& target,
@@ -85,10 +43,7 @@ absl::StatusOr<std::string> Run(const std::string& processor, const std::string&
   }
   TW_ASSIGN(const support::TempDir folder, support::TempDir::Create("tilewright-emulated"));
   TW_TRY(support::WriteFileAtomic(folder.File("kernel.so"), artifact.bytes));
-  for (size_t i = 0; i < f.params.size(); ++i) {
-    TW_ASSIGN(int64_t elements, ir::BufferElements(f, f.params[i], sizes));
-    args[i]->bytes.resize(static_cast<size_t>(elements * f.params[i]->dtype.bytes()));
-  }
+  TW_TRY(SizeArguments(f, sizes, args));
   std::vector<std::string> command = {TILEWRIGHT_QEMU_AARCH64, "-L", "/usr/aarch64-linux-gnu",
                                       "-cpu", processor};
   if (counter != kNoCounter) {
@@ -100,7 +55,7 @@ absl::StatusOr<std::string> Run(const std::string& processor, const std::string&
       {TILEWRIGHT_AARCH64_RUNNER, folder.File("kernel.so"), artifact.programs[0].calls[0].symbol,
        support::StrCat(artifact.programs[0].workspace_bytes.value()), counter});
   for (int64_t size : sizes) command.push_back(support::StrCat(size));
-  return Call(command, f, args);
+  return CallKernelProcess(command, f, args);
 }
 
 }  // namespace

@@ -197,7 +197,7 @@ constexpr AdviceRow kAdvice[] = {
      "--sandbox keeps its code away from your files"},
     {"runtime.code.format",
      "compile the module for this machine (--target native), or run it on a machine of its kind: "
-     "--bridge COMMAND"},
+     "--bridge COMMAND; modules of WebAssembly run in JavaScript (deploy/javascript)"},
     {"runtime.load.cpu_features",
      "compile the module for this machine (--target native), or run it on the machine that it is "
      "for (--bridge)"},

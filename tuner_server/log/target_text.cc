@@ -46,7 +46,7 @@ int64_t TargetText::threads() const {
 
 bool TargetText::driver_compiles() const {
   const target::Kind* known = target::FindKind(kind);
-  return known != nullptr && known->supported() && known->families.front().driver_compiles;
+  return known != nullptr && known->families.front().driver_compiles;
 }
 
 absl::StatusOr<TargetText> ParseTargetText(std::string_view text) {

@@ -1,0 +1,79 @@
+// Runs modules of Tilewright (`tilewright compile --target wasm`) in browsers and in Node.js:
+//
+//   const module = await loadModule(await (await fetch("model.tw")).arrayBuffer());
+//   const session = await module.createSession();
+//   const { output } = session.run({ input: new Float32Array(4 * 84 * 84) });
+//
+// The memory of a session is one WebAssembly.Memory of at most 4 GiB. A run is one call on the
+// calling thread: a page that must stay responsive loads this file in a worker.
+
+import { checkEngine, compileCode } from "./code.js";
+import { fail } from "./error.js";
+import { readManifest } from "./manifest.js";
+import { readModuleFile } from "./module_file.js";
+import { Session } from "./session.js";
+
+export { TilewrightError } from "./error.js";
+
+class Module {
+  constructor(manifest, compiled, constants) {
+    this.manifest = manifest;
+    this.compiled = compiled;
+    this.constants = constants;
+  }
+
+  get name() {
+    return this.manifest.name;
+  }
+
+  // What a run takes and gives: { name, dtype, shape }. Open dimensions are texts.
+  get inputs() {
+    return this.#ends("inputs");
+  }
+
+  get outputs() {
+    return this.#ends("outputs");
+  }
+
+  // The variables of open dimensions: { name, min, max }.
+  get sizeVars() {
+    return this.manifest.size_vars.map(({ name, min, max }) => ({ name, min, max }));
+  }
+
+  // Sessions have memory of their own: two of them run independently.
+  createSession() {
+    return Session.create(this);
+  }
+
+  #ends(list) {
+    const main = this.manifest.functions.find((fn) => fn.name === "main");
+    return main[list].map((id) => {
+      const { name, dtype, shape } = this.manifest.tensors[id];
+      return { name, dtype, shape: shape.map((dim) => dim.constant ?? dim.text) };
+    });
+  }
+}
+
+// Reads and checks the bytes of a module (ArrayBuffer or Uint8Array), and compiles its code.
+// options.digest: refuses every module but the one of this SHA-256. Throws TilewrightError.
+export async function loadModule(bytes, options = {}) {
+  const view = bytes instanceof ArrayBuffer ? new Uint8Array(bytes) : bytes;
+  if (!(view instanceof Uint8Array)) {
+    fail("runtime.load.bytes", "expected the module as ArrayBuffer or Uint8Array");
+  }
+  const file = await readModuleFile(view, options);
+  const manifest = readManifest(file.manifest);
+  checkAgainstManifest(manifest, file);
+  checkEngine(manifest);
+  return new Module(manifest, await compileCode(file.code[0]), file.constants);
+}
+
+// The manifest repeats sizes and digests, so that it alone pins the module's contents.
+function checkAgainstManifest(manifest, file) {
+  const same = manifest.code.length === file.code.length &&
+    manifest.code.every((code, i) =>
+      code.size === file.code[i].length && code.digest === file.digests.code[i]) &&
+    manifest.constants_bytes === file.constants.length &&
+    manifest.constants_digest === file.digests.constants;
+  if (!same) fail("module.file.mismatch", "the manifest does not match the sections");
+}
