@@ -29,6 +29,8 @@ constexpr std::string_view kWords = R"(#pragma clang force_cuda_host_device begi
 #undef INFINITY
 #define NAN __builtin_nanf("")
 #define INFINITY __builtin_inff()
+#define TW_BITS_OF(f) __builtin_bit_cast(unsigned, f)
+#define TW_FLOAT_OF(bits) __builtin_bit_cast(float, bits)
 struct tw_axes { unsigned x, y, z; };
 #define TW_AXES(name, function) \
   static inline tw_axes tw_##name() { return {function##_x(), function##_y(), function##_z()}; }
