@@ -85,7 +85,7 @@ TEST(HipCodegen, ATaskBecomesACodeObjectForEachMachine) {
     const bool wide = std::string(arch) != "gfx1100";
     for (const std::string& said :
          {StrCat("amdgcn-amd-amdhsa--", arch), StrCat(".name:           ", kernel.name),
-          std::string(".kernarg_segment_size: 24"),
+          std::string(".kernarg_segment_size: 24"), std::string(".max_flat_workgroup_size: 64"),
           StrCat(".group_segment_fixed_size: ", kernel.shared_bytes),
           StrCat(".wavefront_size: ", wide ? 64 : 32), std::string(".vgpr_spill_count: 0")}) {
       EXPECT_NE(notes.find(said), std::string::npos) << said << "\n" << notes;

@@ -14,14 +14,15 @@
 namespace tilewright::hip {
 namespace {
 
-// The words that ROCm's headers would define, by builtins. Functions are those of the device. A
-// barrier orders all memory of a group.
+// The words that ROCm's headers would define, by builtins. Functions are those of the device. Groups
+// have exactly so many threads. A barrier orders all memory of a group.
 constexpr std::string_view kWords = R"(#pragma clang force_cuda_host_device begin
 #ifndef __global__
 #define __global__ __attribute__((global))
 #define __shared__ __attribute__((shared))
-#define __launch_bounds__(n) __attribute__((launch_bounds(n)))
 #endif
+#undef __launch_bounds__
+#define __launch_bounds__(n) __attribute__((amdgpu_flat_work_group_size(n, n)))
 #undef __align__
 #define __align__(n) __attribute__((aligned(n)))
 #define restrict __restrict__

@@ -3,8 +3,9 @@
 #ifndef __global__
 #define __global__ __attribute__((global))
 #define __shared__ __attribute__((shared))
-#define __launch_bounds__(n) __attribute__((launch_bounds(n)))
 #endif
+#undef __launch_bounds__
+#define __launch_bounds__(n) __attribute__((amdgpu_flat_work_group_size(n, n)))
 #undef __align__
 #define __align__(n) __attribute__((aligned(n)))
 #define restrict __restrict__
