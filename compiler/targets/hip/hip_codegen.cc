@@ -14,8 +14,8 @@
 namespace tilewright::hip {
 namespace {
 
-// The words that ROCm's headers would define, by builtins. Functions are those of the device. Groups
-// have exactly so many threads. A barrier orders all memory of a group.
+// The words that ROCm's headers would define, by builtins. Functions are those of the device. A
+// group has exactly the threads that it is launched with. A barrier orders all memory of a group.
 constexpr std::string_view kWords = R"(#pragma clang force_cuda_host_device begin
 #ifndef __global__
 #define __global__ __attribute__((global))
