@@ -80,6 +80,9 @@ TEST(HipCodegen, ATaskBecomesACodeObjectForEachMachine) {
     EXPECT_GT(kernel.registers, 0);
     EXPECT_EQ(kernel.spill_bytes, 0);
     EXPECT_GT(kernel.shared_bytes, 0);
+    const auto again = Generated(StrCat("hip,arch=", arch), kStaged);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again->bytes, artifact->bytes) << "the same input gives the same bytes";
     const std::string notes = Printed("llvm-readobj-19", {"--notes"}, artifact->bytes);
     if (notes.empty()) GTEST_SKIP() << "[SKIP] no llvm-readobj-19";
     const bool wide = std::string(arch) != "gfx1100";
