@@ -41,6 +41,7 @@ CText CEmitter::Text() const {
   if (expr_.uses_wide()) result.text += dialect_.wide_text;
   if (expr_.uses_dot4()) result.text += dialect_.dot4_text;
   if (expr_.uses_half()) add(dialect_.half);
+  if (expr_.uses_bfloat()) add(dialect_.bfloat);
   if (expr_.uses_double()) add(dialect_.float64);
   if (uses_sub_groups_) add(dialect_.sub_groups.feature);
   if (uses_fragments_) result.text += dialect_.fragments.prologue;

@@ -81,10 +81,11 @@ struct CDialect {
   std::string_view barrier;                    // a statement: orders shared memory
   std::string_view global_barrier;             // orders global memory, too
   std::string_view group_size;                 // attribute of a kernel; %x %y %z
-  // Scalar types in the order i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64; empty: not supported.
-  std::string_view types[11];
+  // Scalar types in the order i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64 bf16; empty: not supported.
+  std::string_view types[12];
   OptionalFeature half = {};
-  bool half_arithmetic = true;  // else 16-bit floats are cast and moved, and compared
+  bool half_arithmetic = true;  // else f16 is cast and moved, and compared, as bf16 always is
+  OptionalFeature bfloat = {};
   OptionalFeature float64 = {};
   std::string_view function_prefix = {};  // of the names of functions of numbers: fma, exp, abs ...
   // Has vectors of 2, 4, 8 and 16 lanes as OpenCL C does: vloadN, vstoreN, arithmetic, builtin

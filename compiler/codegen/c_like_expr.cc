@@ -44,6 +44,8 @@ int TypeIndex(DType t) {
       return 4 + width;
     case TypeCode::kFloat:
       return t.bits == 16 ? 8 : t.bits == 32 ? 9 : 10;
+    case TypeCode::kBFloat:
+      return 11;
     default:
       return -1;
   }
@@ -123,6 +125,7 @@ std::string CExpressions::TypeOf(DType type) {
   DType element = type.Element();
   uses_double_ |= element == ir::kF64;
   uses_half_ |= element == ir::kF16;
+  uses_bfloat_ |= element == ir::kBF16;
   if (narrow_ && element == ir::kI64) element = ir::kI32;
   int index = element.is_bool() ? TypeIndex(ir::kI32) : TypeIndex(element);
   std::string text(index < 0 ? "" : dialect_.types[index]);
@@ -163,7 +166,7 @@ std::string CExpressions::Constant(const Expr& e) {
   if (std::isnan(value)) return StrCat("((", TypeOf(t), ")NAN)");
   if (std::isinf(value)) return StrCat("((", TypeOf(t), ")(", value < 0 ? "-" : "", "INFINITY))");
   std::string text = FloatLiteral(value, t.bits == 64);
-  if (t.bits == 16) text = StrCat("((half)", text, ")");
+  if (t.bits == 16) text = StrCat("((", TypeOf(t), ")", text, ")");
   return text[0] == '-' ? StrCat("(", text, ")") : text;
 }
 
@@ -209,7 +212,8 @@ std::string CExpressions::Binary(const Expr& e, int lane) {
 
 // The arithmetic of 16-bit floats rounds each result, where the language has it.
 void CExpressions::RefuseHalf(const Expr& e) {
-  if (e->dtype.Element() == ir::kF16 && !dialect_.half_arithmetic)
+  const DType type = e->dtype.Element();
+  if (type == ir::kBF16 || (type == ir::kF16 && !dialect_.half_arithmetic))
     Fail("arithmetic of 16-bit floats");
 }
 

@@ -72,6 +72,7 @@ class CExpressions {
   const std::set<std::string>& helpers() const { return helpers_; }
   bool uses_double() const { return uses_double_; }
   bool uses_half() const { return uses_half_; }
+  bool uses_bfloat() const { return uses_bfloat_; }
   bool uses_dot4() const { return uses_dot4_; }
   bool uses_wide() const { return uses_wide_; }
 
@@ -107,7 +108,8 @@ class CExpressions {
   std::unordered_map<const ir::ExprNode*, std::string> runs_;
   std::set<std::string> taken_, helpers_;
   std::string error_;
-  bool uses_double_ = false, uses_half_ = false, uses_dot4_ = false, uses_wide_ = false;
+  bool uses_double_ = false, uses_half_ = false, uses_bfloat_ = false, uses_dot4_ = false,
+       uses_wide_ = false;
 };
 
 }  // namespace tilewright::codegen

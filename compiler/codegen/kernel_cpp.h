@@ -3,6 +3,7 @@
 //   TW_LANES                        threads of a warp
 //   TW_SHUFFLE(lanes, x, from)      `x` of thread `from`; all `lanes` threads of the warp are here
 //   TW_SHUFFLE_DOWN(lanes, x, by)   the same of the thread that is `by` places further
+//   TW_BITS_OF(f), TW_FLOAT_OF(bits)   a 32-bit float as an unsigned integer, and back
 //   TW_DP4A(a_type, b_type, sum, a, b)   adds four products of bytes; types are s32 or u32
 // where it uses the text that needs it. Constants.
 #pragma once
@@ -31,6 +32,18 @@ TW_TO_INT(tw_u8, 0.0, 255.0, 0, 255)
 TW_TO_INT(tw_u16, 0.0, 65535.0, 0, 65535)
 TW_TO_INT(tw_u32, 0.0, 4294967295.0, 0, 4294967295U)
 TW_TO_INT(tw_u64, 0.0, 0x1p64, 0, 18446744073709551615UL)
+)";
+
+// The upper half of a float, rounded to the nearest, ties to even: to be cast and moved.
+inline constexpr std::string_view kCppBfloat = R"(struct tw_bf16 {
+  unsigned short bits;
+  tw_bf16() = default;
+  tw_bf16(float f) {
+    const tw_u32 all = TW_BITS_OF(f);
+    bits = f != f ? 0x7FC0 : (all + 0x7FFF + (all >> 16 & 1)) >> 16;
+  }
+  operator float() const { return TW_FLOAT_OF((tw_u32)bits << 16); }
+};
 )";
 
 // What else compiles a text may have a type of its own.
@@ -94,7 +107,8 @@ inline constexpr CDialect kKernelCpp = {
     .global_barrier = "__syncthreads();",
     .group_size = "__launch_bounds__(%x * %y * %z) ",
     .types = {"tw_i8", "short", "int", "long", "tw_u8", "tw_u16", "tw_u32", "tw_u64", "half",
-              "float", "double"},
+              "float", "double", "tw_bf16"},
+    .bfloat = {.prologue = kCppBfloat},
     .vectors = false,
     .wide = "tw_wide",
     .wide_text = kCppWide,

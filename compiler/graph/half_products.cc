@@ -1,6 +1,6 @@
 // Products of 16-bit floats. An import casts them to f32 and the product of those back; a machine
 // that multiplies 16-bit floats reads half as many bytes, and multiplies them faster.
-//   matmul(cast<f32>(x: f16), cast<f32>(y: f16))   →   matmul(x, y): f32
+//   matmul(cast<f32>(x: f16), cast<f32>(y: f16))   →   matmul(x, y): f32, and the same of bf16
 // The same numbers are multiplied, and sums are f32 as before.
 #include <algorithm>
 
@@ -20,18 +20,20 @@ class HalfProductMaker : public ForwardRewriter {
   // The value as 16-bit floats where it was cast from such; -1 elsewhere.
   ValueId HalfOf(ValueId id) const {
     const Node* cast = TypeOf(id).dtype == ir::kF32 ? Before(id, "cast") : nullptr;
-    return cast != nullptr && TypeOf(cast->inputs[0]).dtype == ir::kF16 ? cast->inputs[0] : -1;
+    if (cast == nullptr) return -1;
+    const ir::DType from = TypeOf(cast->inputs[0]).dtype;
+    return from == ir::kF16 || from == ir::kBF16 ? cast->inputs[0] : -1;
   }
 
   // The same where it is a constant of numbers that 16 bits hold: an import has cast them.
-  absl::StatusOr<ValueId> HalfConstant(ValueId id) {
+  absl::StatusOr<ValueId> HalfConstant(ValueId id, ir::DType half) {
     if (!IsConstant(g_, id) || TypeOf(id).dtype != ir::kF32) return -1;
     TW_ASSIGN(const op::RefTensor tensor, ConstantTensor(g_, id));
     const bool exact = std::all_of(tensor.values.begin(), tensor.values.end(),
-                                   [](double x) { return ir::RoundFloat(x, ir::kF16) == x; });
+                                   [&](double x) { return ir::RoundFloat(x, half) == x; });
     if (!exact) return -1;
     op::TensorType type = tensor.type;
-    type.dtype = ir::kF16;
+    type.dtype = half;
     return AddRounded(&g_, NameOf(id) + "_half", std::move(type), tensor.values);
   }
 
@@ -40,13 +42,14 @@ class HalfProductMaker : public ForwardRewriter {
     ValueId a = HalfOf(node.inputs[0]), b = HalfOf(node.inputs[1]);
     // Two constants are folded.
     if (a < 0 && b < 0) return false;
+    const ir::DType half = TypeOf(a < 0 ? b : a).dtype;
     if (a < 0) {
-      TW_ASSIGN(a, HalfConstant(node.inputs[0]));
+      TW_ASSIGN(a, HalfConstant(node.inputs[0], half));
     }
     if (b < 0) {
-      TW_ASSIGN(b, HalfConstant(node.inputs[1]));
+      TW_ASSIGN(b, HalfConstant(node.inputs[1], half));
     }
-    if (a < 0 || b < 0) return false;
+    if (a < 0 || b < 0 || TypeOf(a).dtype != TypeOf(b).dtype) return false;
     Define(node, node.op, {a, b}, node.attrs);
     return true;
   }

@@ -509,6 +509,8 @@ TwDeviceResult GraphCreate(TwDevice* device, const TwDeviceLaunch* const* launch
     result =
         Checked(device, "cuGraphInstantiate", Api().cuGraphInstantiate(&executable, captured, 0));
   if (captured != nullptr) Api().cuGraphDestroy(captured);
+  // The launches still work one by one, whatever the driver has against their capture.
+  if (result == TW_DEVICE_FAILED) result = TW_DEVICE_UNSUPPORTED;
   if (result == TW_DEVICE_OK) *graph = new TwDeviceGraph{executable};
   return result;
 }

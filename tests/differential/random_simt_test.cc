@@ -188,7 +188,7 @@ ir::Function TensorProgram(uint64_t seed) {
     int64_t terms;
   };
   static constexpr Types kTypes[] = {{"f16", "f16", "f32", "0.0f32", 16},
-                                     {"f16", "f16", "f32", "0.0f32", 16},
+                                     {"bf16", "bf16", "f32", "0.0f32", 16},
                                      {"i8", "i8", "i32", "0i32", 32},
                                      {"u8", "i8", "i32", "0i32", 32}};
   const Types& t = kTypes[rng.Uniform(4)];
@@ -207,9 +207,10 @@ ir::Function TensorProgram(uint64_t seed) {
   const auto pair = [](bool turned, const auto& x, const auto& y) {
     return turned ? StrCat(y, ", ", x) : StrCat(x, ", ", y);
   };
-  const std::string result = follows && halves ? "f16" : t.sum;
+  const std::string result = follows && halves ? t.a : t.sum;
   const std::string made = follows ? "P" : "C", shape = StrCat("[", front, m, ", ", n, "]");
-  const std::string value = halves ? "f16(max(P[@] + D[vj], 0.0f32))" : "max(P[@] + D[vj], 0i32)";
+  const std::string value =
+      halves ? StrCat(t.a, "(max(P[@] + D[vj], 0.0f32))") : "max(P[@] + D[vj], 0i32)";
   const auto loops = [&](bool terms) {
     return StrCat(batch ? "for b in 0..2 { " : "", "for i in 0..", m, " { for j in 0..", n, " { ",
                   terms ? StrCat("for k in 0..", k, " { ") : "");
@@ -283,6 +284,27 @@ constexpr char kHalves[] =
   }
 }
 )";
+
+TEST_P(RandomSimtTest, BfloatsAreCast) {
+  const bool can = GetParam().language == Language::kCuda || GetParam().language == Language::kHip;
+  if (!can) GTEST_SKIP() << "[SKIP] no bf16 in these languages";
+  std::string program = kHalves;
+  for (size_t at = 0; (at = program.find("f16", at)) != std::string::npos; at += 4)
+    program.insert(at, "b");
+  auto f = ir::ParseFunction(program);
+  ASSERT_TRUE(f.ok()) << f.status();
+  auto text = TextOf(*f, "bfloats", /*sub_groups=*/false);
+  ASSERT_TRUE(text.has_value());
+  RunAll({{"bfloats", *f, *text}});
+  if (GetParam().language == Language::kHip && hip::ClangName() != "clang-none") {
+    const auto code = hip::CompileText(text->text, Target().cpu);
+    EXPECT_TRUE(code.ok()) << code.status();
+  }
+  if (GetParam().language == Language::kCuda && cuda::NvrtcName() != "nvrtc-none") {
+    const auto cubin = cuda::CompileText(text->text, "sm_90");
+    EXPECT_TRUE(cubin.ok()) << cubin.status();
+  }
+}
 
 TEST_P(RandomSimtTest, HalvesAreCast) {
   if (GetParam().language == Language::kOpenCl)

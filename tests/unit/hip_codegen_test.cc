@@ -80,12 +80,15 @@ TEST(HipCodegen, ATaskBecomesACodeObjectForEachMachine) {
     EXPECT_GT(kernel.registers, 0);
     EXPECT_EQ(kernel.spill_bytes, 0);
     EXPECT_GT(kernel.shared_bytes, 0);
+    const auto again = Generated(StrCat("hip,arch=", arch), kStaged);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again->bytes, artifact->bytes) << "the same input gives the same bytes";
     const std::string notes = Printed("llvm-readobj-19", {"--notes"}, artifact->bytes);
     if (notes.empty()) GTEST_SKIP() << "[SKIP] no llvm-readobj-19";
     const bool wide = std::string(arch) != "gfx1100";
     for (const std::string& said :
          {StrCat("amdgcn-amd-amdhsa--", arch), StrCat(".name:           ", kernel.name),
-          std::string(".kernarg_segment_size: 24"),
+          std::string(".kernarg_segment_size: 24"), std::string(".max_flat_workgroup_size: 64"),
           StrCat(".group_segment_fixed_size: ", kernel.shared_bytes),
           StrCat(".wavefront_size: ", wide ? 64 : 32), std::string(".vgpr_spill_count: 0")}) {
       EXPECT_NE(notes.find(said), std::string::npos) << said << "\n" << notes;

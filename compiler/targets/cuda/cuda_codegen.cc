@@ -21,6 +21,8 @@ constexpr std::string_view kPrologue = R"(#define restrict __restrict__
 #define TW_MASK(lanes) (lanes == 32 ? 0xffffffffu : (1u << lanes) - 1)
 #define TW_SHUFFLE(lanes, x, from) __shfl_sync(TW_MASK(lanes), x, from)
 #define TW_SHUFFLE_DOWN(lanes, x, by) __shfl_down_sync(TW_MASK(lanes), x, by)
+#define TW_BITS_OF(f) __float_as_uint(f)
+#define TW_FLOAT_OF(bits) __uint_as_float(bits)
 #ifdef __CUDACC_RTC__
 #define TW_DP4A(a_type, b_type, sum, a, b) \
   asm("dp4a." #a_type "." #b_type " %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b))
@@ -112,9 +114,11 @@ static inline void tw_load_b(tw_u32 (&f)[2], const T* p) {
     tw_load_##fragment<rows, columns, bytes, shared>(f, p); \
   }
 TW_LOAD(a_f16, a, 4)
+TW_LOAD(a_bf16, a, 4)
 TW_LOAD(a_i8, a, 4)
 TW_LOAD(a_u8, a, 4)
 TW_LOAD(b_f16, b, 2)
+TW_LOAD(b_bf16, b, 2)
 TW_LOAD(b_i8, b, 2)
 #define TW_PRODUCT(name, type, form, kind) \
   static inline void tw_cuda_mma_##name##_reset(type (&d)[4]) { d[0] = d[1] = d[2] = d[3] = 0; } \
@@ -123,6 +127,7 @@ TW_LOAD(b_i8, b, 2)
     TW_MMA(form, kind, d, a, b); \
   }
 TW_PRODUCT(f16, float, "m16n8k16.row.col.f32.f16.f16.f32", "f")
+TW_PRODUCT(bf16, float, "m16n8k16.row.col.f32.bf16.bf16.f32", "f")
 TW_PRODUCT(s8s8, int, "m16n8k32.row.col.s32.s8.s8.s32", "r")
 TW_PRODUCT(u8s8, int, "m16n8k32.row.col.s32.u8.s8.s32", "r")
 )";

@@ -14,6 +14,7 @@ struct Product {
 };
 constexpr Product kProducts[] = {
     {"f16", "f16", "f16", "f32", "0.0f32", 16},
+    {"bf16", "bf16", "bf16", "f32", "0.0f32", 16},
     {"s8s8", "i8", "i8", "i32", "0i32", 32},
     {"u8s8", "u8", "i8", "i32", "0i32", 32},
 };
@@ -47,9 +48,9 @@ ir::TensorIntrinsicRow LoadRow(const std::string& fragment, const std::string& t
 std::vector<ir::TensorIntrinsicRow> IntrinsicRows() {
   std::vector<ir::TensorIntrinsicRow> rows;
   for (const Product& p : kProducts) rows.push_back(MmaRow(p));
-  for (const auto& [type, terms] : {std::pair{"f16", 16}, {"i8", 32}, {"u8", 32}})
+  for (const auto& [type, terms] : {std::pair{"f16", 16}, {"bf16", 16}, {"i8", 32}, {"u8", 32}})
     rows.push_back(LoadRow("a", type, 16, terms));
-  for (const auto& [type, terms] : {std::pair{"f16", 16}, {"i8", 32}})
+  for (const auto& [type, terms] : {std::pair{"f16", 16}, {"bf16", 16}, {"i8", 32}})
     rows.push_back(LoadRow("b", type, terms, 8));
   return rows;
 }

@@ -79,7 +79,8 @@ absl::StatusOr<support::CommandResult> RunClang(const std::string& text, const s
                                                 bool with_libraries, const std::string& output) {
   support::ChildOptions compiler;
   compiler.program = TheClang().program;
-  // Floats are contracted where the IR says so, and nowhere else.
+  // Floats are contracted where the IR says so, and nowhere else. Without the id of a compilation
+  // the same text gives the same bytes.
   compiler.args = {"-x",
                    "hip",
                    "--cuda-device-only",
@@ -92,6 +93,7 @@ absl::StatusOr<support::CommandResult> RunClang(const std::string& text, const s
                    "-ffp-contract=off",
                    "-fno-math-errno",
                    "-fno-strict-aliasing",
+                   "-fuse-cuid=none",
                    "-Rpass-analysis=kernel-resource-usage",
                    "-o",
                    output,

@@ -7,6 +7,8 @@
 #define TW_MASK(lanes) (lanes == 32 ? 0xffffffffu : (1u << lanes) - 1)
 #define TW_SHUFFLE(lanes, x, from) __shfl_sync(TW_MASK(lanes), x, from)
 #define TW_SHUFFLE_DOWN(lanes, x, by) __shfl_down_sync(TW_MASK(lanes), x, by)
+#define TW_BITS_OF(f) __float_as_uint(f)
+#define TW_FLOAT_OF(bits) __uint_as_float(bits)
 #ifdef __CUDACC_RTC__
 #define TW_DP4A(a_type, b_type, sum, a, b) \
   asm("dp4a." #a_type "." #b_type " %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b))

@@ -3,8 +3,9 @@
 #ifndef __global__
 #define __global__ __attribute__((global))
 #define __shared__ __attribute__((shared))
-#define __launch_bounds__(n) __attribute__((launch_bounds(n)))
 #endif
+#undef __launch_bounds__
+#define __launch_bounds__(n) __attribute__((amdgpu_flat_work_group_size(n, n)))
 #undef __align__
 #define __align__(n) __attribute__((aligned(n)))
 #define restrict __restrict__
@@ -12,6 +13,8 @@
 #undef INFINITY
 #define NAN __builtin_nanf("")
 #define INFINITY __builtin_inff()
+#define TW_BITS_OF(f) __builtin_bit_cast(unsigned, f)
+#define TW_FLOAT_OF(bits) __builtin_bit_cast(float, bits)
 struct tw_axes { unsigned x, y, z; };
 #define TW_AXES(name, function) \
   static inline tw_axes tw_##name() { return {function##_x(), function##_y(), function##_z()}; }

@@ -343,11 +343,11 @@ EXPORT cuStreamBeginCapture_v2(Handle stream, int) {
   return cuda::kSuccess;
 }
 EXPORT cuStreamEndCapture(Handle stream, Handle* graph) {
+  std::unique_ptr<Graph> captured(static_cast<Stream*>(stream)->captures);
+  static_cast<Stream*>(stream)->captures = nullptr;  // also where it fails
+  if (captured == nullptr) return cuda::kInvalidValue;
   ENTER("cuStreamEndCapture");
-  auto& captures = static_cast<Stream*>(stream)->captures;
-  if (captures == nullptr) return cuda::kInvalidValue;
-  *graph = captures;
-  captures = nullptr;
+  *graph = captured.release();
   return cuda::kSuccess;
 }
 EXPORT cuGraphInstantiateWithFlags(Handle* executable, Handle graph, unsigned long long) {

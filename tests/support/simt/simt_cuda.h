@@ -20,6 +20,13 @@ SIMT_PLAIN void simt_barrier(unsigned long site) { simt->barrier(simt, 1, site);
 #define __shfl_sync(mask, value, lane) simt_shuffle(mask, value, lane, __LINE__)
 
 #define __int_as_float(bits) simt_float_of(bits)
+#define __uint_as_float(bits) simt_float_of((int)(bits))
+SIMT_PLAIN unsigned simt_bits_of(float value) {
+  unsigned bits;
+  __builtin_memcpy(&bits, &value, 4);
+  return bits;
+}
+#define __float_as_uint(value) simt_bits_of(value)
 
 // The instruction dp4a: each operand is four bytes, signed or not, and the sum wraps.
 SIMT_PLAIN int simt_byte(unsigned four, int i, bool is_signed) {
@@ -58,20 +65,24 @@ SIMT_PLAIN unsigned simt_b_bits(const SimtFactors* warp, int column, int byte, i
   const SimtFactors& lane = warp[column * 4 + byte % 16 / 4];
   return simt_bits_at(lane.b[byte / 16], byte, bytes);
 }
+// Of the type that its letter in the instruction's name says: f16 or bf16.
+SIMT_PLAIN float simt_term(unsigned bits, char type) {
+  return type == 'b' ? simt_float_of((int)(bits << 16)) : tw_half_to_float((unsigned short)bits);
+}
 // A device adds the terms up in an order of its own. Here the sum is exact, and rounded once.
-SIMT_PLAIN float simt_add_terms(float d, const SimtFactors* warp, int row, int column, bool, bool) {
+SIMT_PLAIN float simt_add_terms(float d, const SimtFactors* warp, int row, int column, char a,
+                                char b) {
   double sum = d;
   for (int byte = 0; byte < 32; byte += 2)
-    sum += (double)tw_half_to_float((unsigned short)simt_a_bits(warp, row, byte, 2)) *
-           tw_half_to_float((unsigned short)simt_b_bits(warp, column, byte, 2));
+    sum += (double)simt_term(simt_a_bits(warp, row, byte, 2), a) *
+           simt_term(simt_b_bits(warp, column, byte, 2), b);
   return (float)sum;
 }
-SIMT_PLAIN int simt_add_terms(int d, const SimtFactors* warp, int row, int column, bool a_signed,
-                              bool b_signed) {
+SIMT_PLAIN int simt_add_terms(int d, const SimtFactors* warp, int row, int column, char a, char b) {
   unsigned sum = (unsigned)d;
   for (int byte = 0; byte < 32; ++byte)
-    sum += (unsigned)(simt_byte(simt_a_bits(warp, row, byte, 1), 0, a_signed) *
-                      simt_byte(simt_b_bits(warp, column, byte, 1), 0, b_signed));
+    sum += (unsigned)(simt_byte(simt_a_bits(warp, row, byte, 1), 0, a == 's') *
+                      simt_byte(simt_b_bits(warp, column, byte, 1), 0, b == 's'));
   return (int)sum;
 }
 template <class T>
@@ -79,12 +90,11 @@ SIMT_PLAIN void simt_mma(const char* form, T (&d)[4], const unsigned (&a)[4],
                          const unsigned (&b)[2], unsigned long site) {
   const SimtFactors own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
   const auto* warp = (const SimtFactors*)simt->gather(simt, &own, sizeof own, site);
-  // "m16n8k32.row.col.s32.u8.s8.s32": the types of A and B.
-  const bool a_signed = form[21] == 's', b_signed = form[24] == 's';
+  // "m16n8k32.row.col.s32.u8.s8.s32": the types of A and B, of as many letters.
+  const char a_type = form[21], b_type = form[a_type == 'b' ? 26 : 24];
   const int lane = (int)simt_lane();
   for (int e = 0; e < 4; ++e)
-    d[e] =
-        simt_add_terms(d[e], warp, lane / 4 + e / 2 * 8, lane % 4 * 2 + e % 2, a_signed, b_signed);
+    d[e] = simt_add_terms(d[e], warp, lane / 4 + e / 2 * 8, lane % 4 * 2 + e % 2, a_type, b_type);
 }
 #define TW_MMA(form, kind, d, a, b) simt_mma(form, d, a, b, __LINE__)
 
