@@ -142,6 +142,7 @@ std::optional<MatrixProblem> ConvolutionOf(const std::vector<BlockSite>& blocks,
   if (!down || !across) return std::nullopt;
   problem.down = *down;
   problem.across = *across;
+  problem.apart = ir::UsesVar(data->region[1].min, product.iters[1].var);
   problem.whole_rows = at == 0 && ir::IsInt(data->buffer->shape[3], across->Inputs(problem.width));
   if (at == 1) {
     problem.skips_rows = TakesRows(before, problem.rows, &problem.whole_rows);
@@ -287,12 +288,13 @@ Work WorkOf(const MatrixProblem& p, const MatrixTile& t) {
     work.loads = p.images * work.stores;
     return work;
   }
-  work.inputs = in_rows * p.across.Inputs(t.width) * t.steps;
+  const int64_t planes = p.apart ? t.columns : t.steps;  // of the image
+  work.inputs = in_rows * p.across.Inputs(t.width) * planes;
   work.weights = t.columns * t.steps * taps;
   work.products = sums * t.steps * taps;
   const bool joins = p.whole_rows && (p.skips_rows ? t.rows == p.rows : whole);
   const bool cuts = !p.staging.empty() && !p.skips_rows;  // rows by their padding
-  work.loads = p.image ? Pieces(t.steps, cuts ? 2 : in_rows, joins) : 1;
+  work.loads = p.image ? Pieces(planes, cuts ? 2 : in_rows, joins) : 1;
   return work;
 }
 

@@ -38,6 +38,7 @@ struct MatrixProblem {
   int64_t rows = 1, width = 1;          // vectors of a step of the sum; of an image: its sides
   int64_t columns = 1, steps = 1;       // in blocks
   MatrixWindow down = {}, across = {};  // of a convolution
+  bool apart = false;                   // each block of columns reads its own block of the image
   bool skips_rows = false;              // the staging takes some of the image's rows
   // A row of outputs reads whole rows of the image. If it skips some: all outputs read all others.
   bool whole_rows = false;

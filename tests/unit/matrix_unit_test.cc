@@ -218,6 +218,8 @@ constexpr Convolution kConvolutions[] = {
     {.inputs = 1, .columns = 1, .height = 5, .width = 9, .taps = 3, .pad = 0, .bias = false},
     {.inputs = 1, .columns = 3, .height = 7, .width = 7, .taps = 5, .pad = 2, .images = 2},
     {.inputs = 1, .columns = 2, .height = 9, .width = 8, .pad = 2, .dilation = 2},
+    {.inputs = 4, .columns = 4, .height = 8, .width = 6, .apart = true},
+    {.inputs = 3, .columns = 3, .height = 9, .width = 9, .stride = 2, .apart = true},
 };
 
 constexpr Addition kAdditions[] = {{.columns = 2, .height = 6, .width = 5},
