@@ -8,6 +8,7 @@
 #include "compiler/schedule/legality.h"
 #include "compiler/space/block_info.h"
 #include "compiler/space/lane_axes.h"
+#include "deploy/support/strings.h"
 
 namespace tilewright::space {
 
@@ -454,6 +455,21 @@ std::optional<MatrixTile> BestTile(const target::MatrixUnit& unit, const MatrixP
     }
   }
   return best;
+}
+
+std::string WhyNotOnUnit(const ir::Function& function, const target::MatrixUnit& unit) {
+  for (const ir::Buffer& param : function.params) {
+    if (param->dtype != ir::kI8 && param->dtype != ir::kI32)
+      return support::StrCat("it has ", ir::TypeName(param->dtype), ", the unit i8 and i32");
+  }
+  const std::optional<MatrixProblem> problem = MatrixProblemOf(function, unit);
+  if (!problem) {
+    return support::StrCat("it is no product, sum, mean or maximum of i8 in blocks of ", unit.block,
+                           " that ends as i8");
+  }
+  const MatrixTile any = {.rows = 0, .columns = 0, .steps = 0, .threads = 0, .width = 0};
+  if (!BestTile(unit, *problem, any)) return "no tile of it fits the memories of the unit";
+  return "some of its operations are no instructions of the unit";
 }
 
 }  // namespace tilewright::space

@@ -81,4 +81,7 @@ double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& problem,
 std::optional<MatrixTile> BestTile(const target::MatrixUnit& unit, const MatrixProblem& problem,
                                    const MatrixTile& given);
 
+// Why a function does not run on the unit, for people: what it has that the unit has not.
+std::string WhyNotOnUnit(const ir::Function& function, const target::MatrixUnit& unit);
+
 }  // namespace tilewright::space

@@ -131,6 +131,8 @@ def convolutions_are_bit_exact():
             summary = json.loads(command("compile", model, "--target", f"vta,config={config}", "-o", module, "--format", "json"))
             sides = {k["task_name"].split()[0]: k["on_host"] for k in summary["kernels"]}
             assert sides == {"transpose": True, "conv2d_requantize_cast": on_host}, sides
+            reasons = {k["task_name"].split()[0]: k["host_reason"] for k in summary["kernels"]}
+            assert ("no tile" in reasons["conv2d_requantize_cast"]) == on_host and "no product" in reasons["transpose"], reasons
             expected = convolution.expected()
             assert len(np.unique(expected)) > 12, "outputs that hardly differ tell nothing"
             for device in DEVICES:
@@ -210,6 +212,9 @@ def networks_run_on_both_sides():
         sides = {k["task_name"].split()[0]: k["on_host"] for k in summary["kernels"]}
         assert sides == {"quantize": True, "dense_add_relu_requantize_cast": False,
                          "dense_add_requantize_cast": False, "dequantize_softmax": True}, sides
+        reasons = [k["host_reason"] for k in summary["kernels"] if k["on_host"]]
+        assert all(reason == "it has f32, the unit i8 and i32" for reason in reasons), reasons
+        assert "on the processor: dequantize_softmax" in command("compile", model, "--target", "vta", "-o", module)
         x = np.random.default_rng(5).standard_normal((6, 32)).astype(np.float32)
         command("compile", model, "--target", "native,threads=1", "-o", native)
         expected = outputs_on(native, folder, "", x=x)

@@ -390,6 +390,23 @@ TEST(MatrixUnitTest, TilesFitTheMemoriesExactly) {
   EXPECT_FALSE(Fits(unit, p, {.rows = 4, .columns = 32, .steps = 1, .threads = 4}));
 }
 
+TEST(MatrixUnitTest, SaysWhyAFunctionRunsElsewhere) {
+  const target::MatrixUnit& unit = TargetOf("block32").machine.matrix;
+  const auto why = [&](const std::string& text) {
+    auto function = driver::TaskFunction(text);
+    EXPECT_TRUE(function.ok()) << function.status();
+    return WhyNotOnUnit(*function, unit);
+  };
+  EXPECT_THAT(
+      why("graph {\n  input %0: u8[4]\n  %1: i8[4] = cast(%0) {dtype=\"i8\"}\n  output %1\n}\n"),
+      testing::HasSubstr("it has u8"));
+  EXPECT_THAT(why("graph {\n  input %0: i8[4]\n  %1: i8[4] = relu(%0)\n  output %1\n}\n"),
+              testing::HasSubstr("no product"));
+  const Convolution wide = {
+      .inputs = 1, .columns = 1, .height = 20, .width = 20, .taps = 17, .pad = 8};
+  EXPECT_THAT(WhyNotOnUnit(FunctionOf(wide, unit.block), unit), testing::HasSubstr("no tile"));
+}
+
 // The default is one of the best of the space.
 void ExpectNearOptimum(const ir::Function& function) {
   const target::Target target = TargetOf("block16");
