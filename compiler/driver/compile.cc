@@ -15,6 +15,7 @@
 #include "compiler/schedule/schedule.h"
 #include "compiler/space/default_schedule.h"
 #include "compiler/space/explain.h"
+#include "compiler/space/matrix_tiles.h"
 #include "compiler/targets/backend.h"
 #include "compiler/targets/kind_table.h"
 #include "compiler/transform/clone.h"
@@ -312,6 +313,7 @@ class ModelLowering {
     if (!target.machine.has_matrix() || (lowered.ok() && OnMatrixUnit(*lowered)))
       return Keep(0, std::move(lowered));
     kernel->on_host = true;
+    kernel->host_reason = space::WhyNotOnUnit(variants[0].function, target.machine.matrix);
     if (sides_.size() < 2) {
       TW_ASSIGN(target::Target host, HostOf());
       sides_.push_back({.target = std::move(host)});

@@ -44,10 +44,11 @@ struct CompileOptions {
 struct CompileReport {
   struct Kernel {
     std::string task_hash, task_name, task_label, steps, program_hash;
-    int uses = 0;            // in all functions of the module
-    bool tuned = false;      // a provided schedule that was measured was applied
-    bool predicted = false;  // one that was never measured
-    bool on_host = false;    // on the processor next to the target's matrix unit
+    int uses = 0;             // in all functions of the module
+    bool tuned = false;       // a provided schedule that was measured was applied
+    bool predicted = false;   // one that was never measured
+    bool on_host = false;     // on the processor next to the target's matrix unit
+    std::string host_reason;  // why it is there
     bool stale = false;  // one was provided but did not replay to its hash: `stale_reason` says how
     std::string stale_reason;
     std::string measurement_id;

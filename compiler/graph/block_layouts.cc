@@ -155,7 +155,8 @@ class Blocker {
     if (groups > 1 && !depthwise) return false;
     const int64_t channels = ShapeOf(x)[1].value();
     const bool bytes = g_.values[w].type.dtype == ir::kI8;
-    const bool unit = Divides(channels) && !depthwise && requantized_.count(y) > 0;
+    const bool unit =
+        Divides(channels) && requantized_.count(y) > 0 && (!depthwise || channels == groups);
     int64_t in_block = Divides(channels) ? block_ : 1;
     if (bytes && !depthwise && !unit && (in_block % op::kDot != 0 || in_block == 1)) {
       in_block = (channels + op::kDot - 1) / op::kDot * op::kDot;
@@ -172,13 +173,14 @@ class Blocker {
     // Loops over input channels follow the weights' blocks: dot products and matrix units have own
     // orders.
     const std::string layout =
-        depthwise ? StrCat("OHW", block_, "o")
-        : unit    ? StrCat("OIHW", block_, "o", block_, "i")
-        : bytes   ? StrCat("OIHW", in_block / op::kDot, "i", block_, "o", op::kDot, "i")
-                  : StrCat("OIHW", in_block, "i", block_, "o");
-    TW_ASSIGN(const ValueId packed, Packed(w, layout));
+        unit        ? StrCat("OIHW", block_, "o", block_, "i")
+        : depthwise ? StrCat("OHW", block_, "o")
+        : bytes     ? StrCat("OIHW", in_block / op::kDot, "i", block_, "o", op::kDot, "i")
+                    : StrCat("OIHW", in_block, "i", block_, "o");
+    TW_ASSIGN(const ValueId packed, Packed(unit && depthwise ? InGroups(w) : w, layout));
     op::Attrs attrs = node.attrs;
-    if (groups == 1) attrs.erase("groups");
+    if (unit && depthwise) attrs["groups"] = groups / block_;
+    if (op::GetInt(attrs, "groups", 1) == 1) attrs.erase("groups");
     attrs["data_layout"] = StrCat("NCHW", in_block, "c");
     attrs["weight_layout"] = layout;
     TW_ASSIGN(const ValueId out, Emit(node.name + "_b", "conv2d", {image, packed}, attrs));
@@ -186,6 +188,20 @@ class Blocker {
     ++convolutions_;
     of_bytes_ += bytes;
     return true;
+  }
+
+  // Weights of channels that are convolved alone, as those of groups of a block of channels: zeros
+  // but for the channel's own.
+  ValueId InGroups(ValueId w) {
+    const Value weight = g_.values[w];
+    Ints sizes = weight.type.sizes();
+    const std::string_view bytes = weight.constant->view();
+    const auto taps = static_cast<size_t>(sizes[2] * sizes[3]), block = static_cast<size_t>(block_);
+    std::string spread(bytes.size() * block, '\0');
+    for (size_t c = 0; c * taps < bytes.size(); ++c)
+      bytes.copy(spread.data() + (c * block + c % block) * taps, taps, c * taps);
+    sizes[1] = block_;
+    return AddConstant(&g_, weight.name + "_groups", {weight.type.dtype, sizes}, std::move(spread));
   }
 
   absl::StatusOr<ValueId> Packed(ValueId w, const std::string& layout) {

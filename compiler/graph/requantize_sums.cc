@@ -5,6 +5,8 @@
 //   quantize(relu?(dequantize(a) + dequantize(b))) of two images of bytes
 //     → cast(requantize(relu?(i32(a) * m + i32(b) * n))), each scale a whole number over one power
 //     of two.
+//   quantize(relu?(mean(dequantize(a)))) over windows, or over the image
+//     → the same of a convolution of each channel alone, with weights of 1.
 // A relu may be a clip from 0 to what the bytes can hold.
 #include <algorithm>
 #include <cmath>
@@ -21,6 +23,8 @@ namespace {
 constexpr int kMultiplierBits = 30, kShiftStep = 4, kMaxShift = 60;
 // Of the factors of bytes, whose products are added up in 32 bits.
 constexpr int kFactorBits = 22;
+// Of a mean, whose weights lie on the chip: so many squares fit small units, too.
+constexpr int64_t kMostTaps = 128;
 
 class SumRequantizer : public ForwardRewriter {
  public:
@@ -48,6 +52,12 @@ class SumRequantizer : public ForwardRewriter {
     return true;
   }
 
+  // Channels that are convolved alone are groups of a block, with zeros.
+  static bool FillsBlocks(const Node& layer, const std::vector<int64_t>& weights) {
+    const int64_t groups = op::GetInt(layer.attrs, "groups", 1);
+    return groups == 1 || (groups == weights[0] && weights[1] == 1);
+  }
+
   // The axis of the channels in sums that the unit computes; nothing where it does not.
   std::optional<size_t> AxisOnUnit(ValueId sums) const {
     const Node* layer = Before(sums);
@@ -59,9 +69,9 @@ class SumRequantizer : public ForwardRewriter {
     if (x.dtype != ir::kI8 || weights.dtype != ir::kI8 || !IsConstant(g_, layer->inputs[1]))
       return std::nullopt;
     const bool image = layer->op == "conv2d";
-    if (image && (op::GetInt(layer->attrs, "groups", 1) != 1 ||
-                  op::GetInt(layer->attrs, "pad_value", 0) != 0 || !LiesPlain(*layer) ||
-                  !SeesTheImage(*layer, weights.sizes()))) {
+    if (image &&
+        (!FillsBlocks(*layer, weights.sizes()) || op::GetInt(layer->attrs, "pad_value", 0) != 0 ||
+         !LiesPlain(*layer) || !SeesTheImage(*layer, weights.sizes()))) {
       return std::nullopt;
     }
     const size_t axis = image ? 1 : x.shape.size() - 1;
@@ -103,13 +113,17 @@ class SumRequantizer : public ForwardRewriter {
 
   absl::StatusOr<bool> Rewrite(const Node& node) override {
     if (node.op != "quantize" || TypeOf(node.outputs[0]).dtype != ir::kI8) return false;
-    TW_ASSIGN(const auto one, KnownNumber(node.inputs[1]));
+    TW_ASSIGN(const auto steps, Known(node.inputs[1]));
     TW_ASSIGN(const bool centred, IsZero(node.inputs[2]));
-    if (one != 1 || !centred) return false;
+    if (!steps || !centred) return false;
     const Node* from = Before(node.inputs[0]);
     const bool rectified = from != nullptr && Rectifies(*from);
     if (rectified) from = Before(from->inputs[0]);
     if (from == nullptr) return false;
+    if (const std::optional<op::Attrs> windows = WindowsOfMean(*from))
+      return Mean(node, *from, *windows, rectified, *steps);
+    if (steps->values != std::vector<double>{1})
+      return false;  // fold_scales has moved it into the operands, if it can
     if (from->op == "add") return Sum(node, *from, rectified);
     return from->op == "dequantize" ? Layer(node, *from, rectified) : false;
   }
@@ -145,6 +159,69 @@ class SumRequantizer : public ForwardRewriter {
               Emit(node.name + "_steps", "requantize", {sums, multiplier}, {{"shift", shift}}));
     Define(node, "cast", {steps}, {{"dtype", std::string("i8")}});
     return true;
+  }
+
+  // The windows of a mean over an image, as the attributes of a convolution and its kernel; nothing
+  // where a window counts what is outside of the image, or is too large.
+  std::optional<op::Attrs> WindowsOfMean(const Node& mean) const {
+    const op::TensorType& x = TypeOf(mean.inputs[0]);
+    if (x.rank() != 4 || !x.fixed()) return std::nullopt;
+    op::Attrs windows;
+    std::vector<int64_t> kernel;
+    if (mean.op == "reduce" && op::GetString(mean.attrs, "kind", "") == "mean") {
+      std::vector<int64_t> axes = op::GetInts(mean.attrs, "axes", {});
+      for (int64_t& axis : axes) axis = axis < 0 ? axis + 4 : axis;
+      std::sort(axes.begin(), axes.end());
+      if (axes != std::vector<int64_t>{2, 3} || op::GetInt(mean.attrs, "keepdims", 1) == 0)
+        return std::nullopt;
+      kernel = {x.size(2), x.size(3)};
+    } else if (mean.op == "pool2d" && op::GetString(mean.attrs, "kind", "") == "avg") {
+      const auto pads = op::GetInts(mean.attrs, "pads", {0, 0, 0, 0});
+      const bool padded = std::any_of(pads.begin(), pads.end(), [](int64_t n) { return n != 0; });
+      if (padded && op::GetInt(mean.attrs, "count_include_pad", 0) == 0) return std::nullopt;
+      kernel = op::GetInts(mean.attrs, "kernel", {});
+      for (const char* name : {"strides", "pads", "dilations"}) {
+        const auto known = mean.attrs.find(name);
+        if (known != mean.attrs.end()) windows[name] = known->second;
+      }
+    }
+    if (kernel.size() != 2 || kernel[0] * kernel[1] > kMostTaps) return std::nullopt;
+    windows["kernel"] = kernel;
+    return windows;
+  }
+
+  // The mean of windows of an image of bytes: a sum with weights of 1, each channel alone.
+  absl::StatusOr<bool> Mean(const Node& node, const Node& mean, op::Attrs windows, bool rectified,
+                            const op::RefTensor& steps) {
+    constexpr size_t kAxis = 1;
+    const Node* from = Before(mean.inputs[0], "dequantize");
+    const op::TensorType x = TypeOf(mean.inputs[0]);
+    if (from == nullptr || TypeOf(from->inputs[0]).dtype != ir::kI8 || !InBlocks(x.shape[kAxis]) ||
+        IsConstant(g_, from->inputs[0])) {
+      return false;
+    }
+    TW_ASSIGN(auto scales, ScalesOf(*from, kAxis));
+    const auto divisors = PerChannel(steps, x.shape, kAxis);
+    if (!scales || !divisors) return false;
+    const std::vector<int64_t> kernel = op::GetInts(windows, "kernel", {});
+    const int64_t taps = kernel[0] * kernel[1], channels = x.size(kAxis);
+    for (size_t c = 0; c < scales->size(); ++c)
+      (*scales)[c] /= static_cast<double>(taps) * (*divisors)[c];
+    const auto shift = ShiftOf(*scales, kMultiplierBits);
+    if (!shift) return false;
+    windows.erase("kernel");
+    windows["groups"] = channels;
+    const ValueId image = from->inputs[0];
+    const ValueId ones =
+        AddConstant(&g_, node.name + "_ones", {ir::kI8, {channels, 1, kernel[0], kernel[1]}},
+                    std::string(static_cast<size_t>(channels * taps), '\1'));
+    TW_ASSIGN(ValueId sums, Emit(node.name + "_sums", "conv2d", {image, ones}, windows));
+    if (rectified) {
+      TW_ASSIGN(sums, Emit(node.name + "_relu", "relu", {sums}));
+    }
+    const ValueId multiplier =
+        Whole(node.name + "_multiplier", Scaled(*scales, *shift), kAxis, x.rank());
+    return Requantized(node, sums, multiplier, *shift);
   }
 
   // Of two images of bytes.

@@ -150,6 +150,9 @@ Terms TermsOf(ir::FunctionBuilder& b, const ConvShape& c) {
 Place ChannelOf(const ConvShape& c, const Place& output, const Place& term) {
   if (c.groups == 1 && !c.depthwise()) return term;
   if (c.depthwise()) return output;
+  const int64_t block = c.out_block();
+  if (c.in_blocks() && c.in_block() == block && c.group_in == block && c.group_out() == block)
+    return {output[0], term.back()};  // each group is a block
   const ir::Expr oc = Join(output);
   const ir::Expr group = c.group_out() == 1 ? oc : ir::FloorDiv(oc, ir::Int(c.group_out()));
   return {{c.group_in == 1 ? group : group * ir::Int(c.group_in) + Join(term)}};

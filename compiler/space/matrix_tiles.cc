@@ -8,6 +8,7 @@
 #include "compiler/schedule/legality.h"
 #include "compiler/space/block_info.h"
 #include "compiler/space/lane_axes.h"
+#include "deploy/support/strings.h"
 
 namespace tilewright::space {
 
@@ -142,6 +143,7 @@ std::optional<MatrixProblem> ConvolutionOf(const std::vector<BlockSite>& blocks,
   if (!down || !across) return std::nullopt;
   problem.down = *down;
   problem.across = *across;
+  problem.apart = ir::UsesVar(data->region[1].min, product.iters[1].var);
   problem.whole_rows = at == 0 && ir::IsInt(data->buffer->shape[3], across->Inputs(problem.width));
   if (at == 1) {
     problem.skips_rows = TakesRows(before, problem.rows, &problem.whole_rows);
@@ -287,12 +289,13 @@ Work WorkOf(const MatrixProblem& p, const MatrixTile& t) {
     work.loads = p.images * work.stores;
     return work;
   }
-  work.inputs = in_rows * p.across.Inputs(t.width) * t.steps;
+  const int64_t planes = p.apart ? t.columns : t.steps;  // of the image
+  work.inputs = in_rows * p.across.Inputs(t.width) * planes;
   work.weights = t.columns * t.steps * taps;
   work.products = sums * t.steps * taps;
   const bool joins = p.whole_rows && (p.skips_rows ? t.rows == p.rows : whole);
   const bool cuts = !p.staging.empty() && !p.skips_rows;  // rows by their padding
-  work.loads = p.image ? Pieces(t.steps, cuts ? 2 : in_rows, joins) : 1;
+  work.loads = p.image ? Pieces(planes, cuts ? 2 : in_rows, joins) : 1;
   return work;
 }
 
@@ -452,6 +455,21 @@ std::optional<MatrixTile> BestTile(const target::MatrixUnit& unit, const MatrixP
     }
   }
   return best;
+}
+
+std::string WhyNotOnUnit(const ir::Function& function, const target::MatrixUnit& unit) {
+  for (const ir::Buffer& param : function.params) {
+    if (param->dtype != ir::kI8 && param->dtype != ir::kI32)
+      return support::StrCat("it has ", ir::TypeName(param->dtype), ", the unit i8 and i32");
+  }
+  const std::optional<MatrixProblem> problem = MatrixProblemOf(function, unit);
+  if (!problem) {
+    return support::StrCat("it is no product, sum, mean or maximum of i8 in blocks of ", unit.block,
+                           " that ends as i8");
+  }
+  const MatrixTile any = {.rows = 0, .columns = 0, .steps = 0, .threads = 0, .width = 0};
+  if (!BestTile(unit, *problem, any)) return "no tile of it fits the memories of the unit";
+  return "some of its operations are no instructions of the unit";
 }
 
 }  // namespace tilewright::space

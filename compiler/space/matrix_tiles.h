@@ -38,6 +38,7 @@ struct MatrixProblem {
   int64_t rows = 1, width = 1;          // vectors of a step of the sum; of an image: its sides
   int64_t columns = 1, steps = 1;       // in blocks
   MatrixWindow down = {}, across = {};  // of a convolution
+  bool apart = false;                   // each block of columns reads its own block of the image
   bool skips_rows = false;              // the staging takes some of the image's rows
   // A row of outputs reads whole rows of the image. If it skips some: all outputs read all others.
   bool whole_rows = false;
@@ -79,5 +80,8 @@ double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& problem,
 // not 0. nullopt if none fits.
 std::optional<MatrixTile> BestTile(const target::MatrixUnit& unit, const MatrixProblem& problem,
                                    const MatrixTile& given);
+
+// Why a function does not run on the unit, for people: what it has that the unit has not.
+std::string WhyNotOnUnit(const ir::Function& function, const target::MatrixUnit& unit);
 
 }  // namespace tilewright::space

@@ -146,7 +146,8 @@ absl::StatusOr<Run> SearchTiles(const ir::Function& function, const target::Targ
   return *std::move(best);
 }
 
-// Every tile that fits, with its estimate: where the default stands among them.
+// Every tile that fits, by the estimate: where the default stands among them, and at which trial a
+// search in this order comes to the best.
 absl::Status RunTiles(const std::string& name, const ir::Function& function,
                       const target::Target& target) {
   const target::MatrixUnit& unit = target.machine.matrix;
@@ -159,6 +160,10 @@ absl::Status RunTiles(const std::string& name, const ir::Function& function,
   std::vector<int64_t> cycles;
   std::vector<space::MatrixTile> all;
   ForEachTile(unit, *problem, [&](const space::MatrixTile& tile) { all.push_back(tile); });
+  std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& c) {
+    return TileCycles(unit, *problem, a) < TileCycles(unit, *problem, c);
+  });
+  int64_t trials_to_best = 0;
   for (const space::MatrixTile& tile : all) {
     TW_ASSIGN(Run run, RunLayer(function, target, tile, ""));
     cycles.push_back(run.report.cycles);
@@ -166,19 +171,22 @@ absl::Status RunTiles(const std::string& name, const ir::Function& function,
                             chosen->columns == tile.columns && chosen->steps == tile.steps &&
                             chosen->threads == tile.threads;
     if (is_default) of_default = run;
-    if (!best || run.report.cycles < best->report.cycles) best = std::move(run);
+    if (best && run.report.cycles >= best->report.cycles) continue;
+    best = std::move(run);
+    trials_to_best = static_cast<int64_t>(cycles.size());
   }
   TW_CHECK(best && of_default);
   for (const int64_t n : cycles) better += n < of_default->report.cycles;
   const space::MatrixTile& b = best->tile;
   std::printf(
       "{\"layer\": \"%s\", \"tiles\": %d, \"best_cycles\": %d, \"default_cycles\": %d, "
-      "\"better_than_default\": %d, \"best\": {\"rows\": %d, \"width\": %d, \"columns\": %d, "
+      "\"better_than_default\": %d, \"trials_to_best\": %d, \"best\": {\"rows\": %d, \"width\": "
+      "%d, \"columns\": %d, "
       "\"steps\": %d, \"threads\": %d}}\n",
       name.c_str(), static_cast<int>(all.size()), static_cast<int>(best->report.cycles),
       static_cast<int>(of_default->report.cycles), static_cast<int>(better),
-      static_cast<int>(b.rows), static_cast<int>(b.width), static_cast<int>(b.columns),
-      static_cast<int>(b.steps), static_cast<int>(b.threads));
+      static_cast<int>(trials_to_best), static_cast<int>(b.rows), static_cast<int>(b.width),
+      static_cast<int>(b.columns), static_cast<int>(b.steps), static_cast<int>(b.threads));
   std::fflush(stdout);
   return absl::OkStatus();
 }

@@ -55,10 +55,10 @@ def requantised(sums, scale):
 class Convolution:
     """With zeros around the image, as QLinearConv of i8 without zero points."""
 
-    def __init__(self, channels, columns, size, stride, scale, kernel=3, seed=1):
+    def __init__(self, channels, columns, size, stride, scale, kernel=3, seed=1, groups=1):
         rng = np.random.default_rng(seed)
-        self.kernel, self.pad = kernel, kernel // 2
-        self.weights = rng.integers(-128, 128, (columns, channels, kernel, kernel)).astype(np.int8)
+        self.kernel, self.pad, self.groups = kernel, kernel // 2, groups
+        self.weights = rng.integers(-128, 128, (columns, channels // groups, kernel, kernel)).astype(np.int8)
         self.x = rng.integers(-128, 128, (1, channels, size, size)).astype(np.int8)
         self.stride, self.scale = stride, np.float32(scale)
 
@@ -66,13 +66,14 @@ class Convolution:
         x = np.pad(self.x.astype(np.int64), ((0, 0), (0, 0), (self.pad, self.pad), (self.pad, self.pad)))
         windows = np.lib.stride_tricks.sliding_window_view(x, (self.kernel, self.kernel), axis=(2, 3))
         windows = windows[:, :, ::self.stride, ::self.stride]
-        return np.einsum("nchwij,ocij->nohw", windows, self.weights.astype(np.int64))
+        of_groups = zip(np.split(windows, self.groups, axis=1), np.split(self.weights.astype(np.int64), self.groups))
+        return np.concatenate([np.einsum("nchwij,ocij->nohw", x, weights) for x, weights in of_groups], axis=1)
 
     def model(self):
         parameters = {"xs": self.scale, "xz": np.int8(0), "w": self.weights, "ws": np.float32(1), "wz": np.int8(0),
                       "ys": np.float32(1), "yz": np.int8(0)}
         node = helper.make_node("QLinearConv", ["x", *parameters], ["y"], name="convolution", pads=[self.pad] * 4,
-                                strides=[self.stride, self.stride])
+                                group=self.groups, strides=[self.stride, self.stride])
         graph = helper.make_graph(
             [node], "convolution", [helper.make_tensor_value_info("x", TensorProto.INT8, list(self.x.shape))],
             [helper.make_tensor_value_info("y", TensorProto.INT8, list(self.sums().shape))],
@@ -121,6 +122,8 @@ def convolutions_are_bit_exact():
     for config, convolution, on_host in (("block8", Convolution(24, 32, 9, 2, 0.0004), False),
                                          ("block16", Convolution(32, 48, 12, 1, 0.0004), False),
                                          ("block32", Convolution(64, 32, 8, 2, 0.0012, kernel=1), False),
+                                         ("block8", Convolution(16, 16, 9, 2, 0.003, groups=16), False),
+                                         ("block16", Convolution(48, 48, 8, 1, 0.003, groups=48), False),
                                          ("block32", Convolution(32, 32, 20, 1, 0.00003, kernel=17), True)):
         with tempfile.TemporaryDirectory(prefix="tilewright-vta-") as folder:
             model, module = Path(folder) / "m.onnx", Path(folder) / "m.tw"
@@ -128,10 +131,41 @@ def convolutions_are_bit_exact():
             summary = json.loads(command("compile", model, "--target", f"vta,config={config}", "-o", module, "--format", "json"))
             sides = {k["task_name"].split()[0]: k["on_host"] for k in summary["kernels"]}
             assert sides == {"transpose": True, "conv2d_requantize_cast": on_host}, sides
+            reasons = {k["task_name"].split()[0]: k["host_reason"] for k in summary["kernels"]}
+            assert ("no tile" in reasons["conv2d_requantize_cast"]) == on_host and "no product" in reasons["transpose"], reasons
             expected = convolution.expected()
             assert len(np.unique(expected)) > 12, "outputs that hardly differ tell nothing"
             for device in DEVICES:
                 assert np.array_equal(outputs_on(module, folder, device, x=convolution.x), expected), (config, device)
+
+
+def means_are_bit_exact():
+    """Of the whole image and of windows, as sums with weights of 1."""
+    for config, channels, size, window in (("block8", 24, 7, None), ("block16", 64, 7, None), ("block32", 32, 8, 2)):
+        x = np.random.default_rng(3).integers(-128, 128, (1, channels, size, size)).astype(np.int8)
+        parameters = {"s": np.float32(0.11), "z": np.int8(0), "t": np.float32(0.05)}
+        pool = helper.make_node("GlobalAveragePool", ["f"], ["m"]) if window is None else \
+            helper.make_node("AveragePool", ["f"], ["m"], kernel_shape=[window] * 2, strides=[window] * 2)
+        left = 1 if window is None else size // window
+        graph = helper.make_graph(
+            [helper.make_node("DequantizeLinear", ["x", "s", "z"], ["f"]), pool,
+             helper.make_node("QuantizeLinear", ["m", "t", "z"], ["y"])],
+            "mean", [helper.make_tensor_value_info("x", TensorProto.INT8, list(x.shape))],
+            [helper.make_tensor_value_info("y", TensorProto.INT8, [1, channels, left, left])],
+            [numpy_helper.from_array(np.asarray(value), name) for name, value in parameters.items()])
+        side = size // left
+        sums = x.astype(np.int64).reshape(1, channels, left, side, left, side).sum(axis=(3, 5))
+        expected = requantised(sums, float(parameters["s"]) / (side * side * float(parameters["t"])))
+        assert len(np.unique(expected)) > 12, "outputs that hardly differ tell nothing"
+        with tempfile.TemporaryDirectory(prefix="tilewright-vta-") as folder:
+            model, module = Path(folder) / "m.onnx", Path(folder) / "m.tw"
+            onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), model)
+            kernels = json.loads(command("compile", model, "--target", f"vta,config={config}", "-o", module,
+                                         "--format", "json"))["kernels"]
+            there = [k["task_name"].split()[0] for k in kernels if not k["on_host"]]
+            assert there == ["conv2d_requantize_cast"], kernels
+            for device in DEVICES:
+                assert np.array_equal(outputs_on(module, folder, device, x=x), expected), (config, device)
 
 
 def two_layers():
@@ -178,6 +212,9 @@ def networks_run_on_both_sides():
         sides = {k["task_name"].split()[0]: k["on_host"] for k in summary["kernels"]}
         assert sides == {"quantize": True, "dense_add_relu_requantize_cast": False,
                          "dense_add_requantize_cast": False, "dequantize_softmax": True}, sides
+        reasons = [k["host_reason"] for k in summary["kernels"] if k["on_host"]]
+        assert all(reason == "it has f32, the unit i8 and i32" for reason in reasons), reasons
+        assert "on the processor: dequantize_softmax" in command("compile", model, "--target", "vta", "-o", module)
         x = np.random.default_rng(5).standard_normal((6, 32)).astype(np.float32)
         command("compile", model, "--target", "native,threads=1", "-o", native)
         expected = outputs_on(native, folder, "", x=x)
@@ -322,6 +359,6 @@ def faults_never_win():
 
 
 if __name__ == "__main__":
-    run_checks(products_are_bit_exact, convolutions_are_bit_exact, networks_run_on_both_sides, errors_name_what_is_wrong,
+    run_checks(products_are_bit_exact, convolutions_are_bit_exact, means_are_bit_exact, networks_run_on_both_sides, errors_name_what_is_wrong,
                a_product_is_tuned_in_cycles, tune_measures_on_the_chosen_device,
                configurations_are_explored, faults_never_win)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The RTL of the accelerator in Verilator against the simulators (../differential/vta_rtl_test.cc): builds it in a tree of
 its own, runs it with many seeds, and measures how fast it is simulated; runs a layer on the plug-in's RTL device and
-tunes it there (vta_rtl_device.py); `--synthesise block8` also synthesises it
+tunes it there (vta_rtl_device.py); runs whole networks on it (vta_rtl_networks.py); `--synthesise block8` also synthesises it
 (../../vta/rtl/synthesise.py). Writes tests/results/vta_rtl.json; exit code 1 after a difference or for a latch. Wants `deploy/install_packages.sh --test --rtl`.
 """
 
@@ -18,6 +18,7 @@ import time
 from lane import ROOT, commit
 from seeded_lane import add_counts
 from vta_rtl_device import layers_agree
+from vta_rtl_networks import networks_agree
 
 sys.path.append(str(ROOT / "vta" / "rtl"))
 from synthesise import synthesise  # noqa: E402
@@ -68,7 +69,7 @@ def main():
     start = time.monotonic()
     result = {"lane": "vta_rtl", "commit": commit(args.output), "date": time.strftime("%Y-%m-%d", time.gmtime()),
               "command": " ".join(["tests/long/vta_rtl.py", *sys.argv[1:]]), "first_seed": args.seed, "seeds": 0, "counts": {},
-              "speed": {}, "layers": [], "synthesis": {}, "failures": []}
+              "speed": {}, "layers": [], "networks": [], "synthesis": {}, "failures": []}
     # What is not synthesised again keeps its row.
     if args.output.exists():
         result["synthesis"] = json.loads(args.output.read_text())["synthesis"]
@@ -81,6 +82,8 @@ def main():
     # The programs are those of the build; the plug-in with the RTL is that of this lane.
     os.environ["TILEWRIGHT_PLUGIN_DIR"] = str(args.build_dir.resolve() / "lib")
     result["layers"] = layers_agree()
+    save()
+    result["networks"] = networks_agree()
     save()
     for config in args.synthesise:
         row = synthesise(config)

@@ -17,9 +17,10 @@ ir::Function FunctionOf(const ConvolutionTask& c, int64_t block) {
   const std::string channels = StrCat("i32[", c.columns, ",1,1,", block, "]");
   const std::string result =
       StrCat("[", c.images, ",", c.columns, ",", out(c.height), ",", out(c.width), ",", block, "]");
-  std::string text = StrCat("graph {\n  input %0: i8[", c.images, ",", c.inputs, ",", c.height, ",",
-                            c.width, ",", block, "]\n  weight %1: i8[", c.columns, ",", c.inputs,
-                            ",", c.taps, ",", c.taps, ",", block, ",", block, "]\n");
+  std::string text =
+      StrCat("graph {\n  input %0: i8[", c.images, ",", c.inputs, ",", c.height, ",", c.width, ",",
+             block, "]\n  weight %1: i8[", c.columns, ",", c.apart ? 1 : c.inputs, ",", c.taps, ",",
+             c.taps, ",", block, ",", block, "]\n");
   int next = 2;
   if (c.bias) text += StrCat("  weight %", next++, ": ", channels, "\n");
   const int multiplier = next;
@@ -30,8 +31,9 @@ ir::Function FunctionOf(const ConvolutionTask& c, int64_t block) {
   };
   const auto twice = [](int64_t n) { return StrCat("[", n, ",", n, "]"); };
   int last = node("i32", StrCat("conv2d(%0, %1) {data_layout=\"NCHW", block,
-                                "c\", dilations=", twice(c.dilation), ", pads=[", c.pad, ",", c.pad,
-                                ",", c.pad, ",", c.pad, "], strides=", twice(c.stride),
+                                "c\", dilations=", twice(c.dilation),
+                                c.apart ? StrCat(", groups=", c.columns) : "", ", pads=[", c.pad,
+                                ",", c.pad, ",", c.pad, ",", c.pad, "], strides=", twice(c.stride),
                                 ", weight_layout=\"OIHW", block, "o", block, "i\"}"));
   if (c.bias) last = node("i32", StrCat("add(%", last, ", %2)"));
   if (c.relu) last = node("i32", StrCat("relu(%", last, ")"));

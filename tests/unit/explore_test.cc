@@ -149,6 +149,12 @@ TEST(ExploreTest, PrintsATableJsonAndAPicture) {
   EXPECT_THAT(svg, HasSubstr("<title>vta,config=block16: 2.00 Mcycles</title>"));
   EXPECT_THAT(svg, HasSubstr(">cycles</text>"));
   EXPECT_THAT(svg, HasSubstr(">tuned</text>"));
+  EXPECT_THAT(svg, Not(HasSubstr(">cells</text>")));
+  rows[0].cells = 22190;
+  const std::string both = ExploreSvg(rows);
+  EXPECT_THAT(both, HasSubstr(">on-chip memory, KiB</text>"));
+  EXPECT_THAT(both, HasSubstr(">cells</text>"));
+  EXPECT_TRUE(both.ends_with("</svg></svg>\n")) << both;
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
 }
 

@@ -218,6 +218,8 @@ constexpr Convolution kConvolutions[] = {
     {.inputs = 1, .columns = 1, .height = 5, .width = 9, .taps = 3, .pad = 0, .bias = false},
     {.inputs = 1, .columns = 3, .height = 7, .width = 7, .taps = 5, .pad = 2, .images = 2},
     {.inputs = 1, .columns = 2, .height = 9, .width = 8, .pad = 2, .dilation = 2},
+    {.inputs = 4, .columns = 4, .height = 8, .width = 6, .apart = true},
+    {.inputs = 3, .columns = 3, .height = 9, .width = 9, .stride = 2, .apart = true},
 };
 
 constexpr Addition kAdditions[] = {{.columns = 2, .height = 6, .width = 5},
@@ -386,6 +388,23 @@ TEST(MatrixUnitTest, TilesFitTheMemoriesExactly) {
   EXPECT_FALSE(Fits(unit, p, {.rows = 4, .columns = 8, .steps = 4, .threads = 2}));
   EXPECT_FALSE(Fits(unit, p, {.rows = 3, .columns = 4, .steps = 4})) << "3 does not divide 64";
   EXPECT_FALSE(Fits(unit, p, {.rows = 4, .columns = 32, .steps = 1, .threads = 4}));
+}
+
+TEST(MatrixUnitTest, SaysWhyAFunctionRunsElsewhere) {
+  const target::MatrixUnit& unit = TargetOf("block32").machine.matrix;
+  const auto why = [&](const std::string& text) {
+    auto function = driver::TaskFunction(text);
+    EXPECT_TRUE(function.ok()) << function.status();
+    return WhyNotOnUnit(*function, unit);
+  };
+  EXPECT_THAT(
+      why("graph {\n  input %0: u8[4]\n  %1: i8[4] = cast(%0) {dtype=\"i8\"}\n  output %1\n}\n"),
+      testing::HasSubstr("it has u8"));
+  EXPECT_THAT(why("graph {\n  input %0: i8[4]\n  %1: i8[4] = relu(%0)\n  output %1\n}\n"),
+              testing::HasSubstr("no product"));
+  const Convolution wide = {
+      .inputs = 1, .columns = 1, .height = 20, .width = 20, .taps = 17, .pad = 8};
+  EXPECT_THAT(WhyNotOnUnit(FunctionOf(wide, unit.block), unit), testing::HasSubstr("no tile"));
 }
 
 // The default is one of the best of the space.

@@ -247,6 +247,10 @@ absl::StatusOr<std::string> KernelTable(const json& summary) {
     const std::string where = Flag(kernel, "on_host") ? ", on the processor" : "";
     table.AddRow({Text(kernel, "task"), Text(kernel, "task_name"), StrCat(Number(kernel, "uses")),
                   support::FormatFixed(Number(kernel, "flops") / 1e6, 3), schedule + where});
+    if (!where.empty()) {
+      reasons.push_back(StrCat("on the processor: ", Text(kernel, "task_name"), ": ",
+                               Text(kernel, "host_reason")));
+    }
     if (stale) {
       reasons.push_back(
           StrCat("stale: ", Text(kernel, "task_name"), ": ", Text(kernel, "stale_reason")));

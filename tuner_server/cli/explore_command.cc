@@ -42,6 +42,11 @@ absl::StatusOr<std::vector<std::string>> TargetsOf(const ExploreOptions& options
                                   support::Join(kinds, ", ")));
 }
 
+bool AnyCells(const std::vector<ExploredTarget>& rows) {
+  return std::any_of(rows.begin(), rows.end(),
+                     [](const ExploredTarget& row) { return row.cells.has_value(); });
+}
+
 std::string CellsText(const std::optional<int64_t>& cells) {
   return cells.has_value() ? CountText(static_cast<double>(*cells)) : "-";
 }
@@ -158,8 +163,7 @@ void MarkBest(std::vector<ExploredTarget>* rows) {
 }
 
 std::string ExploreTable(const std::vector<ExploredTarget>& rows) {
-  const bool synthesised = std::any_of(
-      rows.begin(), rows.end(), [](const ExploredTarget& row) { return row.cells.has_value(); });
+  const bool synthesised = AnyCells(rows);
   std::vector<Table::Column> columns = {{"target"}, {"on chip", true}};
   if (synthesised) columns.insert(columns.end(), {{"cells", true}, {"block RAM", true}});
   columns.insert(columns.end(), {{"kernels", true},
@@ -218,27 +222,46 @@ nlohmann::json ExploreJson(const std::vector<ExploredTarget>& rows) {
   return {{"targets", std::move(out)}};
 }
 
-std::string ExploreSvg(const std::vector<ExploredTarget>& rows) {
-  constexpr double kKiB = 1024;
+namespace {
+
+// Values against what each configuration costs by `cost`; those that it does not know are left out.
+template <typename Cost>
+Chart ChartOf(const std::vector<ExploredTarget>& rows, const std::string& label, Cost cost) {
   ChartSeries tuned{.name = "tuned", .points = {}, .line = false};
   ChartSeries by_default{.name = "default", .points = {}, .line = false};
   std::string unit;
   for (const ExploredTarget& row : rows) {
-    const double x = static_cast<double>(row.on_chip_bytes) / kKiB;
+    const std::optional<double> x = cost(row);
+    if (!x) continue;
     const auto title = [&](double value) {
       std::string text = StrCat(row.target, ": ", ValueText(value, row.unit));
       if (row.cells.has_value()) text += StrCat(", ", *row.cells, " cells");
       return text;
     };
     tuned.points.push_back(
-        {x, row.tuned_value, title(row.tuned_value), ConfigurationOf(row.target)});
-    by_default.points.push_back({x, row.default_value, title(row.default_value)});
+        {*x, row.tuned_value, title(row.tuned_value), ConfigurationOf(row.target)});
+    by_default.points.push_back({*x, row.default_value, title(row.default_value)});
     unit = row.unit;
   }
   const support::MeasureUnit* known = support::FindMeasureUnit(unit);
-  return ChartFile({.x_label = "on-chip memory, KiB",
-                    .y_label = std::string(known != nullptr ? known->symbol : "value"),
-                    .series = {std::move(tuned), std::move(by_default)}});
+  return {.x_label = label,
+          .y_label = std::string(known != nullptr ? known->symbol : "value"),
+          .series = {std::move(tuned), std::move(by_default)}};
+}
+
+}  // namespace
+
+std::string ExploreSvg(const std::vector<ExploredTarget>& rows) {
+  constexpr double kKiB = 1024;
+  std::vector<Chart> charts = {ChartOf(rows, "on-chip memory, KiB", [](const ExploredTarget& row) {
+    return std::optional(static_cast<double>(row.on_chip_bytes) / kKiB);
+  })};
+  if (AnyCells(rows)) {
+    charts.push_back(ChartOf(rows, "cells", [](const ExploredTarget& row) {
+      return row.cells ? std::optional(static_cast<double>(*row.cells)) : std::nullopt;
+    }));
+  }
+  return ChartFile(charts);
 }
 
 int Explore(const ExploreOptions& options) {

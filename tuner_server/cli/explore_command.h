@@ -60,7 +60,7 @@ void MarkBest(std::vector<ExploredTarget>* rows);
 
 std::string ExploreTable(const std::vector<ExploredTarget>& rows);
 nlohmann::json ExploreJson(const std::vector<ExploredTarget>& rows);
-// Cycles, or times, against on-chip memory.
+// Cycles, or times, against on-chip memory, and against cells where they are known.
 std::string ExploreSvg(const std::vector<ExploredTarget>& rows);
 
 // Returns the exit code.

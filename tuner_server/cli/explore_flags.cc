@@ -17,7 +17,7 @@ void AddExplore(CLI::App* app, Action* action) {
       "  tilewright explore model.onnx --target DEVICE,config=small --target DEVICE,config=large "
       "--trials 200 --svg design.svg -o json\n"
       "  tilewright explore model.onnx --target DEVICE,config=small --synthesise "
-      "vta/rtl/synthesise.py --synthesis-minutes 60\n"
+      "./synthesise --synthesis-minutes 60\n"
       "  tilewright explore model.onnx --target DEVICE,config=small --target DEVICE,config=large "
       "--cells synthesis.json\n"
       "\nDEVICE is a kind whose targets have configurations: see 'tilewright targets'.\n"
@@ -46,11 +46,10 @@ void AddExplore(CLI::App* app, Action* action) {
   command->add_option("--cells", options->cells_path,
                       "JSON file {CONFIGURATION: {\"cells\": N, \"block_ram\": N}, ...}, also as\n"
                       "member \"synthesis\" of an object");
-  command->add_option(
-      "--synthesise", options->synthesise_path,
-      "program that synthesises a configuration: PROGRAM --json NAME prints\n"
-      "{\"cells\": N, \"block_ram\": N} or {\"error\": WHY}; vta/rtl/synthesise.py does so\n"
-      "by Yosys");
+  command->add_option("--synthesise", options->synthesise_path,
+                      "program that synthesises a configuration: PROGRAM --json NAME prints\n"
+                      "{\"cells\": N, \"block_ram\": N} or {\"error\": WHY}\n"
+                      "(deploy/docs/engineer.md)");
   command
       ->add_option("--synthesis-minutes", options->synthesis_minutes,
                    "the longest that one configuration may take")

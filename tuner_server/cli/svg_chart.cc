@@ -229,6 +229,21 @@ std::string ChartFile(const Chart& chart) {
   return svg + "</svg>\n";
 }
 
+std::string ChartFile(const std::vector<Chart>& charts) {
+  if (charts.size() == 1) return ChartFile(charts[0]);
+  const std::string width = Number(kWidth, 0), height = Number(kHeight, 0);
+  std::string svg = StrCat("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", width, " ",
+                           Number(kHeight * static_cast<double>(charts.size()), 0), "\">");
+  constexpr std::string_view kTag = "<svg ";
+  for (size_t i = 0; i < charts.size(); ++i) {
+    std::string one = ChartFile(charts[i]);
+    one.pop_back();  // the end of the line
+    svg += StrCat(kTag, "y=\"", Number(kHeight * static_cast<double>(i), 0), "\" width=\"", width,
+                  "\" height=\"", height, "\" ", one.substr(kTag.size()));
+  }
+  return svg + "</svg>\n";
+}
+
 std::string BarsSvg(const std::vector<Bar>& bars) {
   double most = 0;
   for (const Bar& bar : bars) {

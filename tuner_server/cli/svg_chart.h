@@ -37,6 +37,8 @@ std::string ChartSvg(const Chart& chart);
 
 // The same as a file of its own, with the names of the series inside of the picture.
 std::string ChartFile(const Chart& chart);
+// Several charts in one file, each below the one before.
+std::string ChartFile(const std::vector<Chart>& charts);
 
 // Horizontal bars with their values as text.
 struct Bar {

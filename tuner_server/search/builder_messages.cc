@@ -170,6 +170,7 @@ absl::Status DescribeModule(const std::string& bytes, const target::Target& targ
                        {"tuned", kernel.tuned},
                        {"predicted", kernel.predicted},
                        {"on_host", kernel.on_host},
+                       {"host_reason", kernel.host_reason},
                        {"library", kernel.library},
                        {"stale", kernel.stale},
                        {"stale_reason", kernel.stale_reason},
