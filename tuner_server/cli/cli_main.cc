@@ -202,6 +202,7 @@ void AddRun(CLI::App* app, Action* action) {
       "  tilewright run dynamic.tw --shape N=7\n"
       "  tilewright run model.tw --profile -o json\n"
       "  tilewright run model.tw --trace model.trace.json\n"
+      "  tilewright run model.tw --html layers.html\n"
       "  tilewright run model.tw --key release.key.pub\n"
       "  tilewright run unknown.tw --sandbox\n"
       "  tilewright run board.tw --bridge \"ssh -T board exec ./tilewright-worker\"\n"
@@ -273,6 +274,10 @@ void AddRun(CLI::App* app, Action* action) {
                     "time per kernel, and its share of what this machine can do at most");
   command->add_option("--trace", options->trace,
                       "file for the profile as a trace (chrome://tracing, ui.perfetto.dev)");
+  command->add_option(
+      "--html", options->html,
+      "file for the profile as a page: the model's layers, their kernels, times and "
+      "shares of what this machine can do at most");
   AddFormat(command, kOutputFlag, &options->format);
   command->callback([=] { *action = [options] { return RunModule(*options); }; });
 }
