@@ -105,6 +105,15 @@ void AddOperatorFiles(CLI::App* command, std::vector<std::string>* files) {
       ->take_all();
 }
 
+CLI::Option* AddLibraries(CLI::App* command, std::vector<std::string>* libraries) {
+  return command
+      ->add_option("--allow-library", *libraries,
+                   "path of a shared library whose functions the module may call, if it asks for\n"
+                   "its file name (external kernels); loaded with all your rights; repeatable")
+      ->allow_extra_args(false)
+      ->take_all();
+}
+
 void AddInputSeed(CLI::App* command, uint64_t* seed) {
   command->add_option("--seed", *seed, "seed of the inputs that are not given")
       ->capture_default_str();
@@ -230,14 +239,7 @@ void AddRun(CLI::App* app, Action* action) {
                     "with --sandbox or --bridge: run it also where the machine (a container, an "
                     "old kernel) permits a part of the sandbox only; behind a bridge, also where "
                     "it has none (an emulator)");
-  command
-      ->add_option("--allow-library", options->libraries,
-                   "path of a shared library whose functions the module may call, if it asks for\n"
-                   "its file name (external kernels); loaded with all your rights; repeatable")
-      ->allow_extra_args(false)
-      ->take_all()
-      ->excludes("--sandbox")
-      ->excludes("--bridge");
+  AddLibraries(command, &options->libraries)->excludes("--sandbox")->excludes("--bridge");
   AddInputs(command, &options->inputs);
   AddSizes(command, &options->shapes);
   command
