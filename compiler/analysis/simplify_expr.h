@@ -47,9 +47,10 @@ class ExprSimplifier {
   // division mean what they mean for integers.
   WideRange RangeOf(const Sum& sum) const;
   bool Exact(const Sum& sum) const;
+  Sum WithoutQuotients(Sum sum);
+  static const Term* FinerQuotient(const Sum& sum, const Term& term, int64_t k);
   // The range under what bounds say of the sum's variables, those before the bound number `limit`.
   // REQUIRES: Exact(sum).
-  Sum WithoutQuotients(Sum sum);
   WideRange RangeUnderBounds(const Sum& sum, size_t limit);
   Interval ClampedRange(const Sum& sum) const;
 

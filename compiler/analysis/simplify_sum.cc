@@ -94,24 +94,47 @@ void ExprSimplifier::PushBound(const ir::Var& var, const ir::Expr& end) {
   bounds_.push_back(std::move(below));  // of no terms: says nothing
 }
 
-// q·k · floordiv(x, k) = q · x - q · floormod(x, k), of which the last is small.
+// q·k · floordiv(x, k) = q · x - q · floormod(x, k), of which the last is small. Next to
+// floordiv(x, d) with k = d·m, x is that quotient: floordiv(x, k) = floordiv(floordiv(x, d), m).
 AffineSum ExprSimplifier::WithoutQuotients(Sum sum) {
   for (size_t i = 0; i < sum.terms.size(); ++i) {
     const Term term = sum.terms[i];
     int64_t k = 0;
-    if (!IsDivision(term.atom, ExprKind::kFloorDiv, &k) || term.coeff % k != 0) continue;
-    Sum x = SumOf(term.atom->args[0]);
+    if (!IsDivision(term.atom, ExprKind::kFloorDiv, &k)) continue;
+    Sum x{sum.dtype, {}, 0};
+    Expr dividend = term.atom->args[0];
+    if (term.coeff % k == 0) {
+      x = SumOf(dividend);
+    } else if (const Term* finer = FinerQuotient(sum, term, k)) {
+      k /= *ir::AsInt(finer->atom->args[1]);
+      dividend = finer->atom;
+      AddTerm(&x, 1, finer->atom, finer->range);
+    } else {
+      continue;
+    }
     if (!Exact(x)) continue;
     Sum replaced = sum;
     AddTerm(&replaced, -term.coeff, term.atom, term.range);
     AddScaled(&replaced, x, term.coeff / k);
-    AddTerm(&replaced, -(term.coeff / k), ir::FloorMod(term.atom->args[0], term.atom->args[1]),
+    AddTerm(&replaced, -(term.coeff / k), ir::FloorMod(dividend, ir::Int(k, sum.dtype)),
             {0, k - 1});
     if (!Exact(replaced)) continue;
     sum = std::move(replaced);
     i = static_cast<size_t>(-1);  // the places moved
   }
   return sum;
+}
+
+// The term of the sum whose quotient of the same x the quotient `term` by k is made of in whole
+// multiples; null if there is none.
+const AffineTerm* ExprSimplifier::FinerQuotient(const Sum& sum, const Term& term, int64_t k) {
+  for (const Term& other : sum.terms) {
+    int64_t d = 0;
+    if (!IsDivision(other.atom, ExprKind::kFloorDiv, &d) || d >= k || k % d != 0) continue;
+    if (term.coeff % (k / d) != 0) continue;
+    if (ir::StructuralEqual(other.atom->args[0], term.atom->args[0])) return &other;
+  }
+  return nullptr;
 }
 
 ExprSimplifier::WideRange ExprSimplifier::RangeUnderBounds(const Sum& sum, size_t limit) {

@@ -50,7 +50,7 @@ absl::StatusOr<Use> UseOf(std::span<const TensorType> inputs, const Attrs& attrs
   TW_ASSIGN(const std::vector<Definition> definitions,
             custom::Parse(GetString(attrs, "definition", "")));
   if (definitions.size() != 1 || !definitions[0].attributes.empty() ||
-      !definitions[0].library.empty()) {
+      definitions[0].stages.empty()) {
     return Wrong("attribute", "expected one definition with stages, without attributes");
   }
   const Definition& definition = definitions[0];
@@ -181,7 +181,7 @@ double ElementFlops(std::span<const TensorType> inputs, std::span<const TensorTy
 // ------------------------------------------------------------ external
 
 // A function of a library computes the result (attributes `definition` and `attributes`). The
-// compiler knows its types alone.
+// compiler knows its types, and what it should compute if the definition has stages.
 absl::StatusOr<TensorTypes> InferExternal(std::span<const TensorType> inputs, const Attrs& attrs,
                                           DimEqualities* equal) {
   TW_ASSIGN(const std::vector<Definition> definitions,
@@ -197,13 +197,6 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildExternal(const ComputeArgs&) {
   return support::Unimplemented("op.external.compute",
                                 "expected an operator that the compiler computes, found a function "
                                 "of a library");
-}
-absl::StatusOr<std::vector<RefTensor>> ExternalReference(std::span<const RefTensor>,
-                                                         std::span<const TensorType>,
-                                                         const Attrs&) {
-  return support::Unimplemented("op.external.reference",
-                                "expected an operator with a reference, found a function of a "
-                                "library, which only the runtime calls");
 }
 double NoFlops(std::span<const TensorType>, std::span<const TensorType>, const Attrs&) { return 0; }
 
@@ -248,6 +241,18 @@ absl::StatusOr<std::vector<RefTensor>> Reference(std::span<const RefTensor> inpu
                      [&](ir::FunctionBuilder& b, std::span<const ir::Buffer> buffers) {
                        return absl::StatusOr<ir::Buffer>(BuildUse(use, b, "out", buffers));
                      });
+}
+
+absl::StatusOr<std::vector<RefTensor>> ExternalReference(std::span<const RefTensor> inputs,
+                                                         std::span<const TensorType> outputs,
+                                                         const Attrs& attrs) {
+  TW_ASSIGN(const std::vector<Definition> definitions,
+            custom::Parse(GetString(attrs, "definition", "")));
+  if (!definitions[0].stages.empty()) return Reference(inputs, outputs, attrs);
+  return support::Unimplemented("op.external.reference",
+                                StrCat("expected an operator with a reference, found a function of "
+                                       "a library; write what it computes as stages, function ",
+                                       definitions[0].function, " { ... }"));
 }
 
 absl::StatusOr<std::vector<RefTensor>> ElementReference(std::span<const RefTensor> inputs,

@@ -1,10 +1,12 @@
 #include "compiler/op/custom_lower.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <utility>
 
 #include "compiler/ir/text_words.h"
+#include "compiler/ir/tuple_reduction.h"
 #include "compiler/op/custom_size.h"
 #include "compiler/op/custom_translate.h"
 #include "compiler/op/op_rows.h"
@@ -337,7 +339,7 @@ absl::Status Lowered::AddStage(const Stage& stage) {
   NodeRef value = stage.value;
   std::vector<SizedAxis> scope = named;
   if (value->kind == NodeKind::kReduce) {
-    lowered.combiner = CombinerOf(value->name);
+    lowered.reduction = value->name;
     TW_ASSIGN(lowered.reduced, Sized(value->axes));
     scope.insert(scope.end(), lowered.reduced.begin(), lowered.reduced.end());
     value = value->args[0];
@@ -363,7 +365,7 @@ absl::StatusOr<NodeRef> Lowered::Lift(const NodeRef& node, const LoweredStage& w
 absl::StatusOr<NodeRef> Lowered::LiftReduction(const NodeRef& node, const LoweredStage& within,
                                                const std::vector<SizedAxis>& scope) {
   LoweredStage stage;
-  stage.combiner = CombinerOf(node->name);
+  stage.reduction = node->name;
   TW_ASSIGN(stage.reduced, Sized(node->axes));
   std::vector<SizedAxis> inner = scope;
   inner.insert(inner.end(), stage.reduced.begin(), stage.reduced.end());
@@ -424,19 +426,8 @@ absl::Status Lowered::AddLowered(LoweredStage stage) {
                                   return ir::MakeVar("element", dtype);
                                 }};
   }
-  const auto result = std::find_if(definition_.results.begin(), definition_.results.end(),
-                                   [&](const Operand& r) { return r.name == stage.name; });
   stage.type.shape = ShapeOf(stage.axes);
-  if (result != definition_.results.end()) {
-    TW_ASSIGN(stage.type.dtype, TypeOf(result->type));
-    TW_TRY(translator.Element(stage.value, stage.type.dtype).status());
-  } else {
-    TW_ASSIGN(const ir::Expr element, translator.Element(stage.value));
-    stage.type.dtype = element->dtype;
-  }
-  if (!stage.reduced.empty() && stage.type.dtype.is_bool()) {
-    return Wrong("type", "expected numbers in a reduction, found bools; write a cast (i32(...))");
-  }
+  TW_TRY(SetType(translator, &stage));
   TW_TRY(CheckType(stage.type));
   // All iterations: what a reduction runs over may be larger than any tensor.
   TensorType iterations = stage.type;
@@ -449,6 +440,38 @@ absl::Status Lowered::AddLowered(LoweredStage stage) {
   }
   tensors_[stage.name] = stage.type;
   stages_.push_back(std::move(stage));
+  return absl::OkStatus();
+}
+
+// The type of its elements: that of its result if it computes one, and that of its expression. A
+// position is an i64, whatever is compared.
+absl::Status Lowered::SetType(Translator& translator, LoweredStage* stage) const {
+  const auto result = std::find_if(definition_.results.begin(), definition_.results.end(),
+                                   [&](const Operand& r) { return r.name == stage->name; });
+  const bool is_result = result != definition_.results.end();
+  const bool position = FindsPosition(stage->reduction);
+  ir::DType stated = ir::kI64;
+  if (is_result) {
+    TW_ASSIGN(stated, TypeOf(result->type));
+  }
+  ir::DType value = stated;
+  if (is_result && !position) {
+    TW_TRY(translator.Element(stage->value, stated).status());
+  } else {
+    TW_ASSIGN(const ir::Expr element, translator.Element(stage->value));
+    value = element->dtype;
+  }
+  if (!stage->reduced.empty() && value.is_bool()) {
+    return Wrong("type", "expected numbers in a reduction, found bools; write a cast (i32(...))");
+  }
+  if (position && stated != ir::kI64) {
+    return Wrong("type", StrCat("expected i64, the type of ", stage->reduction, ", found ",
+                                ir::TypeName(stated),
+                                "; compute it in a stage of its own and write "
+                                "a cast"));
+  }
+  stage->type.dtype = position ? ir::kI64 : value;
+  stage->compared = value;
   return absl::OkStatus();
 }
 
@@ -471,6 +494,34 @@ std::set<std::string> Lowered::Needs(const std::string& stage,
   }
   return needed;
 }
+
+namespace {
+
+// The position of the best value along `axis`, the first among equals. NaN counts as the best, as
+// in the operators of ONNX.
+ir::Buffer BuildPosition(ir::FunctionBuilder& b, const std::string& name, const LoweredStage& stage,
+                         const std::vector<ir::Expr>& shape, const ir::Axis& axis,
+                         const std::function<ir::Expr(const std::vector<ir::Var>&)>& value) {
+  const bool max = stage.reduction == "argmax";
+  const ir::DType type = stage.compared;
+  const ir::TupleReduction best = max ? ir::ArgMax(type, ir::kI64) : ir::ArgMin(type, ir::kI64);
+  const std::vector<ir::Buffer> found =
+      b.ReduceTuple({name + "_value", name + "_at"}, {type, ir::kI64}, shape, AxisNames(stage.axes),
+                    {axis}, best, [&](const std::vector<ir::Var>& vars) {
+                      ir::Expr element = value(vars);
+                      if (type.is_float()) {
+                        const ir::Expr top = ir::Float(max ? INFINITY : -INFINITY, type);
+                        const ir::Expr is_nan = ir::Binary(ir::ExprKind::kNe, element, element);
+                        element = ir::Select(is_nan, top, element);
+                      }
+                      return std::vector<ir::Expr>{element, axis.var};
+                    });
+  return b.Compute(
+      name, ir::kI64, shape, AxisNames(stage.axes),
+      [&](const std::vector<ir::Var>& vars) { return ir::Load(found[1], VarExprs(vars)); });
+}
+
+}  // namespace
 
 ir::Buffer Lowered::Build(ir::FunctionBuilder& b, const std::string& name, const std::string& stage,
                           std::span<const ir::Buffer> operands,
@@ -499,15 +550,20 @@ ir::Buffer Lowered::Build(ir::FunctionBuilder& b, const std::string& name, const
                               return ir::Load(buffer, std::move(index));
                             }};
       }
-      absl::StatusOr<ir::Expr> element = t.Element(s.value, s.type.dtype);
+      absl::StatusOr<ir::Expr> element = t.Element(s.value, s.compared);
       TW_CHECK(element.ok()) << support::StatusText(element.status());  // AddLowered tried it
       return *std::move(element);
     };
     const std::string buffer = s.name == stage ? name : StrCat(name, "_", s.name);
     const std::vector<ir::Expr> shape = ShapeExprs(b, s.type.shape);
-    given[s.name] = axes.empty() ? b.Compute(buffer, s.type.dtype, shape, AxisNames(s.axes), value)
-                                 : b.Reduce(buffer, s.type.dtype, shape, AxisNames(s.axes), axes,
-                                            s.combiner, value);
+    if (FindsPosition(s.reduction)) {
+      given[s.name] = BuildPosition(b, buffer, s, shape, axes[0], value);
+    } else if (axes.empty()) {
+      given[s.name] = b.Compute(buffer, s.type.dtype, shape, AxisNames(s.axes), value);
+    } else {
+      given[s.name] = b.Reduce(buffer, s.type.dtype, shape, AxisNames(s.axes), axes,
+                               CombinerOf(s.reduction), value);
+    }
   }
   return given.at(stage);
 }

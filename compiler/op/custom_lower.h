@@ -17,6 +17,8 @@
 
 namespace tilewright::op::custom {
 
+struct Translator;  // custom_translate.h
+
 // An axis with its size. Those of `..` come first and have no names.
 struct SizedAxis {
   std::string name;
@@ -27,8 +29,9 @@ struct LoweredStage {
   std::vector<SizedAxis> axes;          // of its tensor
   size_t leading = 0;                   // how many of them are those of `..`
   std::vector<SizedAxis> reduced = {};  // of the reduction that its value is; none: no reduction
-  ir::Combiner combiner = ir::Combiner::kSum;
-  NodeRef value = nullptr;  // of one element; has no reductions inside
+  std::string reduction = {};           // "sum", "argmax", ...
+  ir::DType compared = {};              // argmax, argmin: the type of `value`
+  NodeRef value = nullptr;              // of one element; has no reductions inside
   TensorType type = {};
   int64_t operations = 0;            // of one value
   std::set<std::string> reads = {};  // operands and stages
@@ -69,6 +72,7 @@ class Lowered {
   absl::Status AddStages();
   absl::Status AddStage(const Stage& stage);
   absl::Status AddLowered(LoweredStage stage);
+  absl::Status SetType(Translator& translator, LoweredStage* stage) const;
   absl::StatusOr<NodeRef> Lift(const NodeRef& node, const LoweredStage& within,
                                const std::vector<SizedAxis>& scope);
   absl::StatusOr<NodeRef> LiftReduction(const NodeRef& node, const LoweredStage& within,
@@ -77,7 +81,6 @@ class Lowered {
   absl::StatusOr<Dim> Size(const NodeRef& node) const;
   absl::StatusOr<std::optional<bool>> Decide(const NodeRef& node, DimEqualities* equal) const;
   absl::StatusOr<ir::DType> TypeOf(std::string_view word) const;
-  friend class Translator;
 
   Definition definition_;
   bool wide_;

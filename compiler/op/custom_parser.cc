@@ -21,7 +21,8 @@ using ir::Token;
 using ir::TokenKind;
 using support::StrCat;
 
-constexpr std::array<std::string_view, 4> kReductions = {"sum", "prod", "max", "min"};
+constexpr std::array<std::string_view, 6> kReductions = {"sum", "prod",   "max",
+                                                         "min", "argmax", "argmin"};
 constexpr size_t kMaxWord = 64;
 
 bool IsReduction(std::string_view word) {
@@ -138,7 +139,7 @@ class Parser {
     while (!Is("{") && !Is("library")) TW_TRY(Clause(&d));
     if (Is("library")) {
       TW_TRY(External(&d));
-      return d;
+      if (Accept(";")) return d;
     }
     TW_TRY(Expect("{"));
     while (!Accept("}")) {
@@ -157,7 +158,7 @@ class Parser {
     return d;
   }
 
-  // library "libacme.so" function acme_fft;
+  // library "libacme.so" function acme_fft
   absl::Status External(Definition* d) {
     TW_TRY(Expect("library"));
     const bool text = token_.kind == TokenKind::kText && ir::UnquoteText(token_.text, &d->library);
@@ -174,7 +175,7 @@ class Parser {
     if (d->results.size() != 1) {
       return Error("syntax", "expected an external kernel to have one result");
     }
-    return Expect(";");
+    return absl::OkStatus();
   }
 
   absl::StatusOr<std::vector<Operand>> Operands(std::string_view what) {
@@ -445,6 +446,9 @@ class Parser {
     if (node.kind == NodeKind::kReduce && node.args.size() != 1) {
       return Error("syntax", "expected one value behind the axes");
     }
+    if (FindsPosition(node.name) && node.kind == NodeKind::kReduce && node.axes.size() != 1) {
+      return Error("syntax", StrCat("expected one axis of ", node.name));
+    }
     axes_.resize(outer);
     TW_TRY(Expect(")"));
     return Make(std::move(node));
@@ -469,6 +473,10 @@ absl::Status CheckSize(std::string_view text) {
 absl::StatusOr<std::vector<Definition>> Parse(std::string_view text) {
   TW_TRY(CheckSize(text));
   return Parser(text).File();
+}
+
+bool FindsPosition(std::string_view reduction) {
+  return reduction == "argmax" || reduction == "argmin";
 }
 
 absl::StatusOr<NodeRef> ParseExpression(std::string_view text) {

@@ -115,7 +115,8 @@ std::string Print(const Definition& d) {
   for (const NodeRef& condition : d.requirements)
     text += StrCat(" require ", Print(condition), ";");
   if (!d.library.empty()) {
-    return StrCat(text, " library ", ir::QuoteText(d.library), " function ", d.function, ";");
+    text += StrCat(" library ", ir::QuoteText(d.library), " function ", d.function);
+    if (d.stages.empty()) return text + ";";
   }
   std::vector<std::string> stages;
   for (const Stage& stage : d.stages) stages.push_back(StageText(stage));

@@ -31,7 +31,7 @@ enum class NodeKind : uint8_t {
   kAccess,     // name[args]: an element of an operand, of a stage or of an attribute
   kOperation,  // name: the symbol; one argument (- and !) or two
   kCall,       // name(args): a function or a cast
-  kReduce      // name(axes, args[0]): sum, prod, max or min over axes
+  kReduce      // name(axes, args[0]): sum, prod, max or min over axes, argmax or argmin along one
 };
 
 struct Node;
@@ -84,14 +84,16 @@ struct Definition {
   std::vector<Attribute> attributes = {};
   std::vector<NodeRef> requirements = {};
   std::vector<Stage> stages = {};  // in the order of computation; each result is one of them
-  // Of an external kernel, which has one result and no stages: the file name of a shared library,
-  // and its function (deploy/runtime/external_kernel.h).
+  // Of an external kernel, which has one result: the file name of a shared library, and its
+  // function (deploy/runtime/external_kernel.h). Stages are its reference then, and may be missing.
   std::string library = {}, function = {};
 };
 
 // The definitions of a text. INVALID_ARGUMENT op.custom.syntax, .name, .limit, with line and
 // column.
 absl::StatusOr<std::vector<Definition>> Parse(std::string_view text);
+// Whether a reduction has the position of its largest or smallest value as result.
+bool FindsPosition(std::string_view reduction);
 // One expression and nothing else.
 absl::StatusOr<NodeRef> ParseExpression(std::string_view text);
 

@@ -52,6 +52,16 @@ operator com.acme::Attend(q: T[n, h, e], k: T[m, h, e], v: T[m, h, e]) -> (y: T[
 
 operator com.acme::Pick(x: f32[n, d], at: i64[n, k]) -> (y: f32[n, k])
 { y[i, j] = x[i, at[i, j]]; }
+
+# The nearest of m codes, and how far it is.
+operator com.acme::Nearest(x: T[n, d], codes: T[m, d]) -> (y: T[n, d], at: i64[n], worst: i64[n])
+  type T in f32;
+{
+  away[i: n, j: m] = sum(k: d, (x[i, k] - codes[j, k]) * (x[i, k] - codes[j, k]));
+  at[i] = argmin(j: m, away[i, j]);
+  worst[i] = argmax(j: m, away[i, j]);
+  y[i, c] = x[i, c] - codes[at[i], c];
+}
 """
 
 
@@ -80,6 +90,11 @@ def pick(x, at):
     return np.take_along_axis(x, np.clip(at, 0, x.shape[1] - 1), 1)
 
 
+def nearest(x, codes):
+    away = ((x[:, None] - codes) ** 2).sum(-1)
+    return x - codes[away.argmin(1)], away.argmin(1), away.argmax(1)
+
+
 # Operator: operands (None stands for the open size), attributes, the function of NumPy.
 CASES = {
     "Softcap": ([(None, 3, 40)], {"cap": 2.0}, lambda x: softcap(x, 2.0)),
@@ -87,6 +102,7 @@ CASES = {
     "Shift": ([(None, 6, 17, 20), (6, 3, 5)], {"pads": [1, 2], "stride": 2}, lambda x, f: shift(x, f, [1, 2], 2)),
     "Attend": ([(None, 4, 32), (50, 4, 32), (50, 4, 32)], {}, attend),
     "Pick": ([(None, 30), (None, 5)], {}, pick),
+    "Nearest": ([(None, 12), (37, 12)], {}, nearest),
 }
 
 
@@ -106,7 +122,7 @@ def one_node(op, shapes, attributes, outputs, element=TensorProto.FLOAT):
     make = helper.make_tensor_value_info
     graph = helper.make_graph(
         nodes, "one", [make(n, kind, ["N" if d is None else d for d in shape]) for n, kind, shape in zip(names, kinds, shapes)],
-        [make(name, element, None) for name in ["sum", *results[1:]]])
+        [make("sum", element, None), *(make(name, TensorProto.INT64 if op == "Nearest" else element, None) for name in results[1:])])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.acme", 1)])
 
 
@@ -153,7 +169,7 @@ class Folder(tempfile.TemporaryDirectory):
 
 def save(folder, op, **more):
     shapes, attributes, _ = CASES[op]
-    onnx.save(one_node(op, shapes, attributes, 3 if op == "Standardise" else 1, **more), str(folder / "m.onnx"))
+    onnx.save(one_node(op, shapes, attributes, 3 if op in ("Standardise", "Nearest") else 1, **more), str(folder / "m.onnx"))
     return shapes
 
 
@@ -253,16 +269,17 @@ int32_t acme_window(const DLTensor* in, int32_t ins, DLTensor* out, int32_t outs
 EXTERNAL = """
 operator com.acme::Window(x: T[n, d]) -> (y: T[n, d])
   type T in f32; attribute k: int = 3; attribute mode: string = "sum"; require k >= 1;
-  library "libacme.so" function acme_window;
+  library "libacme.so" function acme_window
 """
+REFERENCE = "{ y[i, j] = sum(l: k, select(j - l >= 0, x[i, j - l], 0)); }"
 
 
-def external(folder):
+def external(folder, reference=";"):
     """relu → Window → twice, and the library."""
     (folder / "acme.c").write_text(LIBRARY)
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-I", ROOT / "deploy/runtime", "-o", folder / "libacme.so", folder / "acme.c"],
                    check=True)
-    (folder / "window.ops").write_text(EXTERNAL)
+    (folder / "window.ops").write_text(EXTERNAL + reference)
     nodes = [helper.make_node("Relu", ["x0"], ["r"], name="relu"), helper.make_node("Window", ["r"], ["w"], name="mine", domain="com.acme", k=4),
              helper.make_node("Add", ["w", "w"], ["sum"], name="twice")]
     make = helper.make_tensor_value_info
@@ -338,8 +355,23 @@ def what_a_library_computes_is_not_tuned():
         assert said["progress"]["tasks"] == 2, said["progress"]
         tilewright("run", folder / "m.tw", "--input", f"x0={folder / 'x.npy'}", "--expect", f"sum={folder / 'y.npy'}", "--rtol", "1e-4",
                    "--allow-library", folder / "libacme.so")
-        said = tilewright("compare", folder / "m.onnx", "--shape", "N=6", "--operators", folder / "window.ops", code=1)
-        assert "libacme.so" in said or "op.external" in said, said
+
+
+def a_library_is_compared_with_its_reference():
+    with Folder(prefix="tilewright-custom-") as folder:
+        external(folder)
+        words = ("compare", folder / "m.onnx", "--shape", "N=6", "--operators", folder / "window.ops", "--input", f"x0={folder / 'x.npy'}")
+        said = tilewright(*words, code=1)
+        assert "runtime.load.library" in said and "--allow-library" in said, said
+        words += ("--allow-library", folder / "libacme.so")
+        said = tilewright(*words, code=1)
+        assert "op.external.reference" in said, said
+        (folder / "window.ops").write_text(EXTERNAL + REFERENCE)
+        said = tilewright(*words)
+        assert "DIFFERS" not in said and "  mine" in said, said
+        (folder / "window.ops").write_text(EXTERNAL + REFERENCE.replace("j - l", "j - l - 1"))
+        said = tilewright(*words, code=5)
+        assert "DIFFERS" in said and "mine" in said, said
 
 
 def mistakes_say_where_they_are():
@@ -366,4 +398,5 @@ if __name__ == "__main__":
     run_checks(fixed_sizes_are_what_numpy_says, one_module_computes_at_all_sizes, elementwise_definitions_are_fused,
                floats_of_16_bits_are_rounded_results, tuning_checks_candidates_with_the_definition, definitions_inside_of_a_model_need_no_file,
                a_library_computes_an_operator_where_it_is_allowed, a_module_with_a_library_runs_from_python, what_a_library_computes_is_not_tuned,
+               a_library_is_compared_with_its_reference,
                mistakes_say_where_they_are)

@@ -498,8 +498,9 @@ TEST(CliReport, ThePageHoldsEachJobAndNothingFromElsewhere) {
                             {"b", "x", 7}});
   const auto html = ReportHtml(log.get(), {});
   ASSERT_TRUE(html.ok()) << html.status();
-  for (const char* part : {"<h2>Job j</h2>", "Tuning curve", "Roofline", "Device time", "Failures",
-                           "WRONG_RESULT", "best so far"}) {
+  for (const char* part :
+       {"<h2>Job j</h2>", "Tuning curve", "Layers", "Conv_a, Relu, Conv_b", "27.0 ns", "Roofline",
+        "Device time", "Failures", "WRONG_RESULT", "best so far"}) {
     EXPECT_THAT(*html, HasSubstr(part));
   }
   for (const char* outside : {"http:", "https:", "<script", "src=", "url("}) {

@@ -286,6 +286,35 @@ TEST(CustomOperator, IntegersAndBools) {
   ExpectNear(out[1], {2}, {1, 0}, 0);
 }
 
+// The first of equals; NaN is the largest and the smallest.
+TEST(CustomOperator, PositionsOfTheLargestAndTheSmallest) {
+  const std::string text =
+      R"(operator com.acme::Op(x: T[n, d]) -> (most: i64[n], least: i64[n], gap: T[n]) type T in f32, i32;
+         { most[i] = argmax(k: d, x[i, k]); least[i] = argmin(k: d, 2 * x[i, k]);
+           gap[i] = x[i, most[i]] - x[i, argmin(k: d, x[i, k])]; })";
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double inf = std::numeric_limits<double>::infinity();
+  const Numbers x = {1, 7, -3, 7, -3, 2, nan, 9, nan, -8, -inf, -inf, -inf, -inf, -inf};
+  const auto out =
+      tests::EvaluateOnnx(OneNode(text, "Op", {{3, 5}}, 3).Model(), {TensorOf({3, 5}, x)}, 0);
+  ExpectNear(out[0], {3}, {1, 1, 0}, 0);
+  ExpectNear(out[1], {3}, {2, 1, 0}, 0);
+  EXPECT_EQ(out[2].values[0], 10);
+  const auto ints =
+      tests::EvaluateOnnx(OneNode(text, "Op", {{1, 4}}, 3, pb::TensorProto::INT32).Model(),
+                          {TensorOf({1, 4}, {-5, 3, 3, -5}, ir::kI32)}, 0);
+  ExpectNear(ints[0], {1}, {1}, 0);
+  ExpectNear(ints[1], {1}, {0}, 0);
+  ExpectNear(ints[2], {1}, {8}, 0);
+
+  EXPECT_EQ(Refusal(One("y[i] = argmax(k: d, x[i, k]);", "i64[n]")), "imported");
+  EXPECT_EQ(Refusal(One("y[i] = argmax(k: d, x[i, k]);", "f32[n]")), "op.custom.type");
+  EXPECT_EQ(Refusal(One("y[i] = f32(argmax(k: d, x[i, k]));", "f32[n]")), "imported");
+  EXPECT_EQ(Refusal(One("y[i] = argmax(k: d, x[i, k] > 0);", "i64[n]")), "op.custom.type");
+  EXPECT_EQ(Refusal(One("y[i] = argmin(k: d, l: d, x[i, k] * x[i, l]);", "i64[n]")),
+            "op.custom.syntax");
+}
+
 TEST(CustomOperator, FloatsOf16BitsComputeInF32) {
   OneNode model(kNorm, "GatedNorm", {{2, 4}, {2, 4}, {4}}, 2, pb::TensorProto::FLOAT16);
   const auto g = model.Import();
@@ -482,6 +511,9 @@ TEST(CustomOperator, ExternalKernels) {
   const auto slug = [&](const std::string& library) {
     return Refusal("operator com.acme::Op(x: f32[n, d]) -> (y: f32[n]) " + library);
   };
+  EXPECT_EQ(slug("library \"liba.so\" function f { y[i] = x[i, 0]; }"), "imported");
+  EXPECT_EQ(slug("library \"liba.so\" function f { y[i] = x[i]; }"), "op.custom.shape");
+  EXPECT_EQ(slug("library \"liba.so\" function f { }"), "op.custom.name");
   EXPECT_EQ(slug("library \"liba.so\" function f;"), "imported");
   for (const char* bad : {"library liba.so function f;", "library \"\" function f;",
                           "library \"/lib/liba.so\" function f;", "library \"..\" function f;",
@@ -489,6 +521,24 @@ TEST(CustomOperator, ExternalKernels) {
                           "library \"liba.so\" function f.g;"}) {
     EXPECT_EQ(slug(bad), "op.custom.syntax") << bad;
   }
+}
+
+// Its stages are the reference of a library's function, and are not compiled.
+TEST(CustomOperator, ExternalKernelsHaveTheirStagesAsReference) {
+  OneNode model(R"(operator com.acme::Op(x: T[n, d]) -> (y: T[n, d / s]) type T in f32;
+                   attribute s: int = 2; library "libacme.so" function acme_op
+                   { y[i, j] = sum(k: s, x[i, s * j + k]); })",
+                "Op", {{2, 4}});
+  const auto g = model.Import();
+  ASSERT_TRUE(g.ok()) << g.status();
+  ASSERT_EQ(g->nodes.size(), 1u);
+  EXPECT_EQ(g->nodes[0].op, "external");
+  const auto again = ParseGraph(Print(*g));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(StructuralEqual(*g, *again));
+  const auto out = Interpret(*again, {TensorOf({2, 4}, {1, 2, 3, 4, 5, 6, 7, 8})});
+  ASSERT_TRUE(out.ok()) << out.status();
+  ExpectNear((*out)[0], {2, 2}, {3, 7, 11, 15}, 0);
 }
 
 TEST(CustomOperator, CheckNamesTheFile) {

@@ -1,4 +1,5 @@
-// What `tilewright run --profile` says of each launch, and the bound that it is compared with.
+// What `tilewright run --profile` says of each launch and layer, and the bound that they are
+// compared with.
 #include "tuner_server/cli/launch_profile.h"
 
 #include <gmock/gmock.h>
@@ -7,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "deploy/module/launch_names.h"
+#include "tuner_server/cli/layer_view.h"
 
 namespace tilewright::cli {
 namespace {
@@ -142,6 +144,63 @@ TEST(LaunchProfileTest, TheTraceHasTheLaunchesOneAfterTheOther) {
   EXPECT_EQ(events[2]["ts"], 60);
   EXPECT_EQ(events[2]["dur"], 20);
   EXPECT_EQ(events[1]["args"]["onnx_nodes"][1], "Relu_1");
+}
+
+// A node of two kernels joins them; a kernel without nodes is a layer of its own.
+TEST(LayerViewTest, LayersAreNodesAndTheKernelsThatComputeThem) {
+  const auto launch = [](std::string name, std::vector<std::string> nodes, double ns,
+                         double of_limit) {
+    LaunchProfile row;
+    row.name = std::move(name);
+    row.nodes = std::move(nodes);
+    row.median_ns = ns;
+    row.gflop_s = 2;
+    row.gb_s = 1;
+    row.of_limit = of_limit;
+    row.bound = of_limit > .4 ? Bound::kCompute : Bound::kMemory;
+    return row;
+  };
+  const std::vector<LaunchProfile> launches = {
+      launch("transform", {"Conv_0"}, 10, .2), launch("pack", {}, 20, 0),
+      launch("sigmoid", {"Sigmoid_2"}, 40, .5), launch("products", {"Conv_0", "Relu_1"}, 30, .6)};
+  const std::vector<Layer> layers = LayersOf(launches);
+  ASSERT_EQ(layers.size(), 3u);
+  EXPECT_THAT(layers[0].nodes, testing::ElementsAre("Conv_0", "Relu_1"));
+  EXPECT_THAT(layers[0].kernels, testing::ElementsAre("transform", "products"));
+  EXPECT_DOUBLE_EQ(layers[0].ns, 40);
+  EXPECT_DOUBLE_EQ(layers[0].share, .4);
+  EXPECT_DOUBLE_EQ(layers[0].operations, 80);
+  EXPECT_DOUBLE_EQ(layers[0].of_limit, (.2 * 10 + .6 * 30) / 40);
+  EXPECT_EQ(layers[0].bound, Bound::kCompute) << "of the longer kernel";
+  EXPECT_THAT(layers[1].nodes, testing::IsEmpty());
+  EXPECT_EQ(layers[1].of_limit, 0);
+  EXPECT_THAT(layers[2].kernels, testing::ElementsAre("sigmoid"));
+}
+
+// Over a chain of kernels that share nodes pairwise.
+TEST(LayerViewTest, KernelsAreJoinedOverOthers) {
+  std::vector<LaunchProfile> launches(3);
+  launches[0].nodes = {"a"};
+  launches[1].nodes = {"b"};
+  launches[2].nodes = {"b", "a"};
+  for (LaunchProfile& launch : launches) launch.median_ns = 1;
+  const std::vector<Layer> layers = LayersOf(launches);
+  ASSERT_EQ(layers.size(), 1u);
+  EXPECT_DOUBLE_EQ(layers[0].ns, 3);
+}
+
+TEST(LayerViewTest, ThePageHoldsEveryLayerAndNothingFromElsewhere) {
+  std::vector<LaunchProfile> launches = Profile({60'000, 20'000}, Known());
+  launches[0].nodes.push_back("<script>");
+  const std::string page = LayerPage("net, 1 threads", launches, Known());
+  for (const char* part : {"<title>net, 1 threads</title>", "Conv_0, Relu_1, &lt;script&gt;",
+                           "tw_kernel_g", "60.0 µs", "75.0%", "50.0%", "compute", "Roofline"}) {
+    EXPECT_THAT(page, HasSubstr(part));
+  }
+  for (const char* outside : {"http:", "https:", "<script", "src=", "url("}) {
+    EXPECT_EQ(page.find(outside), std::string::npos) << outside;
+  }
+  EXPECT_EQ(LayerPage("net", launches, {}).find("Roofline"), std::string::npos);
 }
 
 }  // namespace

@@ -240,6 +240,30 @@ TEST(PartitionLoops, CopiesRemaindersOfOpenLoopsByRows) {
   }
 }
 
+// Rows that are a quotient themselves, as those of an image after convolutions with strides.
+TEST(PartitionLoops, WholeTilesOfQuotientsHaveNoConditions) {
+  const std::string rows = "floordiv(floordiv(n + 1, 2), 3)";
+  std::string written = OpenRows("", rows);
+  for (const auto& [from, to] : {std::pair<std::string, std::string>{"(n + 3", "(" + rows + " + 3"},
+                                 {"0..n =", "0.." + rows + " ="}}) {
+    const size_t at = written.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    written.replace(at, from.size(), to);
+  }
+  const ir::Function before = Parsed(written);
+  const absl::StatusOr<ir::Function> after =
+      RunPipeline(before, Rows("lower_blocks,simplify,partition_loops"), Context());
+  ASSERT_TRUE(after.ok()) << support::StatusText(after.status());
+  const std::string text = ir::Print(*after);
+  const size_t remainder = text.find("for io in floordiv(n + 1, 24)..+");
+  ASSERT_NE(remainder, std::string::npos) << text;
+  EXPECT_EQ(text.substr(0, remainder).find("if ("), std::string::npos) << text;
+  for (int64_t n = 5; n <= 60; ++n) {
+    const absl::Status same = tests::SameResults(before, *after, {.sizes = {n}});
+    EXPECT_TRUE(same.ok()) << n << support::StatusText(same) << text;
+  }
+}
+
 // Of a marked open loop that goes over blocks of four, only the last one asks what lies behind the
 // end, also where another bound may end the loop.
 TEST(PartitionLoops, CutsMarkedOpenLoopsByChoices) {

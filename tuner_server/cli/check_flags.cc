@@ -65,6 +65,7 @@ void AddCompare(CLI::App* app, Action* action) {
     command->add_option(flag, *values, what)->allow_extra_args(false)->take_all();
   }
   AddOperatorFiles(command, &options->operators);
+  AddLibraries(command, &options->libraries);
   AddInputs(command, &options->inputs);
   AddInputSeed(command, &options->seed);
   command

@@ -105,6 +105,15 @@ void AddOperatorFiles(CLI::App* command, std::vector<std::string>* files) {
       ->take_all();
 }
 
+CLI::Option* AddLibraries(CLI::App* command, std::vector<std::string>* libraries) {
+  return command
+      ->add_option("--allow-library", *libraries,
+                   "path of a shared library whose functions the module may call, if it asks for\n"
+                   "its file name (external kernels); loaded with all your rights; repeatable")
+      ->allow_extra_args(false)
+      ->take_all();
+}
+
 void AddInputSeed(CLI::App* command, uint64_t* seed) {
   command->add_option("--seed", *seed, "seed of the inputs that are not given")
       ->capture_default_str();
@@ -202,6 +211,7 @@ void AddRun(CLI::App* app, Action* action) {
       "  tilewright run dynamic.tw --shape N=7\n"
       "  tilewright run model.tw --profile -o json\n"
       "  tilewright run model.tw --trace model.trace.json\n"
+      "  tilewright run model.tw --html layers.html\n"
       "  tilewright run model.tw --key release.key.pub\n"
       "  tilewright run unknown.tw --sandbox\n"
       "  tilewright run board.tw --bridge \"ssh -T board exec ./tilewright-worker\"\n"
@@ -229,14 +239,7 @@ void AddRun(CLI::App* app, Action* action) {
                     "with --sandbox or --bridge: run it also where the machine (a container, an "
                     "old kernel) permits a part of the sandbox only; behind a bridge, also where "
                     "it has none (an emulator)");
-  command
-      ->add_option("--allow-library", options->libraries,
-                   "path of a shared library whose functions the module may call, if it asks for\n"
-                   "its file name (external kernels); loaded with all your rights; repeatable")
-      ->allow_extra_args(false)
-      ->take_all()
-      ->excludes("--sandbox")
-      ->excludes("--bridge");
+  AddLibraries(command, &options->libraries)->excludes("--sandbox")->excludes("--bridge");
   AddInputs(command, &options->inputs);
   AddSizes(command, &options->shapes);
   command
@@ -273,6 +276,10 @@ void AddRun(CLI::App* app, Action* action) {
                     "time per kernel, and its share of what this machine can do at most");
   command->add_option("--trace", options->trace,
                       "file for the profile as a trace (chrome://tracing, ui.perfetto.dev)");
+  command->add_option(
+      "--html", options->html,
+      "file for the profile as a page: the model's layers, their kernels, times and "
+      "shares of what this machine can do at most");
   AddFormat(command, kOutputFlag, &options->format);
   command->callback([=] { *action = [options] { return RunModule(*options); }; });
 }

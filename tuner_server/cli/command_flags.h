@@ -35,6 +35,8 @@ void AddSizes(CLI::App* command, std::vector<std::string>* shapes);
 void AddModelSizes(CLI::App* command, SizeFlags* flags);
 // --operators of a command that reads a model.
 void AddOperatorFiles(CLI::App* command, std::vector<std::string>* files);
+// --allow-library of a command that runs a module.
+CLI::Option* AddLibraries(CLI::App* command, std::vector<std::string>* libraries);
 void AddInputSeed(CLI::App* command, uint64_t* seed);
 
 // --server and --identity.

@@ -111,7 +111,7 @@ class Comparer {
     TW_ASSIGN(graph_, graph::ParseGraph(compiled.graph_text(), ConstantsOf(file)));
     const int threads = module::TargetThreads(file.manifest().target);
     step_("loading its code");
-    TW_ASSIGN(host_, LoadHere(std::move(file), threads, /*device=*/""));
+    TW_ASSIGN(host_, LoadHere(std::move(file), threads, /*device=*/"", options_.libraries));
     for (const module::LaunchNames& names : NamesOf(host_->manifest())) {
       nodes_[names.launch] = names.nodes;
     }

@@ -20,6 +20,7 @@ struct CompareOptions {
   double effort_s = 10;                // as for compile
   std::vector<std::string> shapes;     // NAME=1x3x224x224
   std::vector<std::string> operators;  // files with definitions of custom operators
+  std::vector<std::string> libraries;  // paths of those whose functions the model may call
   std::vector<std::string> disabled_passes;
   std::vector<std::string> inputs;  // NAME=FILE.pb|.npy; the others are drawn from the seed
   uint64_t seed = 0;

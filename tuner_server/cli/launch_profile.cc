@@ -35,6 +35,8 @@ peaks::KernelWork WorkOf(const module::Manifest& manifest, const module::Launch&
   return work;
 }
 
+}  // namespace
+
 std::string_view BoundName(peaks::Bound bound) {
   switch (bound) {
     case peaks::Bound::kCompute:
@@ -46,10 +48,6 @@ std::string_view BoundName(peaks::Bound bound) {
   }
   return "-";
 }
-
-std::string PercentText(double share) { return support::FormatFixed(100 * share, 1) + "%"; }
-
-}  // namespace
 
 std::vector<LaunchProfile> ProfileLaunches(const module::Manifest& manifest,
                                            const std::vector<double>& medians,

@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "deploy/module/manifest.h"
@@ -36,6 +37,9 @@ std::vector<LaunchProfile> ProfileLaunches(const module::Manifest& manifest,
                                            const std::optional<peaks::Roofline>& roofline,
                                            const module::Function& function,
                                            const module::Sizes& sizes = {});
+
+// "compute", "memory" or "-".
+std::string_view BoundName(peaks::Bound bound);
 
 std::string ProfileTable(const std::vector<LaunchProfile>& launches);
 nlohmann::json ProfileJson(const std::vector<LaunchProfile>& launches);

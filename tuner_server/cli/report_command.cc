@@ -5,11 +5,14 @@
 #include <set>
 
 #include "compiler/driver/tasks.h"
+#include "deploy/module/dtype.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/compile_command.h"
+#include "tuner_server/cli/html_page.h"
 #include "tuner_server/cli/launch_text.h"
+#include "tuner_server/cli/layer_view.h"
 #include "tuner_server/cli/log_jobs.h"
 #include "tuner_server/cli/server_client.h"
 #include "tuner_server/cli/shape_flags.h"
@@ -24,46 +27,6 @@ namespace {
 
 using support::FormatFixed;
 using support::StrCat;
-
-constexpr char kHead[] =
-    "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-    "<meta name=\"viewport\" content=\"width=device-width\"><title>Tilewright report</title><style>"
-    "body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:62rem;padding:0 1rem;"
-    "color:#1f2328;background:#fff}h2{border-bottom:1px solid #d1d9e0;padding-bottom:.2rem}"
-    "table{border-collapse:collapse;width:100%;margin:.6rem 0}th,td{padding:.25rem .6rem;"
-    "text-align:left;border-bottom:1px solid #d1d9e0;font-variant-numeric:tabular-nums;"
-    "overflow-wrap:anywhere}th{white-space:nowrap}td{min-width:5.5em}td.n,th.n{text-align:right;"
-    "white-space:nowrap;min-width:0}figure{margin:0}"
-    "svg{width:100%;height:auto;font:12px system-ui,sans-serif}.grid{stroke:#e6eaef}"
-    ".axis{stroke:#818b98}.key{margin-right:1rem}.key "
-    "i{display:inline-block;width:.8em;height:.8em;"
-    "margin-right:.3em}.none{color:#59636e}</style></head><body>\n";
-
-// A table of HTML; right-aligned columns have titles that begin with '>'.
-std::string HtmlTable(const std::vector<std::string>& titles,
-                      const std::vector<std::vector<std::string>>& rows) {
-  if (rows.empty()) return "<p class=\"none\">none</p>\n";
-  std::string html = "<table><thead><tr>";
-  for (const std::string& title : titles) {
-    const bool number = title.starts_with('>');
-    html += StrCat(number ? "<th class=\"n\">" : "<th>", EscapeHtml(title.substr(number ? 1 : 0)),
-                   "</th>");
-  }
-  html += "</tr></thead><tbody>\n";
-  for (const std::vector<std::string>& row : rows) {
-    html += "<tr>";
-    for (size_t i = 0; i < row.size(); ++i) {
-      html += StrCat(titles[i].starts_with('>') ? "<td class=\"n\">" : "<td>", EscapeHtml(row[i]),
-                     "</td>");
-    }
-    html += "</tr>\n";
-  }
-  return html + "</tbody></table>\n";
-}
-
-std::string Section(int level, const std::string& title, const std::string& body) {
-  return StrCat("<h", level, ">", EscapeHtml(title), "</h", level, ">\n", body, "\n");
-}
 
 // One job with what the charts need.
 struct JobData {
@@ -192,14 +155,37 @@ std::string TasksHtml(const JobData& data) {
          TaskNotesHtml(data);
 }
 
-// The roof of one data type over the operations per byte from `low` to `high`.
-ChartSeries Roof(const std::string& data_type, double peak, double gbs, double low, double high) {
-  ChartSeries roof{"roof of " + data_type, {}};
-  const double ridge = gbs > 0 ? peak / gbs : 0;
-  if (ridge > low) roof.points.push_back({low, low * gbs, ""});
-  roof.points.push_back({std::max(low, ridge), peak, ""});
-  roof.points.push_back({std::max(high, ridge) * 2, peak, ""});
-  return roof;
+// What the launches of the tuned kernels take together, layer by layer: the best time of each task,
+// as often as it is used.
+std::vector<LaunchProfile> LaunchesOf(const JobData& data, const ReportOptions& options) {
+  std::vector<LaunchProfile> launches;
+  double total = 0;
+  const peaks::Roofline roofline(options.peaks.float32, options.peaks.int8,
+                                 {{0, options.peak_gbs}});
+  for (size_t i = 0; i < data.times.tasks.size(); ++i) {
+    const log::TaskRow& row = data.times.rows[i];
+    const double time = data.times.tasks[i].best.time;
+    if (time <= 0) continue;
+    peaks::KernelWork work{row.flops};
+    if (const auto task = driver::MakeTask(row.text); task.ok()) {
+      work.bytes = static_cast<double>(task->bytes);
+      work.type = module::DTypeFromName(task->data_type).value_or(work.type);
+    }
+    for (const module::LaunchNames& names : module::ParseLaunchNames(row.launch_names)) {
+      LaunchProfile& launch = launches.emplace_back();
+      launch.name = names.launch;
+      launch.task = names.task;
+      launch.nodes = names.nodes;
+      launch.median_ns = time;
+      launch.gflop_s = work.operations / time;
+      launch.gb_s = work.bytes / time;
+      launch.of_limit = roofline.LeastNs(work) / time;
+      launch.bound = roofline.BoundOf(work);
+      total += time;
+    }
+  }
+  for (LaunchProfile& launch : launches) launch.share = launch.median_ns / total;
+  return launches;
 }
 
 // Operations per byte that must move at least, against operations per time: what a kernel could
@@ -261,7 +247,7 @@ std::string DeviceTimeHtml(const JobData& data) {
                                                              {"running", time.run_s}}) {
     work.push_back({label, FormatFixed(seconds, 2) + " s", seconds});
   }
-  return BarsSvg(devices) + Section(4, "By kind of work", BarsSvg(work));
+  return BarsSvg(devices) + HtmlSection(4, "By kind of work", BarsSvg(work));
 }
 
 std::string FailuresHtml(const JobData& data) {
@@ -307,12 +293,15 @@ std::string JobHtml(const JobData& data, const ReportOptions& options) {
           : StrCat(" (", timed.tasks, " of ", data.times.tasks.size(), " tasks)"),
       ".</p>\n");
   if (!job.state_reason.empty()) html += StrCat("<p>", EscapeHtml(job.state_reason), ".</p>\n");
-  html += Section(3, "Tuning curve", CurveSvg(data));
-  html += Section(3, "Tasks", TasksHtml(data));
-  if (IsTime(data)) html += Section(3, "Roofline", RooflineSvg(data, options));
-  html += Section(3, "Device time", DeviceTimeHtml(data));
-  html += Section(3, "Failures", FailuresHtml(data));
-  return Section(2, "Job " + job.id, html);
+  html += HtmlSection(3, "Tuning curve", CurveSvg(data));
+  html += HtmlSection(3, "Tasks", TasksHtml(data));
+  if (IsTime(data)) {
+    html += HtmlSection(3, "Layers", LayersHtml(LayersOf(LaunchesOf(data, options))));
+    html += HtmlSection(3, "Roofline", RooflineSvg(data, options));
+  }
+  html += HtmlSection(3, "Device time", DeviceTimeHtml(data));
+  html += HtmlSection(3, "Failures", FailuresHtml(data));
+  return HtmlSection(2, "Job " + job.id, html);
 }
 
 absl::Status Write(ReportOptions options) {
@@ -355,11 +344,10 @@ absl::StatusOr<std::string> ReportHtml(log::TuningLog* log, const ReportOptions&
                     FormatFixed(stats.counts.device_s, 1) + " s"});
     body += JobHtml(data, options);
   }
-  return StrCat(kHead, "<h1>Tilewright report</h1>\n",
-                HtmlTable({"job", "model", "target", "state", ">trials", ">default", ">tuned",
-                           ">gain", ">device time"},
-                          rows),
-                body, "</body></html>\n");
+  return HtmlPage("Tilewright report", HtmlTable({"job", "model", "target", "state", ">trials",
+                                                  ">default", ">tuned", ">gain", ">device time"},
+                                                 rows) +
+                                           body);
 }
 
 int Report(const ReportOptions& options) {

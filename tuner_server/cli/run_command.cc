@@ -18,6 +18,7 @@
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/launch_profile.h"
+#include "tuner_server/cli/layer_view.h"
 #include "tuner_server/cli/module_ends.h"
 #include "tuner_server/cli/module_trust.h"
 #include "tuner_server/cli/own_process.h"
@@ -131,7 +132,7 @@ class Runner {
 
   absl::Status Execute() {
     step_("running it");
-    const bool profile = options_.profile || !options_.trace.empty();
+    const bool profile = options_.profile || !options_.trace.empty() || !options_.html.empty();
     TW_ASSIGN(const runtime::RunTimes times, host_->Execute(options_.repeat, profile));
     step_("reading its outputs");
     const double median = times.median / 1e6, p10 = times.p10 / 1e6, p90 = times.p90 / 1e6;
@@ -157,8 +158,15 @@ class Runner {
         ProfileLaunches(manifest, medians, roofline, tensors_->function(), sizes_);
     document_["kernels"] = ProfileJson(launches);
     Say(ProfileTable(launches));
-    if (options_.trace.empty()) return absl::OkStatus();
-    return support::WriteFileAtomic(options_.trace, ProfileTrace(launches, manifest.name).dump());
+    if (!options_.trace.empty()) {
+      TW_TRY(
+          support::WriteFileAtomic(options_.trace, ProfileTrace(launches, manifest.name).dump()));
+    }
+    if (options_.html.empty()) return absl::OkStatus();
+    const std::string sizes = sizes_.empty() ? "" : support::StrCat(", ", SizesText(sizes_));
+    const std::string title = support::StrCat(manifest.name, sizes, ", ", host_->num_threads(),
+                                              " threads, ", manifest.target);
+    return support::WriteFileAtomic(options_.html, LayerPage(title, launches, roofline));
   }
 
   absl::Status Compare() {

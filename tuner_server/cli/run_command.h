@@ -31,6 +31,7 @@ struct RunOptions {
   uint64_t seed = 0;
   bool profile = false;
   std::string trace;  // file for the profile as a trace; "" = none
+  std::string html;   // file for the profile as a page of the model's layers; "" = none
   OutputFormat format = OutputFormat::kTable;
 };
 // Returns the exit code.

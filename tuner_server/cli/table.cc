@@ -107,6 +107,8 @@ std::string BytesText(double bytes) {
   return Scaled(bytes, {{1, "B"}, {1024, "KiB"}, {1048576, "MiB"}, {1073741824, "GiB"}});
 }
 
+std::string PercentText(double share) { return support::FormatFixed(100 * share, 1) + "%"; }
+
 std::string RatioText(double baseline, double value) {
   if (!(baseline > 0) || !(value > 0)) return "-";
   return support::FormatFixed(baseline / value, 2) + "x";

@@ -44,6 +44,8 @@ const support::MeasureUnit& UnitOf(int value_kind);
 // "12.3 k", "4.5 M"
 std::string CountText(double value);
 std::string BytesText(double bytes);
+// "12.3%" of a share of 0.123.
+std::string PercentText(double share);
 // "1.87x"; "-" when either is not positive.
 std::string RatioText(double baseline, double value);
 

@@ -18,7 +18,7 @@ What an operator may say is in deploy/docs/custom_operators.md; this module writ
 
 import json
 
-__all__ = ["Operator", "Expression", "sum", "prod", "max", "min", "select", "cast"]
+__all__ = ["Operator", "Expression", "sum", "prod", "max", "min", "argmax", "argmin", "select", "cast"]
 _FUNCTIONS = ("abs acos acosh asin asinh atan atanh bit_and bit_or bit_xor ceil cos cosh erf exp expm1 floor fmod log pow "
               "round_even shift_left shift_right sigmoid sin sinh sqrt tan tanh").split()
 __all__ += _FUNCTIONS
@@ -116,7 +116,7 @@ def _reduction(name):
     return reduce
 
 
-sum, prod, max, min = (_reduction(name) for name in ("sum", "prod", "max", "min"))  # as in `from numpy import *`: of this module
+sum, prod, max, min, argmax, argmin = (_reduction(name) for name in ("sum", "prod", "max", "min", "argmax", "argmin"))  # as in `from numpy import *`: of this module
 
 
 class Operator:
