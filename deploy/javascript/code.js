@@ -28,6 +28,12 @@ const FEATURES = new Map([
   ["fma", () => true],
 ]);
 
+// What this engine has, sorted.
+export function engineFeatures() {
+  const found = [...FEATURES].filter(([, has]) => has()).map(([feature]) => feature);
+  return (found.includes("relaxed_simd") ? found : found.filter((f) => f !== "fma")).sort();
+}
+
 // Throws runtime.* if this engine cannot run the module.
 export function checkEngine(manifest) {
   for (const [i, code] of manifest.code.entries()) {
@@ -48,7 +54,8 @@ export function checkEngine(manifest) {
   if (manifest.code.length > 1) {
     fail("runtime.load.code", `expected one code object, found ${manifest.code.length}`);
   }
-  const missing = manifest.cpu_features.filter((feature) => !(FEATURES.get(feature)?.() ?? false));
+  const has = new Set(engineFeatures());
+  const missing = manifest.cpu_features.filter((feature) => !has.has(feature));
   if (missing.length > 0) {
     fail("runtime.load.cpu_features",
       `the module was compiled for '${manifest.target}'; this engine lacks ${missing.join(", ")}; ` +

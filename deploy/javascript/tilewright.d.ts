@@ -46,6 +46,11 @@ export interface Session {
     outputs: Record<string, Tensor>;
     launches: LaunchTime[];
   };
+  /** A run in three parts, for measurements. */
+  bind(inputs: Record<string, TensorData | Tensor>): void;
+  repeat(runs: number): void;
+  outputs(): Record<string, Tensor>;
+  poison(): void;
   readonly stateLength: number;
   resetState(length?: number): void;
 }
