@@ -80,11 +80,13 @@ export async function compileCode(image) {
   return fail("runtime.code.load", "expected code that imports env.memory and nothing else");
 }
 
-// One instance of the code with its memory, which grows.
+// One instance of the code with its memory, which grows up to a limit: the code cannot grow it
+// further either.
 export class Instance {
-  static async create(compiled) {
-    const memory = new WebAssembly.Memory({ initial: LEAST_PAGES });
-    if (compiled === null) return new Instance(memory, {}, 0);
+  static async create(compiled, limitBytes = MOST_PAGES * PAGE_BYTES) {
+    const maximum = Math.min(MOST_PAGES, Math.max(LEAST_PAGES, Math.floor(limitBytes / PAGE_BYTES)));
+    const memory = new WebAssembly.Memory({ initial: LEAST_PAGES, maximum });
+    if (compiled === null) return new Instance(memory, {}, 0, maximum);
     let instance;
     try {
       instance = await WebAssembly.instantiate(compiled, { env: { memory } });
@@ -92,14 +94,17 @@ export class Instance {
       fail("runtime.code.load", error.message);
     }
     const base = instance.exports.__heap_base?.value;
-    if (Number.isSafeInteger(base) && base >= 0) return new Instance(memory, instance.exports, base);
+    if (Number.isSafeInteger(base) && base >= 0) {
+      return new Instance(memory, instance.exports, base, maximum);
+    }
     return fail("runtime.code.load", "expected the global __heap_base");
   }
 
-  constructor(memory, exports, base) {
+  constructor(memory, exports, base, maximum) {
     this.memory = memory;
     this.exports = exports;
     this.base = base;  // what lies below is the code's own
+    this.maximum = maximum;  // pages
   }
 
   kernel(symbol) {
@@ -117,6 +122,10 @@ export class Instance {
         `expected at most 4 GiB of memory for constants, tensors and scratch, found ${bytes} bytes`);
     }
     if (pages <= now) return;
+    if (pages > this.maximum) {
+      fail("runtime.session.memory_limit",
+        `expected at most ${this.maximum * PAGE_BYTES} bytes, found a need of ${bytes}`);
+    }
     try {
       this.memory.grow(pages - now);
     } catch {

@@ -31,9 +31,10 @@ export class Module {
     return this.manifest.size_vars.map(({ name, min, max }) => ({ name, min, max }));
   }
 
-  // Sessions have memory of their own: two of them run independently.
-  createSession() {
-    return Session.create(this);
+  // Sessions have memory of their own: two of them run independently. options.memoryLimitBytes: what
+  // one may hold at most (2 MiB or more).
+  createSession(options) {
+    return Session.create(this, options);
   }
 
   #ends(list) {

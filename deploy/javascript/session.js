@@ -29,8 +29,8 @@ export class Session {
   #busy = false;
 
   // Use Module.createSession.
-  static async create(module) {
-    return new Session(module, await Instance.create(module.compiled));
+  static async create(module, { memoryLimitBytes } = {}) {
+    return new Session(module, await Instance.create(module.compiled, memoryLimitBytes));
   }
 
   constructor(module, instance) {

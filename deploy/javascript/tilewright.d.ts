@@ -55,12 +55,17 @@ export interface Session {
   resetState(length?: number): void;
 }
 
+export interface SessionOptions {
+  /** What the session's memory may hold at most, at least 2 MiB; 4 GiB without it. */
+  memoryLimitBytes?: number;
+}
+
 export interface Module {
   readonly name: string;
   readonly inputs: TensorType[];
   readonly outputs: TensorType[];
   readonly sizeVars: SizeVar[];
-  createSession(): Promise<Session>;
+  createSession(options?: SessionOptions): Promise<Session>;
 }
 
 export interface LoadOptions {

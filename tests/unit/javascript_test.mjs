@@ -43,6 +43,16 @@ test("inputs are checked", async () => {
   for (const [inputs, slug] of cases) assert.throws(() => session.run(inputs), { slug });
 });
 
+test("a session's memory has a limit", async () => {
+  const large = manifest();
+  large.arena_bytes = 8 * 2 ** 20;
+  const module = await loadModule(fileOf(large));
+  const session = await module.createSession({ memoryLimitBytes: 4 * 2 ** 20 });
+  assert.throws(() => session.run({ t0: Float32Array.of(1) }), { slug: "runtime.session.memory_limit" });
+  const enough = await module.createSession({ memoryLimitBytes: 16 * 2 ** 20 });
+  assert.deepEqual(enough.run({ t0: Float32Array.of(1) }).t2.data, Float32Array.of(4));
+});
+
 test("expressions have the values of deploy/support/dim.h", () => {
   const sizes = new Map([["N", 7], ["seq_len", 5]]);
   const cases = [

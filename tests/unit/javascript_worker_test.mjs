@@ -200,6 +200,11 @@ test("a kernel that fails or never ends costs its measurement only", async () =>
     assert.equal(measured.outcome, outcome, measured.error_detail);
     assert.equal(measured.error_class, errorClass);
   }
+  const large = manifest();
+  large.arena_bytes = 64 * 2 ** 20;
+  await worker.ask({ hello: { memory_limit_bytes: 8 * 2 ** 20 } });
+  await worker.load(fileOf(large));
+  assert.equal((await worker.ask(measurement())).measured.outcome, OUTCOME.OUT_OF_MEMORY);
   await worker.load(fileOf(manifest()));
   assert.equal((await worker.ask(measurement())).measured.outcome, OUTCOME.OK);
   worker.frame(Uint8Array.of(0x0f, 0xff, 0xff));  // no message

@@ -48,14 +48,14 @@ function guarded(outcome, errorClass, work) {
 
 function ended(outcome, errorClass, error) {
   const noMemory = error instanceof TilewrightError &&
-    ["runtime.session.memory", "runtime.session.too_large"].includes(error.slug);
+    ["runtime.session.memory", "runtime.session.memory_limit", "runtime.session.too_large"].includes(error.slug);
   return noMemory
     ? new Ended(OUTCOME.OUT_OF_MEMORY, "ALLOCATION", error.message)
     : new Ended(outcome, errorClass, error.message);
 }
 
 // `job`: { slot, module: bytes, baseline: bytes or null, request: a decoded MeasureModule, inputs:
-// typed arrays by the order of request.inputs }. `announce` gets each phase. Returns ModuleMeasured.
+// typed arrays by the order of request.inputs, memoryLimitBytes }. `announce` gets each phase. Returns ModuleMeasured.
 export async function measure(job, announce) {
   const measurement = new Measurement(job, announce);
   const start = now();
@@ -111,7 +111,8 @@ class Measurement {
     }
     try {
       this.module = job.slot === SELF_TEST_SLOT ? await selfTestModule() : await loadModule(job.module);
-      this.session = await this.module.createSession();
+      const { memoryLimitBytes } = job;
+      this.session = await this.module.createSession({ memoryLimitBytes });
     } catch (error) {
       throw ended(OUTCOME.BUILD_ERROR, "LOAD_REFUSED", error);
     }

@@ -40,7 +40,7 @@ const MEASURE = {
 
 export const REQUEST = {
   1: ["id", "big"],
-  2: ["hello", { 1: ["device_kind", "string"] }],
+  2: ["hello", { 1: ["device_kind", "string"], 2: ["memory_limit_bytes", "int"] }],
   3: ["load", { 1: ["slot", "string"], 2: ["module", "bytes"] }],
   4: ["measure", MEASURE],
   5: ["unload", { 1: ["slot", "string"] }],

@@ -133,6 +133,7 @@ function attributes() {
 class Service {
   #modules = new Map();
   #inputs = new InputCache();
+  #memoryLimitBytes = undefined;
 
   async answer(request) {
     if (request.hello !== undefined) return this.#hello(request.hello);
@@ -150,8 +151,9 @@ class Service {
     return error("worker.request.unknown", "expected hello, load, measure, unload, run or quit");
   }
 
-  #hello({ device_kind: kind = "cpu" }) {
+  #hello({ device_kind: kind = "cpu", memory_limit_bytes: limit = 0 }) {
     if (kind !== "cpu") return error("worker.device.refused", `expected the kind cpu, found ${kind}`);
+    this.#memoryLimitBytes = limit > 0 ? limit : undefined;
     return {
       ready: {
         protocol_revision: PROTOCOL_REVISION,
@@ -178,7 +180,10 @@ class Service {
     } catch (cause) {
       return { measured: failed(OUTCOME.BUILD_ERROR, "LOAD_REFUSED", cause.message) };
     }
-    const job = { slot, module, baseline, request: owned(request), inputs };
+    const job = {
+      slot, module, baseline, request: owned(request), inputs,
+      memoryLimitBytes: this.#memoryLimitBytes,
+    };
     const wallMs = nanoseconds(request.wall_limit) / 1e6;
     return { measured: await inThread(job, wallMs, (phase) => send(id, { phase })) };
   }
@@ -188,7 +193,7 @@ class Service {
     if (bytes === undefined) return error("worker.slot.empty", "expected a module in the slot");
     try {
       const module = await loadModule(bytes);
-      const session = await module.createSession();
+      const session = await module.createSession({ memoryLimitBytes: this.#memoryLimitBytes });
       const named = Object.fromEntries(module.inputs.map(({ name, dtype }, i) => {
         const copy = (inputs[i] ?? new Uint8Array(0)).slice().buffer;
         return [name, new (DTYPES.get(dtype).array)(copy)];
