@@ -28,6 +28,12 @@ const FEATURES = new Map([
   ["fma", () => true],
 ]);
 
+// What this engine has, sorted.
+export function engineFeatures() {
+  const found = [...FEATURES].filter(([, has]) => has()).map(([feature]) => feature);
+  return (found.includes("relaxed_simd") ? found : found.filter((f) => f !== "fma")).sort();
+}
+
 // Throws runtime.* if this engine cannot run the module.
 export function checkEngine(manifest) {
   for (const [i, code] of manifest.code.entries()) {
@@ -48,7 +54,8 @@ export function checkEngine(manifest) {
   if (manifest.code.length > 1) {
     fail("runtime.load.code", `expected one code object, found ${manifest.code.length}`);
   }
-  const missing = manifest.cpu_features.filter((feature) => !(FEATURES.get(feature)?.() ?? false));
+  const has = new Set(engineFeatures());
+  const missing = manifest.cpu_features.filter((feature) => !has.has(feature));
   if (missing.length > 0) {
     fail("runtime.load.cpu_features",
       `the module was compiled for '${manifest.target}'; this engine lacks ${missing.join(", ")}; ` +
@@ -73,11 +80,13 @@ export async function compileCode(image) {
   return fail("runtime.code.load", "expected code that imports env.memory and nothing else");
 }
 
-// One instance of the code with its memory, which grows.
+// One instance of the code with its memory, which grows up to a limit: the code cannot grow it
+// further either.
 export class Instance {
-  static async create(compiled) {
-    const memory = new WebAssembly.Memory({ initial: LEAST_PAGES });
-    if (compiled === null) return new Instance(memory, {}, 0);
+  static async create(compiled, limitBytes = MOST_PAGES * PAGE_BYTES) {
+    const maximum = Math.min(MOST_PAGES, Math.max(LEAST_PAGES, Math.floor(limitBytes / PAGE_BYTES)));
+    const memory = new WebAssembly.Memory({ initial: LEAST_PAGES, maximum });
+    if (compiled === null) return new Instance(memory, {}, 0, maximum);
     let instance;
     try {
       instance = await WebAssembly.instantiate(compiled, { env: { memory } });
@@ -85,14 +94,17 @@ export class Instance {
       fail("runtime.code.load", error.message);
     }
     const base = instance.exports.__heap_base?.value;
-    if (Number.isSafeInteger(base) && base >= 0) return new Instance(memory, instance.exports, base);
+    if (Number.isSafeInteger(base) && base >= 0) {
+      return new Instance(memory, instance.exports, base, maximum);
+    }
     return fail("runtime.code.load", "expected the global __heap_base");
   }
 
-  constructor(memory, exports, base) {
+  constructor(memory, exports, base, maximum) {
     this.memory = memory;
     this.exports = exports;
     this.base = base;  // what lies below is the code's own
+    this.maximum = maximum;  // pages
   }
 
   kernel(symbol) {
@@ -110,6 +122,10 @@ export class Instance {
         `expected at most 4 GiB of memory for constants, tensors and scratch, found ${bytes} bytes`);
     }
     if (pages <= now) return;
+    if (pages > this.maximum) {
+      fail("runtime.session.memory_limit",
+        `expected at most ${this.maximum * PAGE_BYTES} bytes, found a need of ${bytes}`);
+    }
     try {
       this.memory.grow(pages - now);
     } catch {

@@ -1,6 +1,6 @@
 // The manifest of a module as plain objects, from JSON that may be hostile. A member that is
 // missing, unknown or of another type is an error. deploy/module/manifest.h says what they mean;
-// dimensions are Dim. What a measurement needs is not read: a page measures nothing.
+// dimensions are Dim.
 
 import { Dim } from "./dim.js";
 import { DTYPES } from "./dtype.js";
@@ -43,7 +43,7 @@ export function readManifest(text) {
   }, {
     equal_sizes: list(sizeEquality),
     state,
-    measurement: () => undefined,
+    measurement,
   });
   manifest.equal_sizes ??= [];
   checkManifest(manifest);
@@ -91,6 +91,11 @@ function number(json, where) {
 
 function string(json, where) {
   if (typeof json !== "string") fail("module.manifest.type", `${where}: expected a string`);
+  return json;
+}
+
+function boolean(json, where) {
+  if (typeof json !== "boolean") fail("module.manifest.type", `${where}: expected true or false`);
   return json;
 }
 
@@ -194,6 +199,23 @@ function sizeVar(json, where) {
 
 function sizeEquality(json, where) {
   return new Fields(json, where).object({ left: dim, right: dim, what: string });
+}
+
+// A seed of more than 53 bits is rounded: such inputs are good for timing only.
+function inputSpec(json, where) {
+  const result = new Fields(json, where).object(
+    { tensor: integer, seed: number, distribution: string, a: number, b: number },
+    { far: boolean });
+  return { far: false, ...result };
+}
+
+function tolerance(json, where) {
+  return new Fields(json, where).object({ abs: number, rel: number });
+}
+
+function measurement(json, where) {
+  return new Fields(json, where).object(
+    { inputs: list(inputSpec), expected_digest: string, tolerance, flops: number });
 }
 
 function state(json, where) {

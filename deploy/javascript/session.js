@@ -4,7 +4,7 @@
 
 import { Instance } from "./code.js";
 import { DTYPES } from "./dtype.js";
-import { fail, TilewrightError } from "./error.js";
+import { fail } from "./error.js";
 import { alignUp, bindSizes, functionFor, planSizes, shapeText } from "./size_plan.js";
 
 const CONTEXT_BYTES = 16;  // TwContext with pointers of 32 bits
@@ -25,11 +25,12 @@ export class Session {
   #made = new Set();  // prepared tensors that are there
   #entries = 0;
   #kept = null;       // sizes of the run that made the last entries
+  #current = null;    // the bound function of the last inputs
   #busy = false;
 
   // Use Module.createSession.
-  static async create(module) {
-    return new Session(module, await Instance.create(module.compiled));
+  static async create(module, { memoryLimitBytes } = {}) {
+    return new Session(module, await Instance.create(module.compiled, memoryLimitBytes));
   }
 
   constructor(module, instance) {
@@ -92,14 +93,44 @@ export class Session {
     return { outputs, launches };
   }
 
+  // For measurements, a run in three parts: bind takes the inputs, repeat does so many runs on them,
+  // outputs copies what the last one made. Modules with state are bound again for each run.
+  bind(inputs) {
+    const given = this.#checkInputs(inputs);
+    const bound = this.#bind(given.map(({ shape }) => shape));
+    given.forEach(({ data }, i) => this.#write(bound, bound.fn.inputs[i], data));
+    this.#prepare(bound);
+    this.#current = bound;
+  }
+
+  // REQUIRES: bind.
+  repeat(runs) {
+    const { fn, launches } = this.#current;
+    for (let run = 0; run < runs; ++run) {
+      for (let i = 0; i < launches.length; ++i) this.#call(fn.launches[i], launches[i]);
+    }
+  }
+
+  // REQUIRES: bind.
+  outputs() {
+    return this.#outputs(this.#current);
+  }
+
+  // Fills the outputs with NaN, so that what they hold later is the work of a later run.
+  // REQUIRES: bind.
+  poison() {
+    const { fn, addresses, plan } = this.#current;
+    for (const id of fn.outputs) {
+      this.#instance.bytesAt(addresses[id], plan.places[id].bytes).fill(0xff);
+    }
+  }
+
   #run(inputs, around) {
     if (this.#busy) fail("runtime.session.busy", "expected a run to end before the next one");
     this.#busy = true;
     try {
-      const given = this.#checkInputs(inputs);
-      const bound = this.#bind(given.map(({ shape }) => shape));
-      given.forEach(({ data }, i) => this.#write(bound, bound.fn.inputs[i], data));
-      this.#prepare(bound);
+      this.bind(inputs);
+      const bound = this.#current;
       bound.fn.launches.forEach(
         (launch, i) => around(launch, () => this.#call(launch, bound.launches[i])));
       this.#checkStatedSizes(bound);
@@ -209,6 +240,7 @@ export class Session {
       if (tensor.kind === "state") bound.addresses[id] = this.#stateAddress(tensor, plan);
     });
     const argumentsOf = (launch, { sizes, workspaceBytes }) => ({
+      kernel: this.#instance.kernel(launch.symbol),
       buffers: take(POINTER_BYTES * launch.args.length),
       sizes: take(SIZE_BYTES * sizes.length),
       workspace: workspaceBytes > 0 ? workspace : 0,
@@ -269,12 +301,11 @@ export class Session {
     }
   }
 
-  #call(launch, { buffers, sizes, workspace }) {
+  #call(launch, { kernel, buffers, sizes, workspace }) {
     let code;
     try {
-      code = this.#instance.kernel(launch.symbol)(this.#context, buffers, sizes, workspace);
+      code = kernel(this.#context, buffers, sizes, workspace);
     } catch (error) {
-      if (error instanceof TilewrightError) throw error;
       fail("runtime.run.kernel_failed", `${launch.symbol}: ${error.message}`);
     }
     if (code !== 0) fail("runtime.run.kernel_failed", `${launch.symbol} returned ${code}`);

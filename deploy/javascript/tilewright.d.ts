@@ -46,8 +46,18 @@ export interface Session {
     outputs: Record<string, Tensor>;
     launches: LaunchTime[];
   };
+  /** A run in three parts, for measurements. */
+  bind(inputs: Record<string, TensorData | Tensor>): void;
+  repeat(runs: number): void;
+  outputs(): Record<string, Tensor>;
+  poison(): void;
   readonly stateLength: number;
   resetState(length?: number): void;
+}
+
+export interface SessionOptions {
+  /** What the session's memory may hold at most, at least 2 MiB; 4 GiB without it. */
+  memoryLimitBytes?: number;
 }
 
 export interface Module {
@@ -55,7 +65,7 @@ export interface Module {
   readonly inputs: TensorType[];
   readonly outputs: TensorType[];
   readonly sizeVars: SizeVar[];
-  createSession(): Promise<Session>;
+  createSession(options?: SessionOptions): Promise<Session>;
 }
 
 export interface LoadOptions {

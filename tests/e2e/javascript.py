@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Modules of WebAssembly in Node.js (deploy/javascript): networks against the NumPy evaluator, open sizes against native
-modules, state, and what the examples' page shows. Skips without Node.js. With --long all seven networks."""
+modules, state, what the examples' page shows, and a fleet that tunes for it. Skips without Node.js. With --long all seven networks."""
+# Runs alone: a device measures in it.
 
 import json
 import shutil
@@ -25,9 +26,11 @@ from open_sizes import CASES, shapes  # noqa: E402
 JAVASCRIPT = ROOT.parent / "deploy" / "javascript"
 NODE = shutil.which("node") or shutil.which("nodejs")
 QUICK = ("dqn", "mobilenet", "lstm_lm")
-# Of one module each: the least sizes, the largest, and odd ones.
+# Of one module each: the least sizes, the largest, and others.
 OPEN = ("mlp", "cnn", "encoder")
 TOLERANCE = 1e-5  # of the largest element
+BRIDGE = f"exec {NODE} {JAVASCRIPT / 'worker' / 'worker.js'}"
+TRIALS = 12
 
 
 def tilewright(*words, code=0):
@@ -64,7 +67,7 @@ def network(name):
             assert found.shape == wanted.shape, (found.shape, wanted.shape)
             norm = np.linalg.norm(found - wanted) / np.linalg.norm(wanted)
             largest = np.abs(found - wanted).max() / np.abs(wanted).max()
-            print(f"        {name}: norm {norm:.2g} max {largest:.2g}, {said['ms']:.2f} ms, {len(said['launches'])} launches")
+            print(f"        {name}: norm {norm:.2g} max {largest:.2g}, {said['latency_ms']['p10']:.2f} ms, {len(said['launches'])} launches")
             assert norm <= MAX_NORM and largest <= MAX_ELEMENT, "outputs differ from the evaluator's"
     check.__name__ = name
     return check
@@ -73,7 +76,7 @@ def network(name):
 def open_sizes_give_what_native_modules_give():
     rng = np.random.default_rng(8)
     for name in OPEN:
-        ranges, runs = CASES[name]
+        ranges, runs = CASES[name][0], CASES[name][1][::2]
         make, dims = MODELS[name]
         with tempfile.TemporaryDirectory(prefix="tilewright-javascript-") as where:
             folder = Path(where)
@@ -101,7 +104,7 @@ def open_sizes_give_what_native_modules_give():
 
 def a_decoder_keeps_its_state():
     """A prompt, then single tokens, which have kernels of their own: every run equals NumPy without a cache."""
-    for config in (Config(form="plain", bits=32), Config(form="grouped", bits=4)):
+    for config in (Config(form="grouped", bits=4),):
         decoder = Decoder(config)
         with tempfile.TemporaryDirectory(prefix="tilewright-javascript-") as where:
             folder = Path(where)
@@ -153,6 +156,31 @@ def the_page_shows_its_answer():
         assert said.startswith("module.file.truncated"), said
 
 
+def a_fleet_measures_and_tunes():
+    """Tracker, tuner and agent on this machine; the worker is in Node.js. All records are right, and so is the module, here and there."""
+    with tempfile.TemporaryDirectory(prefix="tilewright-javascript-") as where:
+        folder = Path(where)
+        case = make_models(folder, "dqn", *VARIANTS["dqn"]) / "dqn"
+        module, log = folder / "tuned.tw", folder / "tuner.db"
+        tilewright("tune", case / "model.onnx", "--target", "wasm", "--trials", TRIALS, "--bridge", BRIDGE, "--log", log,
+                   "--state-dir", folder / "state", "-o", module)
+        records = [json.loads(line) for line in tilewright("log", "export", "--log", log).splitlines()]
+        assert {r["outcome"] for r in records} <= {"OK", "EARLY_STOPPED"}, [(r["outcome"], r["error_detail"]) for r in records]
+        assert {r["target_key"] for r in records} == {"cpu,arch=wasm,cpu=simd128"}, records[0]
+        assert sum(r["generated_by"] != "final" for r in records) >= TRIALS, len(records)
+        tensor = TensorProto.FromString((case / "test_data_set_0" / "input_0.pb").read_bytes())
+        np.save(folder / "x.npy", numpy_helper.to_array(tensor))
+        run_module(module, "--input", f"{tensor.name}={folder / 'x.npy'}", "--output-dir", folder / "out")
+        tilewright("run", module, "--input", f"{tensor.name}={folder / 'x.npy'}", "--output-dir", folder / "bridged", "--repeat", 2,
+                   "--bridge", BRIDGE)
+        wanted = numpy_helper.to_array(TensorProto.FromString(Path(expected_output(case)).read_bytes()))
+        bridged = numpy_helper.to_array(TensorProto.FromString((folder / "bridged" / "output_0.pb").read_bytes()))
+        for found in (np.load(next((folder / "out").glob("*.npy"))), bridged):
+            assert np.abs(found - wanted).max() <= MAX_ELEMENT * np.abs(wanted).max()
+        said = tilewright("tune", case / "model.onnx", "--target", "wasm", "--trials", 1, "-o", module, code=1)
+        assert "cli.embedded.target" in said and "--bridge" in said, said
+
+
 def other_programs_say_where_it_runs():
     with tempfile.TemporaryDirectory(prefix="tilewright-javascript-") as where:
         folder = Path(where)
@@ -174,4 +202,4 @@ if __name__ == "__main__":
         skip("no Node.js here (Debian: nodejs)")
     names = list(VARIANTS) if "--long" in sys.argv else QUICK
     run_checks(*map(network, names), open_sizes_give_what_native_modules_give, a_decoder_keeps_its_state,
-               the_page_shows_its_answer, other_programs_say_where_it_runs)
+               the_page_shows_its_answer, other_programs_say_where_it_runs, a_fleet_measures_and_tunes)

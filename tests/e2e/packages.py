@@ -149,6 +149,8 @@ class Packages(cli_case.Case):
 
     def test_programs_in_c_cpp_and_python_build_on_the_dev_package(self):
         root, depends = self.unpack(self.package("--only", "deb"), "tilewright-dev")
+        for name in ("tilewright.js", "tilewright.d.ts", "worker/worker.js"):
+            self.assertTrue(os.path.exists(root + "/usr/share/javascript/tilewright/" + name), name)
         self.assertRegex(depends, r"^libc6 \([^)]*\)$", "the library needs nothing else")
         model = cli_case.dense_model(rows=4, inner=32, columns=16)
         onnx.save(model, self.path("m.onnx"))

@@ -2,90 +2,12 @@
 // places of tensors that sizes decide, and files that are not what they should be. Every damaged or
 // mutated file gives a TilewrightError. SEED repeats a run.
 import assert from "node:assert/strict";
-import { createHash } from "node:crypto";
 import { test } from "node:test";
 
 import { Dim } from "../../deploy/javascript/dim.js";
 import { loadModule, TilewrightError } from "../../deploy/javascript/tilewright.js";
 import { planSizes } from "../../deploy/javascript/size_plan.js";
-
-// A module whose kernel writes twice what it reads, one element:
-//   (import "env" "memory" (memory 32)) (global (export "__heap_base") i32 (i32.const 1048576))
-//   (func (export "tw_kernel_double") (param i32 i32 i32 i32) (result i32) …)
-const name = (text) => [text.length, ...Buffer.from(text)];
-const section = (id, ...bytes) => [id, bytes.length, ...bytes];
-const BODY = [
-  0,                                 // no locals
-  0x20, 1, 0x28, 2, 4,               // the output's address: i32.load offset=4 of the buffers
-  0x20, 1, 0x28, 2, 0, 0x2a, 2, 0,   // f32.load of the input
-  0x43, 0, 0, 0, 0x40, 0x94,         // f32.const 2, f32.mul
-  0x38, 2, 0, 0x41, 0, 0x0b,         // f32.store; 0; end
-];
-const CODE = Uint8Array.from([
-  0, 0x61, 0x73, 0x6d, 1, 0, 0, 0,
-  ...section(1, 1, 0x60, 4, 0x7f, 0x7f, 0x7f, 0x7f, 1, 0x7f),
-  ...section(2, 1, ...name("env"), ...name("memory"), 2, 0, 32),
-  ...section(3, 1, 0),
-  ...section(6, 1, 0x7f, 0, 0x41, 0x80, 0x80, 0xc0, 0, 0x0b),
-  ...section(7, 2, ...name("tw_kernel_double"), 0, 0, ...name("__heap_base"), 3, 0),
-  ...section(10, 1, BODY.length, ...BODY),
-]);
-
-const digest = (bytes) => createHash("sha256").update(bytes).digest();
-
-function tensor(id, kind, more = {}) {
-  return { id, name: `t${id}`, dtype: "float32", shape: [1], kind, offset: 0, bytes: 4, ...more };
-}
-
-function launch(args, more = {}) {
-  return {
-    symbol: "tw_kernel_double", code: 0, args, num_outputs: 1, sizes: [], workspace_bytes: 0,
-    name: "double", task: "", steps: "", program_hash: "", flops: 1, ...more,
-  };
-}
-
-// Doubles twice, by way of the arena.
-function manifest() {
-  return {
-    format_version: 1, name: "small", producer: {}, target: "cpu,arch=wasm,cpu=simd128,threads=1",
-    cpu_features: ["simd128"],
-    tensors: [tensor(0, "input"), tensor(1, "intermediate"), tensor(2, "output")],
-    size_vars: [], arena_bytes: 64, workspace_bytes: 0, constants_bytes: 0, constants_digest: "",
-    functions: [{
-      name: "main", inputs: [0], outputs: [2], prepare: [],
-      launches: [launch([0, 1]), launch([1, 2])],
-    }],
-    code: [{
-      format: "wasm", abi_version: 1, size: CODE.length, digest: digest(CODE).toString("hex"),
-    }],
-    provenance: {},
-  };
-}
-
-// The file of a manifest (text or object) and the code.
-function fileOf(json, code = CODE) {
-  const text = Buffer.from(typeof json === "string" ? json : JSON.stringify(json));
-  const up = (n, to) => Math.ceil(n / to) * to;
-  const at = 64 + 2 * 64;
-  const codeAt = up(at + text.length, 4096);
-  const bytes = Buffer.alloc(codeAt + code.length);
-  const entry = (i, kind, offset, contents) => {
-    const from = 64 + 64 * i;
-    bytes.writeUInt32LE(kind, from);
-    bytes.writeBigUInt64LE(BigInt(offset), from + 8);
-    bytes.writeBigUInt64LE(BigInt(contents.length), from + 16);
-    digest(contents).copy(bytes, from + 24);
-    Buffer.from(contents).copy(bytes, offset);
-  };
-  entry(0, 1, at, text);
-  entry(1, 2, codeAt, code);
-  bytes.write("TWMODULE");
-  bytes.writeUInt32LE(1, 8);
-  bytes.writeUInt32LE(2, 12);
-  bytes.writeBigUInt64LE(BigInt(bytes.length), 16);
-  digest(bytes.subarray(64, at)).copy(bytes, 24);
-  return new Uint8Array(bytes);
-}
+import { CODE, codeOf, digest, fileOf, manifest } from "../support/small_wasm_module.mjs";
 
 async function slugOf(file) {
   try {
@@ -119,6 +41,16 @@ test("inputs are checked", async () => {
     [{ t0: null }, "runtime.c_api.dtype"],
   ];
   for (const [inputs, slug] of cases) assert.throws(() => session.run(inputs), { slug });
+});
+
+test("a session's memory has a limit", async () => {
+  const large = manifest();
+  large.arena_bytes = 8 * 2 ** 20;
+  const module = await loadModule(fileOf(large));
+  const session = await module.createSession({ memoryLimitBytes: 4 * 2 ** 20 });
+  assert.throws(() => session.run({ t0: Float32Array.of(1) }), { slug: "runtime.session.memory_limit" });
+  const enough = await module.createSession({ memoryLimitBytes: 16 * 2 ** 20 });
+  assert.deepEqual(enough.run({ t0: Float32Array.of(1) }).t2.data, Float32Array.of(4));
 });
 
 test("expressions have the values of deploy/support/dim.h", () => {
@@ -194,19 +126,13 @@ test("manifests that contradict themselves are refused by reason", async () => {
 });
 
 test("code that is none, or that wants more than memory, is refused", async () => {
-  const withCode = (code) => {
-    const changed = manifest();
-    changed.code[0] = { ...changed.code[0], size: code.length, digest: digest(code).toString("hex") };
-    return fileOf(changed, code);
-  };
+  const withCode = (code) => fileOf(manifest(code), code);
   assert.equal(await slugOf(withCode(CODE.slice(0, -1))), "runtime.code.load");
   const other = Uint8Array.from(CODE);
   other[other.indexOf("e".charCodeAt(0), 20)] = "f".charCodeAt(0);  // fnv.memory
   assert.equal(await slugOf(withCode(other)), "runtime.code.load");
-  const trap = Uint8Array.from(CODE);
-  trap[trap.length - BODY.length + 1] = 0x00;  // unreachable, and what follows is a nop each
-  trap.fill(0x01, trap.length - BODY.length + 2, trap.length - 1);
-  assert.equal(await slugOf(withCode(trap)), "runtime.run.kernel_failed");
+  const unreachable = [0, 0x00, 0x0b];
+  assert.equal(await slugOf(withCode(codeOf(unreachable))), "runtime.run.kernel_failed");
 });
 
 test("a changed byte anywhere is found", async () => {

@@ -268,7 +268,8 @@ constexpr AdviceRow kAdvice[] = {
     {"runtime.load.open_sizes", "compile the model at fixed sizes (--shape NAME=1x3x224x224)"},
     {"runtime.load.devices", "compile the parts of the model into modules of their own"},
     {"cli.embedded.target",
-     "tune for this machine (--target native), or give --server of a fleet that has such a device"},
+     "tune for this machine (--target native), give --bridge COMMAND that runs a worker on such a "
+     "device, or --server of a fleet that has one"},
     {"cli.embedded.job",
      "the errors of trials name the cause; 'tilewright log stats --log FILE' and 'tilewright "
      "report "

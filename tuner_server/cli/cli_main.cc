@@ -364,6 +364,11 @@ void AddTune(CLI::App* app, Action* action) {
   command->add_option("--device", options->device,
                       "without --server, for targets with a driver: the device to measure on, by\n"
                       "its index or its name (default: the first)");
+  command
+      ->add_option("--bridge", options->bridge,
+                   "without --server: shell command whose standard input and output are those of\n"
+                   "a worker elsewhere, which measures (a board, JavaScript)")
+      ->excludes("--device");
   command->add_option("-o,--output", options->output,
                       "module to write (default: the model's name with .tw, in this folder)");
   command->add_flag("--detach", options->detach, "with --server: submit the job and return");

@@ -161,7 +161,9 @@ absl::Status LinkLog(const std::string& state_dir, const std::string& log_path) 
 }
 
 // The agent's flag for a device of the target's kind.
-absl::StatusOr<std::string> AgentDevice(const target::Target& target, const std::string& device) {
+absl::StatusOr<std::string> AgentDevice(const target::Target& target, const std::string& device,
+                                        const std::string& bridge) {
+  if (!bridge.empty()) return StrCat(target.kind, ",bridge=", bridge);
   if (device.empty()) return target.kind;
   if (!target.arch.empty()) {
     return support::InvalidArgument(
@@ -290,7 +292,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedFleet>> EmbeddedFleet::Start(
   // The tuner would find out by itself, but its words are in a log file.
   if (!options.log_path.empty()) TW_TRY(log::CheckLogIsFree(options.log_path));
   TW_ASSIGN(const target::Target target, target::ParseTarget(options.target));
-  TW_ASSIGN(const std::string device, AgentDevice(target, options.device));
+  TW_ASSIGN(const std::string device, AgentDevice(target, options.device, options.bridge));
   auto impl = std::make_unique<Impl>(state_dir, *std::move(lock));
   TW_TRY(impl->Start(device));
   return std::unique_ptr<EmbeddedFleet>(new EmbeddedFleet(std::move(impl)));

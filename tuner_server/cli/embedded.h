@@ -12,10 +12,11 @@
 namespace tilewright::cli {
 
 struct EmbeddedOptions {
-  std::string state_dir;  // empty: EmbeddedStateDir(log_path)
-  std::string log_path;   // where the tuner keeps its log; empty: inside the state folder
-  std::string target;     // canonical; the fleet's one device is of its kind
-  std::string device;     // which of that kind: its index or name; empty: the first
+  std::string state_dir;    // empty: EmbeddedStateDir(log_path)
+  std::string log_path;     // where the tuner keeps its log; empty: inside the state folder
+  std::string target;       // canonical; the fleet's one device is of its kind
+  std::string device;       // which of that kind: its index or name; empty: the first
+  std::string bridge = {};  // shell command whose worker measures; empty: one of this machine
 };
 
 // $XDG_STATE_HOME/tilewright/embedded (or ~/.local/state/...); one of its own per log file.

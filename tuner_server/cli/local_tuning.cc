@@ -55,7 +55,7 @@ class DeviceWatch {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LocalTuning>> LocalTuning::Start(const EmbeddedOptions& options) {
-  TW_TRY(CheckRunsHere(options.target));
+  if (options.bridge.empty()) TW_TRY(CheckRunsHere(options.target));
   TW_ASSIGN(auto fleet, EmbeddedFleet::Start(options));
   std::string log = options.log_path.empty() ? EmbeddedLog(fleet->state_dir()) : options.log_path;
   std::unique_ptr<LocalTuning> here(new LocalTuning(std::move(fleet), std::move(log)));

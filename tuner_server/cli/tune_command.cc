@@ -36,12 +36,13 @@ class Tuner {
     TW_ASSIGN(sizes_, ParseSizes(options_.job.sizes));
     TW_TRY(log::CheckJobSizes(sizes_));
     if (!options_.detach) TW_TRY(CheckWritable(output_));
-    const bool local_wanted =
-        !options_.log_path.empty() || !options_.state_dir.empty() || !options_.device.empty();
+    const bool local_wanted = !options_.log_path.empty() || !options_.state_dir.empty() ||
+                              !options_.device.empty() || !options_.bridge.empty();
     const bool has_env = support::GetEnv("TILEWRIGHT_SERVER").has_value();
     if (!options_.server.address.empty() && local_wanted) {
       return support::InvalidArgument(
-          "cli.usage.server", "--log, --state-dir and --device are for tuning without --server");
+          "cli.usage.server",
+          "--log, --state-dir, --device and --bridge are for tuning without --server");
     }
     CatchInterrupts();
     return !options_.server.address.empty() || (has_env && !local_wanted) ? RunOnServer()
@@ -79,7 +80,7 @@ class Tuner {
       return support::InvalidArgument("cli.usage.detach", "--detach needs --server");
     }
     TW_ASSIGN(const auto here, LocalTuning::Start({options_.state_dir, options_.log_path, target_,
-                                                   options_.device}));
+                                                   options_.device, options_.bridge}));
     Say(StrCat("tuning on this machine, target ", target_, "; tuning log ", here->log_path()));
     TW_ASSIGN(const v1::Job job, here->Run(options_.job));
     return ExplainEmbedded(Conclude(here->client(), job), job.name(), here->log_path(),

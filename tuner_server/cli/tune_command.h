@@ -14,6 +14,7 @@ struct TuneOptions {
   std::string state_dir;  // of the fleet on this machine
   std::string log_path;   // of the same: its tuning log
   std::string device;     // of the same: index or name; empty: the first of the target's kind
+  std::string bridge;     // of the same: command whose worker measures; empty: one of this machine
   std::string output;     // empty: the model's name with .tw
   bool detach = false;    // submit and return
   OutputFormat format = OutputFormat::kTable;

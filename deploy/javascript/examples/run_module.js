@@ -1,8 +1,8 @@
 // Runs a module on NumPy files, as `tilewright run` does on a machine with the native runtime:
 //   node run_module.js MODULE.tw --input NAME=FILE.npy… [--output-dir FOLDER] [--repeat N] [--profile]
 //
-// Prints one line of JSON: the outputs' shapes, the milliseconds of the quickest run, and with
-// --profile those of each launch. With --input-sets FILE, a JSON list of { NAME: FILE.npy }, runs
+// Prints one line of JSON: the outputs' shapes, the milliseconds of the runs, and with --profile those
+// of each launch. With --input-sets FILE, a JSON list of { NAME: FILE.npy }, runs
 // one session for each set, and writes the outputs of set i to FOLDER/i.
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -43,20 +43,25 @@ async function main() {
       const equals = text.indexOf("=");
       return [text.slice(0, equals), text.slice(equals + 1)];
     }))];
-  let outputs, ms = Infinity;
+  const times = [];
+  let outputs;
   sets.forEach((files, i) => {
     const inputs = tensors(files);
     for (let run = 0; run < Number(flags.repeat); ++run) {
       const start = performance.now();
       outputs = session.run(inputs);
-      ms = Math.min(ms, performance.now() - start);
+      times.push(performance.now() - start);
     }
     const folder = flags["output-dir"];
     if (folder !== undefined) save(outputs, sets.length > 1 ? join(folder, String(i)) : folder);
   });
   const shapes = Object.fromEntries(Object.entries(outputs).map(([name, { shape }]) => [name, shape]));
   const profile = flags.profile ? session.runProfiled(tensors(sets.at(-1))).launches : undefined;
-  console.log(JSON.stringify({ module: module.name, outputs: shapes, ms, launches: profile }));
+  times.sort((a, b) => a - b);
+  const at = (share) => times[Math.floor(share * (times.length - 1))];
+  const latency = { p10: at(0.1), median: at(0.5), p90: at(0.9) };
+  console.log(JSON.stringify(
+    { module: module.name, outputs: shapes, latency_ms: latency, launches: profile }));
 }
 
 try {
