@@ -21,7 +21,6 @@ namespace {
 using Dims = std::vector<op::Dim>;
 
 constexpr double kMasked = -std::numeric_limits<double>::infinity();
-constexpr std::string_view kPlain = "bhsd";
 // Keys of a block. Larger blocks compute more of what a causal mask bars: with 64, prompts of 128 to
 // 512 tokens take 1.1 to 1.17 times as long, attention without a mask as long (1.0 to 1.03).
 constexpr int64_t kKeys = 32;
@@ -33,7 +32,7 @@ constexpr int64_t kPaysFromKeys = 256;
 // A value of four dimensions, and what they are.
 struct Laid {
   ValueId id = -1;
-  std::string layout;
+  op::Layout layout{op::kAttentionAxes};
 };
 
 // What lies between the two products.
@@ -188,17 +187,21 @@ class AttentionFuser : public ForwardRewriter {
 
   // ---- operands
 
+  static bool EndsInElements(const op::Layout& layout) {
+    return layout.Dimension('D') + 1 == layout.rank();
+  }
+
   // Goes behind transposes of a value of this layout.
   Laid BehindTransposes(Laid value) const {
     for (const Node* node = Before(value.id, "transpose"); node != nullptr;
          node = Before(value.id, "transpose")) {
-      std::vector<int64_t> reversed(value.layout.size());
-      std::iota(reversed.rbegin(), reversed.rend(), 0);
-      const std::vector<int64_t> perm = op::GetInts(node->attrs, "perm", reversed);
-      std::string before = value.layout;
-      for (size_t i = 0; i < perm.size(); ++i)
-        before[static_cast<size_t>(perm[i])] = value.layout[i];
-      value = {node->inputs[0], before};
+      std::vector<int64_t> undone(value.layout.rank());
+      std::iota(undone.rbegin(), undone.rend(), 0);
+      const std::vector<int64_t> perm = op::GetInts(node->attrs, "perm", undone);
+      for (size_t d = 0; d < perm.size(); ++d) {
+        undone[static_cast<size_t>(perm[d])] = static_cast<int64_t>(d);
+      }
+      value = {node->inputs[0], value.layout.Transposed(undone)};
     }
     return value;
   }
@@ -212,7 +215,7 @@ class AttentionFuser : public ForwardRewriter {
       if (view == nullptr) {
         TW_ASSIGN(id,
                   Emit(node.name + "_queries", kViewOp, {rows}, {{"shape", op::ShapeAttr(shape)}}));
-        return Laid{id, std::string(kPlain)};
+        return Laid{id};
       }
       id = view->inputs[0];
     }
@@ -223,7 +226,7 @@ class AttentionFuser : public ForwardRewriter {
         id = scaled->inputs[0];
       }
     }
-    return BehindTransposes({id, std::string(kPlain)});
+    return BehindTransposes({id});
   }
 
   absl::StatusOr<bool> Fuse(const Node& node, Chain chain) {
@@ -231,18 +234,24 @@ class AttentionFuser : public ForwardRewriter {
     const Dims keys = TypeOf(chain.product->inputs[1]).shape;  // [b,g,d,t]
     const Dims values = TypeOf(node.inputs[1]).shape, out = TypeOf(node.outputs[0]).shape;
     const Dims& scores = chain.shape;  // [b,h,s,t]
-    const Laid k = BehindTransposes({chain.product->inputs[1], "bhds"});
-    const Laid v = BehindTransposes({node.inputs[1], std::string(kPlain)});
+    // The product reads keys as columns.
+    const op::Layout columns = Laid().layout.Transposed(std::vector<int64_t>{0, 1, 3, 2});
+    const Laid k = BehindTransposes({chain.product->inputs[1], columns});
+    const Laid v = BehindTransposes({node.inputs[1]});
     const bool ranks = rows.size() == 4 && keys.size() == 4 && values.size() == 4;
-    if (!ranks || TypeOf(node.outputs[0]).dtype != ir::kF32 || k.layout.back() != 'd' ||
-        v.layout.back() != 'd' || !IsOneAttention(rows, keys, values, scores) ||
+    if (!ranks || TypeOf(node.outputs[0]).dtype != ir::kF32 || !EndsInElements(k.layout) ||
+        !EndsInElements(v.layout) || !IsOneAttention(rows, keys, values, scores) ||
         !Pays(scores[2], scores[3])) {
       return false;
     }
     const Dims shape = {scores[0], scores[1], scores[2], rows[3]};
     TW_ASSIGN(const Laid q, Queries(node, chain.product->inputs[0], shape, &chain.scale));
-    op::Attrs attrs = {{"scale", chain.scale}, {"rows", rows_},        {"keys", kKeys},
-                       {"q_layout", q.layout}, {"k_layout", k.layout}, {"v_layout", v.layout}};
+    op::Attrs attrs = {{"scale", chain.scale},
+                       {"rows", rows_},
+                       {"keys", kKeys},
+                       {"q_layout", q.layout.ToText()},
+                       {"k_layout", k.layout.ToText()},
+                       {"v_layout", v.layout.ToText()}};
     if (chain.softcap > 0) attrs["softcap"] = chain.softcap;
     if (chain.dead_rows_zero) attrs["dead_rows_zero"] = int64_t{1};
     std::vector<ValueId> operands = {q.id, k.id, v.id};
@@ -348,14 +357,15 @@ class AttentionFuser : public ForwardRewriter {
     const Node* made = OnlyBefore(node.inputs[0]);
     if (made == nullptr || made->op != op::kAttentionOp) return false;
     if (TypeOf(made->outputs[0]).shape != TypeOf(node.inputs[0]).shape) return false;
-    const std::string before = op::GetString(made->attrs, "y_layout", kPlain);
+    TW_ASSIGN(const op::Layout before,
+              op::Layout::Parse(op::GetString(made->attrs, "y_layout", op::kAttentionAxes),
+                                op::kAttentionAxes));
     const std::vector<int64_t> perm = op::GetInts(node.attrs, "perm", {});
-    if (perm.size() != before.size()) return false;
-    std::string layout;
-    for (int64_t axis : perm) layout += before[static_cast<size_t>(axis)];
-    if (layout.back() != 'd') return false;
+    if (perm.size() != before.rank()) return false;
+    const op::Layout layout = before.Transposed(perm);
+    if (!EndsInElements(layout)) return false;
     op::Attrs attrs = made->attrs;
-    attrs["y_layout"] = layout;
+    attrs["y_layout"] = layout.ToText();
     Define(node, op::kAttentionOp, made->inputs, std::move(attrs));
     return true;
   }

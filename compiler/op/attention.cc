@@ -2,11 +2,10 @@
 //   y[b,h,s,:] = Σ_t p[t] v[b,g,t,:] / Σ_t p[t],  p[t] = exp(x[t] - max x),
 //   x[t] = cap(scale * q[b,h,s,:] · k[b,g,t,:]) + mask[b,h,s,t]
 // Query head h reads key head g = h / n, where n query heads share a key head. Operands: q, k, v of
-// four dimensions, in the order of the layouts q_layout, k_layout and v_layout (letters b: batch,
-// h: heads, s: tokens, d: elements of a head; "bhsd" where absent), and maybe a mask that
+// four dimensions, in the order of the layouts q_layout, k_layout and v_layout (axes B: batch,
+// H: heads, S: tokens, D: elements of a head; "BHSD" where absent), and maybe a mask that
 // broadcasts to [b,h,s,t]. The result has y_layout. So keys are read where a cache has them.
-// Attributes: scale;
-// softcap c (x becomes c tanh(x / c)); causal (a token sees the keys up to its own, which is the
+// Attributes: scale; softcap c (x becomes c tanh(x / c)); causal (a token sees the keys up to its own, which is the
 // last for the last token); dead_rows_zero (a token that sees no key gets zeros, not NaN); and the
 // tile: rows (queries) and keys.
 //
@@ -35,35 +34,28 @@
 
 namespace tilewright::op {
 
-size_t LayoutAxis(std::string_view layout, char letter) {
-  return std::min(layout.find(letter), size_t{4});
-}
-
 size_t TokenAxis(const Attrs& attrs) {
-  return LayoutAxis(GetString(attrs, "q_layout", "bhsd"), 's');
+  return GetString(attrs, "q_layout", kAttentionAxes).find('S');
 }
 
 namespace {
 
 using support::StrCat;
 
-constexpr std::string_view kPlainLayout = "bhsd";
 absl::Status BadAttention(std::string_view reason, std::string_view detail) {
   return OpError(kAttentionOp, reason, detail);
 }
 
 absl::Status ReadAttributes(const Attrs& attrs, AttentionProblem* p) {
-  const std::pair<const char*, std::string*> layouts[] = {{"q_layout", &p->layouts.q},
-                                                          {"k_layout", &p->layouts.k},
-                                                          {"v_layout", &p->layouts.v},
-                                                          {"y_layout", &p->layouts.y}};
+  const std::pair<const char*, Layout*> layouts[] = {{"q_layout", &p->layouts.q},
+                                                     {"k_layout", &p->layouts.k},
+                                                     {"v_layout", &p->layouts.v},
+                                                     {"y_layout", &p->layouts.y}};
   for (const auto& [name, layout] : layouts) {
-    *layout = GetString(attrs, name, kPlainLayout);
-    std::string sorted = *layout;
-    std::sort(sorted.begin(), sorted.end());
-    if (sorted == "bdhs") continue;
-    return BadAttention(
-        "attribute", StrCat("expected ", name, " of the letters b, h, s and d, found ", *layout));
+    TW_ASSIGN(*layout, LayoutAttr(kAttentionOp, attrs, name, kAttentionAxes));
+    if (layout->IsOrder()) continue;
+    return BadAttention("attribute", StrCat("expected an order of the axes ", kAttentionAxes,
+                                            " as ", name, ", found ", layout->ToText()));
   }
   p->scale = GetDouble(attrs, "scale", 1);
   p->softcap = GetDouble(attrs, "softcap", 0);
@@ -91,21 +83,21 @@ absl::StatusOr<AttentionProblem> AttentionProblemOf(std::span<const TensorType> 
     return BadAttention("shape", StrCat("expected q, k and v of f32 with four dimensions, found ",
                                         ToText(inputs[i])));
   }
-  const auto dim = [&](size_t i, const std::string& layout, char letter) -> const Dim& {
-    return inputs[i].shape[LayoutAxis(layout, letter)];
+  const auto dim = [&](size_t i, const Layout& layout, char axis) -> const Dim& {
+    return inputs[i].shape[layout.Dimension(axis)];
   };
   const AttentionLayouts& l = p.layouts;
-  TW_ASSIGN(p.heads, Fixed(kAttentionOp, dim(0, l.q, 'h')));
-  TW_ASSIGN(p.kv_heads, Fixed(kAttentionOp, dim(1, l.k, 'h')));
-  TW_ASSIGN(p.head, Fixed(kAttentionOp, dim(0, l.q, 'd')));
-  TW_ASSIGN(p.value, Fixed(kAttentionOp, dim(2, l.v, 'd')));
-  p.batch = dim(0, l.q, 'b');
-  p.tokens = dim(0, l.q, 's');
-  p.keys = dim(1, l.k, 's');
+  TW_ASSIGN(p.heads, Fixed(kAttentionOp, dim(0, l.q, 'H')));
+  TW_ASSIGN(p.kv_heads, Fixed(kAttentionOp, dim(1, l.k, 'H')));
+  TW_ASSIGN(p.head, Fixed(kAttentionOp, dim(0, l.q, 'D')));
+  TW_ASSIGN(p.value, Fixed(kAttentionOp, dim(2, l.v, 'D')));
+  p.batch = dim(0, l.q, 'B');
+  p.tokens = dim(0, l.q, 'S');
+  p.keys = dim(1, l.k, 'S');
   bool fits =
-      MayEqual(p.batch, dim(1, l.k, 'b'), equal) && MayEqual(p.batch, dim(2, l.v, 'b'), equal) &&
-      MayEqual(p.keys, dim(2, l.v, 's'), equal) && MayEqual(p.head, dim(1, l.k, 'd'), equal) &&
-      MayEqual(p.kv_heads, dim(2, l.v, 'h'), equal) && p.heads % p.kv_heads == 0;
+      MayEqual(p.batch, dim(1, l.k, 'B'), equal) && MayEqual(p.batch, dim(2, l.v, 'B'), equal) &&
+      MayEqual(p.keys, dim(2, l.v, 'S'), equal) && MayEqual(p.head, dim(1, l.k, 'D'), equal) &&
+      MayEqual(p.kv_heads, dim(2, l.v, 'H'), equal) && p.heads % p.kv_heads == 0;
   fits = fits && !(p.causal && SurelyBelow(p.keys, p.tokens));
   if (inputs.size() > 3) {
     p.mask = inputs[3].shape;
@@ -125,7 +117,7 @@ namespace {
 absl::StatusOr<TensorTypes> Infer(std::span<const TensorType> inputs, const Attrs& attrs,
                                   DimEqualities* equal) {
   TW_ASSIGN(const AttentionProblem p, AttentionProblemOf(inputs, attrs, equal));
-  return TensorTypes{{ir::kF32, InLayout<Dim>(p.layouts.y, p.batch, p.heads, p.tokens, p.value)}};
+  return TensorTypes{{ir::kF32, p.layouts.y.Ordered<Dim>({p.batch, p.heads, p.tokens, p.value})}};
 }
 
 // ------------------------------------------------------------ compute
@@ -154,9 +146,9 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildQueryLanes(const ComputeArgs& a) {
 // Elements of a tensor in a layout.
 class View {
  public:
-  View(const RefTensor& x, std::string_view layout) : x_(x) {
+  View(const RefTensor& x, const Layout& layout) : x_(x) {
     const std::vector<int64_t> strides = RowMajorStrides(x.type.sizes());
-    for (size_t i = 0; i < 4; ++i) strides_[i] = strides[LayoutAxis(layout, kPlainLayout[i])];
+    for (size_t i = 0; i < 4; ++i) strides_[i] = strides[layout.Dimension(kAttentionAxes[i])];
   }
   int64_t At(int64_t b, int64_t h, int64_t s, int64_t d) const {
     return b * strides_[0] + h * strides_[1] + s * strides_[2] + d * strides_[3];
@@ -241,10 +233,9 @@ std::vector<OpSpec> AttentionRows() {
   row.compute = Build;
   row.flops = Flops;
   row.reduction_length = [](std::span<const TensorType> inputs, const Attrs& attrs) {
-    const std::string q = GetString(attrs, "q_layout", kPlainLayout);
-    const std::string k = GetString(attrs, "k_layout", kPlainLayout);
-    return static_cast<double>(inputs[0].size(static_cast<int64_t>(LayoutAxis(q, 'd'))) +
-                               inputs[1].size(static_cast<int64_t>(LayoutAxis(k, 's'))));
+    DimEqualities equal;
+    const absl::StatusOr<AttentionProblem> p = AttentionProblemOf(inputs, attrs, &equal);
+    return p.ok() ? static_cast<double>(p->head + p->keys.value()) : 1;
   };
   row.reference = Plain;
   row.variants = {{kQueryLanes, TokensAreOpen, BuildQueryLanes}};

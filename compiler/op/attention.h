@@ -12,6 +12,8 @@
 namespace tilewright::op {
 
 inline constexpr std::string_view kAttentionOp = "attention";
+// The axes of its operands and its result: batch, heads, tokens, elements of a head.
+inline constexpr std::string_view kAttentionAxes = "BHSD";
 // Lanes along the queries: for many tokens. Exists where the number of tokens is open.
 inline constexpr std::string_view kQueryLanes = "query_lanes";
 // Up to so many tokens, lanes along the elements of a head are faster.
@@ -19,7 +21,5 @@ inline constexpr int64_t kTokensAlongHeads = 4;
 
 // Returns the dimension of the queries that counts tokens.
 size_t TokenAxis(const Attrs& attrs);
-// Returns the place of a letter of `bhsd` in a layout of these letters; 4 if it has none.
-size_t LayoutAxis(std::string_view layout, char letter);
 
 }  // namespace tilewright::op

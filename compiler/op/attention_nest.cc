@@ -168,8 +168,9 @@ class Builder {
     query_ = b_.Compute(
         name_ + "_q", ir::kF32, Tile(p_.head), Names("d"), [&](const std::vector<Var>& v) {
           const Point at = PointOf(v);
-          const Expr x = ir::Load(in_[0], InLayout<Expr>(p_.layouts.q, v[0], HeadOfRow(v, at.row),
-                                                         TokenOf(v, at.row), at.other));
+          const Expr x =
+              ir::Load(in_[0], p_.layouts.q.Ordered<Expr>(
+                                   {v[0], HeadOfRow(v, at.row), TokenOf(v, at.row), at.other}));
           return IfToken(v, at.row, p_.scale == 1 ? x : x * Number(p_.scale));
         });
     if (p_.causal) {
@@ -226,11 +227,11 @@ class Builder {
   // Keys or values of a block. Many rows read a copy of it, whose rows follow one another: in a
   // cache they may be far apart, and the copy has no rows behind the last key.
   std::function<Expr(const std::vector<Var>&, const Expr& key, const Expr& element)> Block(
-      size_t operand, const std::string& layout, int64_t elements, const std::string& suffix) {
+      size_t operand, const Layout& layout, int64_t elements, const std::string& suffix) {
     if (!query_lanes_) {
       return [this, operand, layout](const std::vector<Var>& v, const Expr& key,
                                      const Expr& element) {
-        return ir::Load(in_[operand], InLayout<Expr>(layout, v[0], v[1], KeyRead(v, key), element));
+        return ir::Load(in_[operand], layout.Ordered<Expr>({v[0], v[1], KeyRead(v, key), element}));
       };
     }
     const ir::Buffer copy =
@@ -238,7 +239,7 @@ class Builder {
                    [&](const std::vector<Var>& v) {
                      const Expr key = KeyOf(v, v[kStep]);
                      const Expr x = ir::Load(in_[operand],
-                                             InLayout<Expr>(layout, v[0], v[1], key, v[kStep + 1]));
+                                             layout.Ordered<Expr>({v[0], v[1], key, v[kStep + 1]}));
                      return whole_keys_ ? x : ir::Select(key < keys_, x, Number(0));
                    });
     return [copy](const std::vector<Var>& v, const Expr& key, const Expr& element) {
@@ -328,14 +329,14 @@ class Builder {
 
   ir::Buffer Result() {
     ir::FunctionBuilder::RowResult result;
-    result.shape = InLayout<Expr>(p_.layouts.y, SizeExpr(b_, p_.batch), ir::Int(p_.heads), tokens_,
-                                  ir::Int(p_.value));
+    result.shape = p_.layouts.y.Ordered<Expr>(
+        {SizeExpr(b_, p_.batch), ir::Int(p_.heads), tokens_, ir::Int(p_.value)});
     result.block = block_tokens_;
     result.rows = tokens_;
     result.extents = {ir::Int(block_heads_), ir::Int(p_.value)};
     result.axis_names = {"i", "e"};
     result.place = [&](const std::vector<Var>& v) {  // b, g, hb, token, i, e
-      return InLayout<Expr>(p_.layouts.y, v[0], HeadOf(v, v[4]), v[3], v[5]);
+      return p_.layouts.y.Ordered<Expr>({v[0], HeadOf(v, v[4]), v[3], v[5]});
     };
     return b_.ComputeRows(name_, ir::kF32, result, [&](const std::vector<Var>& v) {
       const Expr block = ir::FloorDiv(v[3], ir::Int(block_tokens_));

@@ -2,16 +2,14 @@
 // and checked. Plain values.
 #pragma once
 
-#include <string>
-#include <string_view>
 #include <vector>
 
-#include "compiler/op/op.h"
+#include "compiler/op/attention.h"
 
 namespace tilewright::op {
 
 struct AttentionLayouts {
-  std::string q, k, v, y;
+  Layout q{kAttentionAxes}, k{kAttentionAxes}, v{kAttentionAxes}, y{kAttentionAxes};
 };
 
 struct AttentionProblem {
@@ -30,15 +28,5 @@ absl::StatusOr<AttentionProblem> AttentionProblemOf(std::span<const TensorType> 
                                                     const Attrs& attrs, DimEqualities* equal);
 // Adds the kernel: with `query_lanes`, rows lie side by side; else elements of a head do.
 ir::Buffer AddAttention(const ComputeArgs& args, const AttentionProblem& problem, bool query_lanes);
-
-// In the order of a layout.
-template <typename T>
-std::vector<T> InLayout(std::string_view layout, T b, T h, T s, T d) {
-  std::vector<T> ordered;
-  for (char letter : layout) {
-    ordered.push_back(letter == 'b' ? b : letter == 'h' ? h : letter == 's' ? s : d);
-  }
-  return ordered;
-}
 
 }  // namespace tilewright::op

@@ -119,6 +119,14 @@ bool Layout::is_cut() const {
   return std::any_of(pieces_.begin(), pieces_.end(), [](const Piece& p) { return p.block > 0; });
 }
 
+Layout Layout::Transposed(std::span<const int64_t> perm) const {
+  Layout transposed = *this;
+  for (size_t d = 0; d < perm.size(); ++d) {
+    transposed.pieces_[d] = pieces_[static_cast<size_t>(perm[d])];
+  }
+  return transposed;
+}
+
 std::optional<std::vector<Dim>> Layout::SizesOf(const std::vector<Dim>& stored,
                                                 DimEqualities* equal) const {
   if (stored.size() != pieces_.size()) return std::nullopt;

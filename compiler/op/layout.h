@@ -50,6 +50,17 @@ class Layout {
   std::vector<int64_t> Blocks(char axis) const;
   int64_t Block(char axis) const;  // their product
   bool is_cut() const;             // some axis has blocks
+  // Whether it has every axis once, and no blocks.
+  bool IsOrder() const { return rank() == axes_.size() && !is_cut(); }
+  // What has a value for each axis, in the order of memory. REQUIRES: IsOrder().
+  template <typename T>
+  std::vector<T> Ordered(const std::vector<T>& of_axes) const {
+    std::vector<T> ordered;
+    for (const Piece& piece : pieces_) ordered.push_back(of_axes[piece.axis]);
+    return ordered;
+  }
+  // The layout of a transpose, whose dimension i is dimension perm[i] of a tensor of this one.
+  Layout Transposed(std::span<const int64_t> perm) const;
 
   // The sizes of the axes from the dimensions in memory, those that fill blocks counted; nothing
   // where they are not of this layout. Adds to `equal` what holds only for some sizes.

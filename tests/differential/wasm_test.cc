@@ -13,104 +13,27 @@
 #include "compiler/ir/ir_text.h"
 #include "deploy/support/file.h"
 #include "deploy/support/status.h"
+#include "tests/support/foreign_code.h"
 #include "tests/support/run_compiled.h"
 #include "tests/support/run_wasm.h"
-#include "tests/support/schedule_pair.h"
 #include "tests/support/test_seed.h"
 
 namespace tilewright::tests {
 namespace {
 
-ir::Function Parsed(const std::string& text) {
-  absl::StatusOr<ir::Function> f = ir::ParseFunction(text);
-  TW_CHECK(f.ok()) << support::StatusText(f.status());
-  return *f;
-}
-
 class WasmTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (targets_.empty()) GTEST_SKIP() << "no Node.js here";
+    if (processors_.targets.empty()) GTEST_SKIP() << "no Node.js here";
   }
-  std::vector<target::Target> targets_ = WasmTargets();
+  const ForeignProcessors processors_ = {WasmTargets(), RunWasm};
 };
 
 TEST_F(WasmTest, RandomSchedulesComputeTheSame) {
-  // Thread axes are no loops of a processor; random_gpu_test runs them.
-  const std::vector<std::string> without = {"bind", "virtual_thread"};
-  PairTally tally;
-  const uint64_t seed = TestSeed(5200);
-  const int64_t rounds = TestRounds(60);
-  for (int64_t i = 0; i < rounds; ++i) {
-    const target::Target& target = targets_[static_cast<size_t>(i) % targets_.size()];
-    PairOptions options;
-    options.symbolic = false;
-    options.without = without;
-    options.runner = [&](const ir::Function& f, const std::vector<int64_t>& sizes,
-                         std::vector<ir::TensorData*> args) {
-      return RunWasm(f, target, sizes, std::move(args));
-    };
-    ASSERT_EQ(CheckPair(seed + static_cast<uint64_t>(i), options, &tally), "") << target.ToString();
-  }
-  std::cout << tally.Table();
-  if (rounds >= 500) {
-    EXPECT_EQ(tally.AppliedLessThan(3, without), "");
-  }
+  ExpectRandomSchedules(processors_, TestSeed(5200));
 }
-
-// One marked nest with that many lanes, 64 of them one after another.
-ir::Function Dots(const std::string& intrinsic, const std::string& type, int lanes) {
-  const std::string n = std::to_string(lanes);
-  return Parsed("fn dots(C: i32[64, " + n + "] output, A: " + type + "[64, 4] input, B: i8[64, " +
-                n + ", 4] input) stage=scheduled { for i in 0..64 {" + " for j in 0.." + n +
-                " { C[i, j] = 2147483000i32; } for j in 0.." + n + " @{tensor=\"" + intrinsic + n +
-                "\"} { for k in 0..4 {"
-                " C[i, j] = C[i, j] + i32(A[i, k]) * i32(B[i, j, k]); } } } }");
-}
-
-TEST_F(WasmTest, DotProductsAreExactAtTheEndsOfTheirTypes) {
-  constexpr uint8_t kEnds[] = {0, 1, 127, 128, 129, 255};
-  for (const auto& [intrinsic, type] :
-       {std::pair{"generic.dot4.", "u8"}, {"generic.dot4_s8.", "i8"}}) {
-    for (int lanes : {4, 8, 16}) {
-      const ir::Function f = Dots(intrinsic, type, lanes);
-      std::vector<ir::TensorData> expected = SeededArguments(f, {}, 1);
-      for (size_t input : {1, 2}) {
-        std::vector<uint8_t>& bytes = expected[input].bytes;
-        for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = kEnds[(i * 7 + i / 5 + input) % 6];
-      }
-      std::vector<ir::TensorData> found = expected;
-      ASSERT_TRUE(ir::Interpret(f, {}, {&expected[0], &expected[1], &expected[2]}).ok());
-      for (const target::Target& target : targets_) {
-        const absl::Status ran = RunWasm(f, target, {}, {&found[0], &found[1], &found[2]});
-        ASSERT_TRUE(ran.ok()) << target.ToString() << ": " << ran;
-        EXPECT_EQ(found[0].bytes, expected[0].bytes) << target.ToString() << " " << lanes;
-      }
-    }
-  }
-}
-
-ir::TensorData Floats(const std::vector<float>& values) {
-  ir::TensorData data;
-  data.bytes.resize(values.size() * sizeof(float));
-  std::memcpy(data.bytes.data(), values.data(), data.bytes.size());
-  return data;
-}
-
-TEST_F(WasmTest, RoundedBytesSaturateAndNanIsZero) {
-  const ir::Function f = Parsed(
-      "fn bytes(X: f32[16] input, Y: u8[16] output) stage=scheduled {"
-      " for i in 0..16 vectorized { Y[i] = u8(round_even(X[i])); } }");
-  ir::TensorData expected, found;
-  ir::TensorData x = Floats({0.5F, 1.5F, 2.5F, -0.5F, -1, 254.5F, 255.5F, 256, 1e10F, -1e10F,
-                             127.5F, 128.49F, 253.5F, 0.49F, NAN, INFINITY});
-  ASSERT_TRUE(ir::Interpret(f, {}, {&x, &expected}).ok());
-  for (const target::Target& target : targets_) {
-    const absl::Status ran = RunWasm(f, target, {}, {&x, &found});
-    ASSERT_TRUE(ran.ok()) << ran;
-    EXPECT_EQ(found.bytes, expected.bytes) << target.ToString();
-  }
-}
+TEST_F(WasmTest, DotProductsAreExactAtTheEndsOfTheirTypes) { ExpectDotProducts(processors_); }
+TEST_F(WasmTest, RoundedBytesSaturateAndNanIsZero) { ExpectRoundedBytes(processors_); }
 
 // One of the emitter's own polynomials, and one of libm's, on vectors.
 TEST_F(WasmTest, FunctionsAreNearTheirValues) {
@@ -122,7 +45,7 @@ TEST_F(WasmTest, FunctionsAreNearTheirValues) {
     const ir::Function f = Parsed(std::string("fn math(X: f32[64] input, Y: f32[64] output)") +
                                   " stage=scheduled { for i in 0..16 { for l in 0..4 vectorized {" +
                                   " Y[4*i + l] = " + name + "(X[4*i + l]); } } }");
-    for (const target::Target& target : targets_) {
+    for (const target::Target& target : processors_.targets) {
       ir::TensorData x = Floats(points), y;
       const absl::Status ran = RunWasm(f, target, {}, {&x, &y});
       if (support::Slug(ran) == "codegen.link.libm") {
@@ -151,7 +74,7 @@ TEST_F(WasmTest, AnAccessBeyondTheMemoryIsATrap) {
   const int64_t index = int64_t{1} << 29;
   x.bytes.resize(sizeof(index));
   std::memcpy(x.bytes.data(), &index, sizeof(index));
-  const absl::Status ran = RunWasm(f, targets_[0], {}, {&x, &y});
+  const absl::Status ran = RunWasm(f, processors_.targets[0], {}, {&x, &y});
   EXPECT_THAT(std::string(ran.message()), testing::HasSubstr("out of bounds"));
 }
 

@@ -34,7 +34,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Problem {
   int64_t batch = 1, kv_heads = 1, shared = 1, tokens = 1, keys = 1, head = 4, value = 4;
-  std::string q = "bhsd", k = "bhsd", v = "bhsd", y = "bhsd", mask = "", attrs = "";
+  std::string q = "BHSD", k = "BHSD", v = "BHSD", y = "BHSD", mask = "", attrs = "";
   bool open = false;  // tokens and keys
 
   std::string Size(char letter, bool of_queries, int64_t d) const {
@@ -152,7 +152,7 @@ void ExpectAttention(const Problem& p, const std::vector<op::Sizes>& at, uint64_
 }
 
 std::string RandomLayout(Rng* rng) {
-  static const std::string layouts[] = {"bhsd", "bshd", "sbhd", "hbsd", "bhds"};
+  static const std::string layouts[] = {"BHSD", "BSHD", "SBHD", "HBSD", "BHDS"};
   return layouts[rng->Uniform(5)];
 }
 
@@ -196,8 +196,8 @@ TEST(Attention, ComputesWhatItsReferenceSays) {
 TEST(Attention, DecodesAndReadsPrompts) {
   Problem p{.kv_heads = 2, .shared = 4, .head = 16, .value = 16};
   p.open = true;
-  p.q = p.y = "bshd";
-  p.k = p.v = "sbhd";
+  p.q = p.y = "BSHD";
+  p.k = p.v = "SBHD";
   p.attrs = "causal=1, scale=0.125, ";
   ExpectAttention(p,
                   {{{"S", 1}, {"P", 1}},
@@ -232,7 +232,7 @@ TEST(Attention, RowsThatSeeNoKey) {
 
 TEST(Attention, RefusesWhatDoesNotBelongTogether) {
   const std::pair<const char*, const char*> cases[] = {
-      {"f32[1,3,2,8]", ", q_layout=\"bhs\""},  // no layout
+      {"f32[1,3,2,8]", ", q_layout=\"BHS\""},  // no layout
       {"f32[1,3,2,8]", ", rows=0"},            // no tile
       {"f32[1,3,2,8]", ", softcap=-1.0"},      // no bound
       {"f32[1,3,2,8]", ""},                    // 3 heads of 2

@@ -222,6 +222,11 @@ TEST(TaskRenames, OfWeightsInBytes) {
   // Nothing is guessed.
   EXPECT_EQ(renamed("i8[3,2]", "i32[1] = conv2d_blocked(%0, %9)\n"),
             "i32[1] = conv2d_blocked(%0, %9)\n");
+  EXPECT_EQ(
+      renamed("f32[1,8,4,16]",
+              "f32[1,4,8,16] = attention(%0, %1, %1) {k_layout=\"bhsd\", "
+              "q_layout=\"bshd\", rows=8}\n"),
+      "f32[1,4,8,16] = attention(%0, %1, %1) {k_layout=\"BHSD\", q_layout=\"BSHD\", rows=8}\n");
 }
 
 TEST_F(SqliteLogTest, AFullDiskIsAnErrorAndTheLogGoesOnAfterwards) {

@@ -203,7 +203,7 @@ const RuleCase kResults[] = {
     {"expand", {"f32[N,1]"}, "shape=[2,3,5]", "f32[2,3,5]"},
     {"attention",
      {"f32[N,S,6,8]", "f32[T,N,2,8]", "f32[T,N,2,5]", "f32[S,T]"},
-     R"(k_layout="sbhd", q_layout="bshd", v_layout="sbhd", y_layout="bshd")",
+     R"(k_layout="SBHD", q_layout="BSHD", v_layout="SBHD", y_layout="BSHD")",
      "f32[N,S,6,5]"},
     {"recurrent",
      {"f32[T,N,12]", "f32[3,12]", "f32[N,3]", "f32[N,3]", "bool[T,N]"},

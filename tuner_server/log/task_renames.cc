@@ -1,5 +1,6 @@
 #include "tuner_server/log/task_renames.h"
 
+#include <cctype>
 #include <map>
 #include <optional>
 #include <utility>
@@ -17,6 +18,7 @@ using support::StrCat;
 
 constexpr std::string_view kBlockedConv = " = conv2d_blocked(", kConv = " = conv2d(";
 constexpr std::string_view kDense = " = dense(", kSquares = "\"NKnk\"";
+constexpr std::string_view kAttention = " = attention(", kLayout = "_layout=\"";
 
 struct Type {
   std::string element;
@@ -115,12 +117,25 @@ std::string UpgradedDense(std::string line, const Types& types) {
   return line.replace(line.find(kSquares), kSquares.size(), StrCat("\"NK", s[2], "n", s[3], "k\""));
 }
 
+// Axes were small letters.
+std::string UpgradedAttention(std::string line) {
+  for (size_t at = line.find(kLayout); at != line.npos; at = line.find(kLayout, at + 1)) {
+    for (size_t i = at + kLayout.size(); i < line.size() && line[i] != '"'; ++i) {
+      line[i] = static_cast<char>(std::toupper(static_cast<unsigned char>(line[i])));
+    }
+  }
+  return line;
+}
+
+bool MayBeOld(std::string_view text) {
+  return text.find(kBlockedConv) != text.npos || text.find(kSquares) != text.npos ||
+         text.find(kAttention) != text.npos;
+}
+
 }  // namespace
 
 std::string UpgradedTaskText(std::string_view text) {
-  if (text.find(kBlockedConv) == text.npos && text.find(kSquares) == text.npos) {
-    return std::string(text);
-  }
+  if (!MayBeOld(text)) return std::string(text);
   Types types;
   std::vector<std::string> lines;
   for (std::string& line : support::Split(text, '\n')) {
@@ -129,6 +144,8 @@ std::string UpgradedTaskText(std::string_view text) {
       line = UpgradedConv(line, types);
     } else if (line.find(kDense) != line.npos && line.find(kSquares) != line.npos) {
       line = UpgradedDense(std::move(line), types);
+    } else if (line.find(kAttention) != line.npos) {
+      line = UpgradedAttention(std::move(line));
     }
     lines.push_back(std::move(line));
   }
@@ -151,8 +168,8 @@ struct Renamed {
 absl::StatusOr<std::vector<Renamed>> FindOldNames(sql::Database* db) {
   TW_ASSIGN(sql::Statement find,
             db->Prepare("SELECT DISTINCT text, hash FROM tasks WHERE instr(text, ?1) OR "
-                        "instr(text, ?2)"));
-  find.BindText(1, kBlockedConv).BindText(2, kSquares);
+                        "instr(text, ?2) OR instr(text, ?3)"));
+  find.BindText(1, kBlockedConv).BindText(2, kSquares).BindText(3, kAttention);
   std::vector<Renamed> renamed;
   while (true) {
     TW_ASSIGN(const bool row, find.Step());

@@ -14,6 +14,7 @@ namespace tilewright::log {
 // The text of a task as this version writes it; the same text where nothing in it has an old name.
 // - conv2d_blocked(x, w), whose layouts followed from ranks, is conv2d with data_layout and
 //   weight_layout;
+// - the axes in layouts of attention were small letters;
 // - the layout NKnk of dense has its blocks' sizes in it.
 std::string UpgradedTaskText(std::string_view text);
 
