@@ -90,7 +90,8 @@ void CEmitter::Signature(const ir::Function& f, const std::set<const ir::BufferN
                      pointer, expr_.Declare(b.get(), b->name), numbered(dialect_.buffer_place));
     ++number;
   }
-  params += dialect_.thread_params;
+  if (!dialect_.thread_params.empty())
+    params += StrCat(params.empty() ? "" : ", ", dialect_.thread_params);
   if (dialect_.most_buffers > 0 && static_cast<size_t>(number) > dialect_.most_buffers)
     expr_.Fail(StrCat(number, " buffers, of at most ", dialect_.most_buffers));
   out_ += StrCat(out_.empty() ? "" : "\n", dialect_.kernel, attribute, "void ", f.name, "(", params,

@@ -73,7 +73,7 @@ struct CDialect {
   std::string_view global_space = {}, shared_space = {};
   std::string_view size_param = "long @";      // of a kernel; `@` is its name, `#` its number
   std::string_view buffer_place = {};          // what follows the name of buffer `#`
-  std::string_view thread_params = {};         // last parameters of a kernel, ", " in front
+  std::string_view thread_params = {};         // last parameters of a kernel
   size_t most_buffers = 0;                     // of a kernel, its sizes included; 0: any number
   std::string_view block_index, thread_index;  // `%` stands for the axis: 0 1 2 or x y z; of any
                                                // integer type

@@ -390,6 +390,10 @@ std::optional<std::string> CExpressions::Run(const ir::Buffer& buffer, const Exp
   return StrCat(NameOf(buffer.get()), " + ", Lane(index->args[0], 0));
 }
 
+std::string CExpressions::WideType(const ir::Buffer& buffer, int64_t lanes) {
+  return StrCat(dialect_.wide, "<", MemoryOf(buffer->dtype), ", ", lanes, ">");
+}
+
 std::optional<std::string> CExpressions::WideRun(const ir::Buffer& buffer, const Expr& index,
                                                  bool read_only) {
   const int64_t lanes = index->dtype.lanes, bytes = lanes * buffer->dtype.bytes();
@@ -404,8 +408,8 @@ std::optional<std::string> CExpressions::WideRun(const ir::Buffer& buffer, const
   uses_wide_ = true;
   const std::string_view space =
       buffer->scope == ir::Scope::kShared ? dialect_.shared_space : dialect_.global_space;
-  return StrCat("*(", read_only ? "const " : "", space, dialect_.wide, "<", MemoryOf(buffer->dtype),
-                ", ", lanes, ">*)(", NameOf(buffer.get()), " + ", Lane(index->args[0], 0), ")");
+  return StrCat("*(", read_only ? "const " : "", space, WideType(buffer, lanes), "*)(",
+                NameOf(buffer.get()), " + ", Lane(index->args[0], 0), ")");
 }
 
 int64_t CExpressions::AlignedBytes(const ir::Buffer& buffer, const Expr& index,

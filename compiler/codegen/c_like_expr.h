@@ -47,6 +47,8 @@ class CExpressions {
   std::optional<std::string> Vector(const ir::Expr& e);
   // &buffer[base] for an index that is a run of elements.
   std::optional<std::string> Run(const ir::Buffer& buffer, const ir::Expr& index);
+  // The type of `lanes` neighbours of a buffer. REQUIRES: WideRun gives such a run.
+  std::string WideType(const ir::Buffer& buffer, int64_t lanes);
   // The lvalue of a whole run as one access, in a language that has wide ones; nullopt where the
   // run is not known to be at a multiple of its size.
   std::optional<std::string> WideRun(const ir::Buffer& buffer, const ir::Expr& index,

@@ -217,7 +217,10 @@ void CEmitter::EmitStore(const Stmt& s) {
   const auto wide =
       s->mask == nullptr ? expr_.WideRun(s->buffer, index, /*read_only=*/false) : std::nullopt;
   if (wide.has_value()) {
-    Line(StrCat(*wide, " = {{", support::Join(values, ", "), "}};"));
+    const std::string whole = expr_.Temporary("wide");
+    Line(StrCat("const ", expr_.WideType(s->buffer, lanes), " ", whole, " = {{",
+                support::Join(values, ", "), "}};"));
+    Line(StrCat(*wide, " = ", whole, ";"));
     lanes = 0;
   }
   for (int i = 0; i < lanes; ++i) {

@@ -26,6 +26,7 @@
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tests/support/equivalence.h"
+#include "tests/support/metal_types.h"
 #include "tests/support/random_bound.h"
 #include "tests/support/random_ir.h"
 #include "tests/support/simt/simt_plan.h"
@@ -383,6 +384,24 @@ TEST(RandomCudaTest, NvrtcCompilesTheTexts) {
     ++ran;
   }
   std::cout << "counts: compiled=" << ran << "\n";
+  EXPECT_GE(ran, rounds / 2);
+}
+
+// The same of Metal and what clang can check of it: types and address spaces.
+TEST(RandomMetalTest, ClangChecksTheTypes) {
+  const uint64_t first = 1000 * TestSeed(613);
+  const int64_t rounds = TestRounds(24);
+  const target::Target target = *target::ParseTarget("metal");
+  int64_t ran = 0;
+  for (uint64_t seed = first; seed < first + static_cast<uint64_t>(rounds); ++seed) {
+    const auto text = RandomText(seed, target, metal::EmitMetal);
+    if (!text.has_value()) continue;
+    const absl::Status types = CheckMetalTypes(*text);
+    if (support::Slug(types) == "test.metal_types.no_clang") GTEST_SKIP() << "[SKIP] no clang";
+    ASSERT_TRUE(types.ok()) << "seed " << seed << ": " << types << "\n" << *text;
+    ++ran;
+  }
+  std::cout << "counts: checked=" << ran << "\n";
   EXPECT_GE(ran, rounds / 2);
 }
 

@@ -29,6 +29,7 @@
 #include "deploy/support/strings.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/golden.h"
+#include "tests/support/metal_types.h"
 #include "tests/support/race_check.h"
 #include "tests/support/run_plan.h"
 #include "tests/support/simt/simt_plan.h"
@@ -227,6 +228,10 @@ TEST_P(GpuSchedules, TextsOfLanguagesWithoutADevice) {
       EXPECT_TRUE(MatchesGolden(StrCat("gpu/", GetParam().name, row.suffix), *text));
     }
     EXPECT_EQ(Occurrences(*text, row.barrier), GetParam().barriers) << *text;
+    if (row.language == simt::Language::kMetal) {
+      const absl::Status types = CheckMetalTypes(*text);
+      EXPECT_TRUE(types.ok() || support::Slug(types) == "test.metal_types.no_clang") << types;
+    }
     auto compiled = simt::CompilePlans({{row.language, *plan, *text, row.warp}});
     ASSERT_TRUE(compiled.ok()) << StatusText(compiled.status());
     EquivalenceOptions options;

@@ -12,6 +12,7 @@
 #include "compiler/transform/passes.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
+#include "tests/support/metal_types.h"
 #include "tests/support/te_programs.h"
 
 namespace tilewright::metal {
@@ -58,6 +59,34 @@ TEST(MetalCodegen, SizesAreConstantsInFrontOfTheBuffers) {
                   "constant long& n [[buffer(0)]], device const half* restrict X "
                   "[[buffer(1)]], device float* restrict Y [[buffer(2)]], uint3 tw_group"))
       << *text;
+}
+
+// The check of address spaces finds a pointer that points elsewhere, or does not say where.
+TEST(MetalTypes, FindsWrongAddressSpaces) {
+  const auto kernel = [](const std::string& body) {
+    return StrCat(
+        "#include <metal_stdlib>\nusing namespace metal;\n"
+        "[[kernel, max_total_threads_per_threadgroup(8)]] void k(constant long& n [[buffer(0)]], "
+        "device const float* A [[buffer(1)]], device float* B [[buffer(2)]], uint3 tw_thread "
+        "[[thread_position_in_threadgroup]]) {\n  alignas(16) threadgroup float S[64];\n  const "
+        "int "
+        "i = (int)tw_thread.x;\n  ",
+        body, "\n}\n");
+  };
+  const absl::Status right = tests::CheckMetalTypes(
+      kernel("const auto run = *(const device tw_wide<float, 4>*)(A + i * 4);"
+             "const tw_wide<float, 4> wide = {{run.v[0], run.v[1], run.v[2], 1.0f}};"
+             "*(threadgroup tw_wide<float, 4>*)(S + i * 4) = wide;"
+             "threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);"
+             "B[i] = simd_sum(S[i]);"));
+  if (support::Slug(right) == "test.metal_types.no_clang") GTEST_SKIP() << "[SKIP] no clang";
+  EXPECT_EQ(right, absl::OkStatus());
+  for (const char* wrong :
+       {"B[i] = (*(const tw_wide<float, 4>*)(A + i)).v[0];", "device float* p = S; p[i] = 1.0f;",
+        "B[i] = (*(const threadgroup tw_wide<float, 4>*)(A + i)).v[0];", "B[i] = erfc_of(A[i]);",
+        "threadgroup_barrier(1);"}) {
+    EXPECT_EQ(support::Slug(tests::CheckMetalTypes(kernel(wrong))), "test.metal_types") << wrong;
+  }
 }
 
 TEST(MetalCodegen, RefusesWhatTheLanguageLacks) {

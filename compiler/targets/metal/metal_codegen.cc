@@ -52,7 +52,7 @@ constexpr std::string_view kSimdgroups =
 )";
 
 constexpr std::string_view kThread =
-    ", uint3 tw_group [[threadgroup_position_in_grid]]"
+    "uint3 tw_group [[threadgroup_position_in_grid]]"
     ", uint3 tw_thread [[thread_position_in_threadgroup]]"
     ", uint3 tw_threads [[threads_per_threadgroup]]"
     ", uint tw_lane [[thread_index_in_simdgroup]]"

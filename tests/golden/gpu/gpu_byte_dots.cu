@@ -53,7 +53,8 @@ extern "C" __global__ __launch_bounds__(2 * 1 * 1) void dots_k0(const tw_u8* res
     const int lane_1 = ((int)(0));
     const int lane_2 = ((int)(0));
     const int lane_3 = ((int)(0));
-    *(tw_wide<int, 4>*)(C + ((i * 8) + (tx * 4))) = {{lane, lane_1, lane_2, lane_3}};
+    const tw_wide<int, 4> wide = {{lane, lane_1, lane_2, lane_3}};
+    *(tw_wide<int, 4>*)(C + ((i * 8) + (tx * 4))) = wide;
   }
   for (int ko = 0; ko < 5; ++ko) {
     {
@@ -64,7 +65,8 @@ extern "C" __global__ __launch_bounds__(2 * 1 * 1) void dots_k0(const tw_u8* res
       const int lane_5 = tw_dot4(run.v[1], run_1.v[0], run_1.v[1], run_1.v[2], run_1.v[3], run_2.v[4], run_2.v[5], run_2.v[6], run_2.v[7]);
       const int lane_6 = tw_dot4(run.v[2], run_1.v[0], run_1.v[1], run_1.v[2], run_1.v[3], run_2.v[8], run_2.v[9], run_2.v[10], run_2.v[11]);
       const int lane_7 = tw_dot4(run.v[3], run_1.v[0], run_1.v[1], run_1.v[2], run_1.v[3], run_2.v[12], run_2.v[13], run_2.v[14], run_2.v[15]);
-      *(tw_wide<int, 4>*)(C + ((i * 8) + (tx * 4))) = {{lane_4, lane_5, lane_6, lane_7}};
+      const tw_wide<int, 4> wide_1 = {{lane_4, lane_5, lane_6, lane_7}};
+      *(tw_wide<int, 4>*)(C + ((i * 8) + (tx * 4))) = wide_1;
     }
   }
 }

@@ -45,7 +45,8 @@ static inline int tw_dot4(int sum, A a0, A a1, A a2, A a3, B b0, B b1, B b2, B b
     const int lane_1 = ((int)(0));
     const int lane_2 = ((int)(0));
     const int lane_3 = ((int)(0));
-    *(device tw_wide<int, 4>*)(C + ((i * 8) + (tx * 4))) = {{lane, lane_1, lane_2, lane_3}};
+    const tw_wide<int, 4> wide = {{lane, lane_1, lane_2, lane_3}};
+    *(device tw_wide<int, 4>*)(C + ((i * 8) + (tx * 4))) = wide;
   }
   for (int ko = 0; ko < 5; ++ko) {
     {
@@ -56,7 +57,8 @@ static inline int tw_dot4(int sum, A a0, A a1, A a2, A a3, B b0, B b1, B b2, B b
       const int lane_5 = tw_dot4(run.v[1], run_1.v[0], run_1.v[1], run_1.v[2], run_1.v[3], run_2.v[4], run_2.v[5], run_2.v[6], run_2.v[7]);
       const int lane_6 = tw_dot4(run.v[2], run_1.v[0], run_1.v[1], run_1.v[2], run_1.v[3], run_2.v[8], run_2.v[9], run_2.v[10], run_2.v[11]);
       const int lane_7 = tw_dot4(run.v[3], run_1.v[0], run_1.v[1], run_1.v[2], run_1.v[3], run_2.v[12], run_2.v[13], run_2.v[14], run_2.v[15]);
-      *(device tw_wide<int, 4>*)(C + ((i * 8) + (tx * 4))) = {{lane_4, lane_5, lane_6, lane_7}};
+      const tw_wide<int, 4> wide_1 = {{lane_4, lane_5, lane_6, lane_7}};
+      *(device tw_wide<int, 4>*)(C + ((i * 8) + (tx * 4))) = wide_1;
     }
   }
 }

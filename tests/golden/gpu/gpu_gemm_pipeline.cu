@@ -154,28 +154,32 @@ extern "C" __global__ __launch_bounds__(8 * 8 * 1) void gemm_k0(const float* res
       const float lane_1 = C_local_1;
       const float lane_2 = C_local_2;
       const float lane_3 = C_local_3;
-      *(tw_wide<float, 4>*)(C + (((ty * 256) + (j_0 * 32)) + (tx * 4))) = {{lane, lane_1, lane_2, lane_3}};
+      const tw_wide<float, 4> wide = {{lane, lane_1, lane_2, lane_3}};
+      *(tw_wide<float, 4>*)(C + (((ty * 256) + (j_0 * 32)) + (tx * 4))) = wide;
     }
     {
       const float lane_4 = C_local_4;
       const float lane_5 = C_local_5;
       const float lane_6 = C_local_6;
       const float lane_7 = C_local_7;
-      *(tw_wide<float, 4>*)(C + ((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 64)) = {{lane_4, lane_5, lane_6, lane_7}};
+      const tw_wide<float, 4> wide_1 = {{lane_4, lane_5, lane_6, lane_7}};
+      *(tw_wide<float, 4>*)(C + ((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 64)) = wide_1;
     }
     {
       const float lane_8 = C_local_8;
       const float lane_9 = C_local_9;
       const float lane_10 = C_local_10;
       const float lane_11 = C_local_11;
-      *(tw_wide<float, 4>*)(C + ((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 128)) = {{lane_8, lane_9, lane_10, lane_11}};
+      const tw_wide<float, 4> wide_2 = {{lane_8, lane_9, lane_10, lane_11}};
+      *(tw_wide<float, 4>*)(C + ((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 128)) = wide_2;
     }
     {
       const float lane_12 = C_local_12;
       const float lane_13 = C_local_13;
       const float lane_14 = C_local_14;
       const float lane_15 = C_local_15;
-      *(tw_wide<float, 4>*)(C + ((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 192)) = {{lane_12, lane_13, lane_14, lane_15}};
+      const tw_wide<float, 4> wide_3 = {{lane_12, lane_13, lane_14, lane_15}};
+      *(tw_wide<float, 4>*)(C + ((((ty * 256) + (j_0 * 32)) + (tx * 4)) + 192)) = wide_3;
     }
   }
 }

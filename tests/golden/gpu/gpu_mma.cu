@@ -141,11 +141,13 @@ extern "C" __global__ __launch_bounds__(32 * 2 * 1) void mma_k0(const half* rest
       __syncthreads();
       {
         const auto run = *(const tw_wide<half, 8>*)(B + (((k_0 * 512) + (ty * 256)) + (tx * 8)));
-        *(tw_wide<half, 8>*)(B_shared + (((ty * 320) + ((tx / 4) * 40)) + ((tx % 4) * 8))) = {{run.v[0], run.v[1], run.v[2], run.v[3], run.v[4], run.v[5], run.v[6], run.v[7]}};
+        const tw_wide<half, 8> wide = {{run.v[0], run.v[1], run.v[2], run.v[3], run.v[4], run.v[5], run.v[6], run.v[7]}};
+        *(tw_wide<half, 8>*)(B_shared + (((ty * 320) + ((tx / 4) * 40)) + ((tx % 4) * 8))) = wide;
       }
       {
         const auto run_1 = *(const tw_wide<half, 8>*)(A + ((((ty * 512) + ((tx / 2) * 32)) + (k_0 * 16)) + ((tx % 2) * 8)));
-        *(tw_wide<half, 8>*)(A_shared + (((ty * 384) + ((tx / 2) * 24)) + ((tx % 2) * 8))) = {{run_1.v[0], run_1.v[1], run_1.v[2], run_1.v[3], run_1.v[4], run_1.v[5], run_1.v[6], run_1.v[7]}};
+        const tw_wide<half, 8> wide_1 = {{run_1.v[0], run_1.v[1], run_1.v[2], run_1.v[3], run_1.v[4], run_1.v[5], run_1.v[6], run_1.v[7]}};
+        *(tw_wide<half, 8>*)(A_shared + (((ty * 384) + ((tx / 2) * 24)) + ((tx % 2) * 8))) = wide_1;
       }
       __syncthreads();
       {
@@ -170,7 +172,8 @@ extern "C" __global__ __launch_bounds__(32 * 2 * 1) void mma_k0(const half* rest
       {
         const float lane = C_local[0][(element * 2)];
         const float lane_1 = C_local[0][((element * 2) + 1)];
-        *(tw_wide<float, 2>*)(C + (((i_c_a_1 * 32) + (ty * 16)) + (j_c_a_2 * 2))) = {{lane, lane_1}};
+        const tw_wide<float, 2> wide_2 = {{lane, lane_1}};
+        *(tw_wide<float, 2>*)(C + (((i_c_a_1 * 32) + (ty * 16)) + (j_c_a_2 * 2))) = wide_2;
       }
     }
     #pragma unroll
@@ -180,7 +183,8 @@ extern "C" __global__ __launch_bounds__(32 * 2 * 1) void mma_k0(const half* rest
       {
         const float lane_2 = C_local[1][(element_1 * 2)];
         const float lane_3 = C_local[1][((element_1 * 2) + 1)];
-        *(tw_wide<float, 2>*)(C + ((((i_c_a_1_1 * 32) + (ty * 16)) + (j_c_a_2_1 * 2)) + 8)) = {{lane_2, lane_3}};
+        const tw_wide<float, 2> wide_3 = {{lane_2, lane_3}};
+        *(tw_wide<float, 2>*)(C + ((((i_c_a_1_1 * 32) + (ty * 16)) + (j_c_a_2_1 * 2)) + 8)) = wide_3;
       }
     }
     #pragma unroll
@@ -190,7 +194,8 @@ extern "C" __global__ __launch_bounds__(32 * 2 * 1) void mma_k0(const half* rest
       {
         const float lane_4 = C_local[2][(element_2 * 2)];
         const float lane_5 = C_local[2][((element_2 * 2) + 1)];
-        *(tw_wide<float, 2>*)(C + ((((i_c_a_1_2 * 32) + (ty * 16)) + (j_c_a_2_2 * 2)) + 512)) = {{lane_4, lane_5}};
+        const tw_wide<float, 2> wide_4 = {{lane_4, lane_5}};
+        *(tw_wide<float, 2>*)(C + ((((i_c_a_1_2 * 32) + (ty * 16)) + (j_c_a_2_2 * 2)) + 512)) = wide_4;
       }
     }
     #pragma unroll
@@ -200,7 +205,8 @@ extern "C" __global__ __launch_bounds__(32 * 2 * 1) void mma_k0(const half* rest
       {
         const float lane_6 = C_local[3][(element_3 * 2)];
         const float lane_7 = C_local[3][((element_3 * 2) + 1)];
-        *(tw_wide<float, 2>*)(C + ((((i_c_a_1_3 * 32) + (ty * 16)) + (j_c_a_2_3 * 2)) + 520)) = {{lane_6, lane_7}};
+        const tw_wide<float, 2> wide_5 = {{lane_6, lane_7}};
+        *(tw_wide<float, 2>*)(C + ((((i_c_a_1_3 * 32) + (ty * 16)) + (j_c_a_2_3 * 2)) + 520)) = wide_5;
       }
     }
   }
