@@ -394,9 +394,12 @@ bool Fits(const target::MatrixUnit& unit, const MatrixProblem& p, const MatrixTi
   const int64_t products = micro_ops.Instructions(unit, micro_ops.product),
                 operations = micro_ops.Instructions(unit, micro_ops.operation);
   const int64_t turns = work.turns - 1 + micro_ops.parts;
+  // Planes of large images are too far apart for one instruction.
+  const int64_t planes =
+      p.image ? std::max<int64_t>(1, p.images) * std::max(t.columns, t.steps) : 0;
   const int64_t instructions =
-      work.tiles * (work.turns * (work.loads + 1) + turns * products + p.operands +
-                    micro_ops.operations * operations + work.stores);
+      work.tiles * (work.turns * (work.loads + planes + 1) + turns * products + p.operands +
+                    micro_ops.operations * operations + work.stores + planes);
   const int64_t sums = SumsOf(p, t, work) + t.threads * t.columns * p.operands;
   return (sums <= unit.sums || KeepsOperands(unit, p, t)) &&
          t.threads * work.inputs <= unit.inputs && t.threads * work.weights <= unit.weights &&
