@@ -301,10 +301,23 @@ Work WorkOf(const MatrixProblem& p, const MatrixTile& t) {
 
 }  // namespace
 
+namespace {
+
+// A type of an operand or result that the unit has not.
+std::optional<ir::DType> ForeignType(const ir::Function& function) {
+  for (const ir::Buffer& param : function.params) {
+    if (param->dtype != ir::kI8 && param->dtype != ir::kI32) return param->dtype;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::optional<MatrixProblem> MatrixProblemOf(const ir::Function& function,
                                              const target::MatrixUnit& unit) {
   const std::vector<BlockSite> blocks = BlocksIn(function.body);
-  if (blocks.size() < 2) return std::nullopt;
+  if (blocks.size() < 2 || ForeignType(function)) return std::nullopt;
+  if (blocks.back().block->writes[0].buffer->dtype != ir::kI8) return std::nullopt;
   for (const auto& form : {ConvolutionOf, ProductOf, OperationsOf, PoolOf}) {
     std::optional<MatrixProblem> problem = form(blocks, unit);
     if (problem) return problem;
@@ -461,10 +474,8 @@ std::optional<MatrixTile> BestTile(const target::MatrixUnit& unit, const MatrixP
 }
 
 std::string WhyNotOnUnit(const ir::Function& function, const target::MatrixUnit& unit) {
-  for (const ir::Buffer& param : function.params) {
-    if (param->dtype != ir::kI8 && param->dtype != ir::kI32)
-      return support::StrCat("it has ", ir::TypeName(param->dtype), ", the unit i8 and i32");
-  }
+  if (const auto type = ForeignType(function))
+    return support::StrCat("it has ", ir::TypeName(*type), ", the unit i8 and i32");
   const std::optional<MatrixProblem> problem = MatrixProblemOf(function, unit);
   if (!problem) {
     return support::StrCat("it is no product, sum, mean or maximum of i8 in blocks of ", unit.block,
