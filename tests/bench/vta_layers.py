@@ -3,6 +3,9 @@
 by how often the network has each layer. Writes results/vta_layers.json and prints a table.
 
   tests/bench/vta_layers.py [--build-dir build/release] [CONFIG ...]
+
+With --optimum CONFIG:LAYER it runs every tile of these layers instead (minutes each), and adds to the results at which
+trial a search by the estimate comes to the best.
 """
 
 import argparse
@@ -36,15 +39,27 @@ def measured(binary, config):
     return {"resnet18": {tile: summary(rows) for tile, rows in by_tile.items()}, "layers": layers}
 
 
+def optimum(binary, word, known):
+    """The rows of `known` with that of one layer."""
+    config, layer = word.split(":")
+    done = subprocess.run([binary, config, "", layer], check=True, capture_output=True, text=True)
+    row = {"config": config, **json.loads(done.stdout)}
+    print(row, flush=True)
+    return [r for r in known if (r["config"], r["layer"]) != (config, layer)] + [row]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build-dir", type=pathlib.Path, default=ROOT / "build" / "release")
+    parser.add_argument("--optimum", nargs="*", default=[], metavar="CONFIG:LAYER")
     parser.add_argument("configs", nargs="*", default=["block8", "block16", "block32"])
     args = parser.parse_args()
     result = json.loads(RESULT.read_text())
     result["date"] = time.strftime("%Y-%m-%d", time.gmtime())
     result["command"] = "tests/bench/vta_layers.py"
-    for config in args.configs:
+    for word in args.optimum:
+        result["optimum"] = optimum(args.build_dir / "bin" / "vta_layers", word, result.get("optimum", []))
+    for config in [] if args.optimum else args.configs:
         found = measured(args.build_dir / "bin" / "vta_layers", config)
         result["configurations"][config] = found
         for tile, row in found["resnet18"].items():

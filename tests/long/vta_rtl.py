@@ -18,7 +18,7 @@ import time
 from lane import ROOT, commit
 from seeded_lane import add_counts
 from vta_rtl_device import layers_agree
-from vta_rtl_networks import networks_agree
+from vta_rtl_networks import LEAST, networks_agree
 
 sys.path.append(str(ROOT / "vta" / "rtl"))
 from synthesise import synthesise  # noqa: E402
@@ -61,6 +61,7 @@ def main():
     parser.add_argument("--build-dir", type=pathlib.Path, default=ROOT / "build" / "rtl")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1000, help="the first")
+    parser.add_argument("--networks", nargs="*", default=list(LEAST), metavar="NAME")
     parser.add_argument("--synthesise", nargs="*", default=[], metavar="CONFIG", help="minutes each")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "tests" / "results" / "vta_rtl.json")
     args = parser.parse_args()
@@ -70,9 +71,11 @@ def main():
     result = {"lane": "vta_rtl", "commit": commit(args.output), "date": time.strftime("%Y-%m-%d", time.gmtime()),
               "command": " ".join(["tests/long/vta_rtl.py", *sys.argv[1:]]), "first_seed": args.seed, "seeds": 0, "counts": {},
               "speed": {}, "layers": [], "networks": [], "synthesis": {}, "failures": []}
-    # What is not synthesised again keeps its row.
+    # What is not run or synthesised again keeps its row.
     if args.output.exists():
-        result["synthesis"] = json.loads(args.output.read_text())["synthesis"]
+        before = json.loads(args.output.read_text())
+        result["synthesis"] = before["synthesis"]
+        result["networks"] = [row for row in before["networks"] if row["network"] not in args.networks]
 
     def save():
         result["seconds"] = round(time.monotonic() - start, 1)
@@ -83,8 +86,9 @@ def main():
     os.environ["TILEWRIGHT_PLUGIN_DIR"] = str(args.build_dir.resolve() / "lib")
     result["layers"] = layers_agree()
     save()
-    result["networks"] = networks_agree()
-    save()
+    for row in networks_agree(args.networks):
+        result["networks"].append({"commit": commit(args.output), **row})
+        save()
     for config in args.synthesise:
         row = synthesise(config)
         result["synthesis"][config] = {"commit": commit(args.output), **row}

@@ -35,29 +35,33 @@ def quantized(name, folder, size):
     return int8, shape
 
 
-def networks_agree(size=224, configs=CONFIGS):
-    """A row for each network and configuration; AssertionError at a difference."""
-    rows = []
-    for name, least in LEAST.items():
+def agrees(int8, shape, name, config, folder):
+    """The row of one network in one configuration; AssertionError at a difference."""
+    module = Path(folder) / "m.tw"
+    kernels = json.loads(command("compile", int8, "--target", f"vta,config={config}", "--effort", 0, "-o", module, "--format",
+                                 "json"))["kernels"]
+    convolutions = sum(k["uses"] for k in kernels if not k["on_host"] and k["task_name"].startswith("conv2d"))
+    assert convolutions >= LEAST[name], (name, config, convolutions, kernels)
+    inputs = [noisy(1, shape, 2001)]
+    start = time.monotonic()
+    real = outputs_of(module, inputs, folder, "input", "--device", RTL)
+    seconds = time.monotonic() - start
+    assert np.array_equal(real, outputs_of(module, inputs, folder, "input", "--device", SIMULATOR)), (name, config)
+    assert len(np.unique(real)) > 12, "outputs that hardly differ tell nothing"
+    return {"network": name, "config": config, "size": shape[2], "convolutions": convolutions,
+            "kernels": sum(k["uses"] for k in kernels if not k["on_host"]), "seconds": round(seconds, 1)}
+
+
+def networks_agree(names=tuple(LEAST), configs=CONFIGS, size=224):
+    """Yields the rows."""
+    for name in names:
         with tempfile.TemporaryDirectory(prefix="tilewright-vta-") as folder:
             int8, shape = quantized(name, folder, size)
             for config in configs:
-                module = Path(folder) / "m.tw"
-                kernels = json.loads(command("compile", int8, "--target", f"vta,config={config}", "--effort", 0, "-o", module,
-                                             "--format", "json"))["kernels"]
-                convolutions = sum(k["uses"] for k in kernels if not k["on_host"] and k["task_name"].startswith("conv2d"))
-                assert convolutions >= least, (name, config, convolutions, kernels)
-                inputs = [noisy(1, shape, 2001)]
-                start = time.monotonic()
-                real = outputs_of(module, inputs, folder, "input", "--device", RTL)
-                seconds = time.monotonic() - start
-                assert np.array_equal(real, outputs_of(module, inputs, folder, "input", "--device", SIMULATOR)), (name, config)
-                assert len(np.unique(real)) > 12, "outputs that hardly differ tell nothing"
-                rows.append({"network": name, "config": config, "size": size, "convolutions": convolutions,
-                             "kernels": sum(k["uses"] for k in kernels if not k["on_host"]), "seconds": round(seconds, 1)})
-                print(rows[-1], flush=True)
-    return rows
+                row = agrees(int8, shape, name, config, folder)
+                print(row, flush=True)
+                yield row
 
 
 if __name__ == "__main__":
-    networks_agree(*[int(word) for word in sys.argv[1:2]])
+    list(networks_agree(size=int(sys.argv[1]) if len(sys.argv) > 1 else 224))

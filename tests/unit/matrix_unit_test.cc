@@ -402,6 +402,13 @@ TEST(MatrixUnitTest, SaysWhyAFunctionRunsElsewhere) {
       testing::HasSubstr("it has u8"));
   EXPECT_THAT(why("graph {\n  input %0: i8[4]\n  %1: i8[4] = relu(%0)\n  output %1\n}\n"),
               testing::HasSubstr("no product"));
+  // A product, but its result is no bytes: no point of a space, either.
+  const std::string dense =
+      "graph {\n  input %0: i8[2,32]\n  weight %1: i8[1,1,32,32]\n  weight %2: f32[]\n  weight %3: "
+      "i32[]\n  %4: i32[2,32] = dense(%0, %1) {weight_layout=\"NK32n32k\"}\n  %5: f32[2,32] = "
+      "dequantize(%4, %2, %3)\n  output %5\n}\n";
+  EXPECT_THAT(why(dense), testing::HasSubstr("it has f32"));
+  EXPECT_FALSE(MatrixProblemOf(*driver::TaskFunction(dense), unit).has_value());
   const Convolution wide = {
       .inputs = 1, .columns = 1, .height = 20, .width = 20, .taps = 17, .pad = 8};
   EXPECT_THAT(WhyNotOnUnit(FunctionOf(wide, unit.block), unit), testing::HasSubstr("no tile"));

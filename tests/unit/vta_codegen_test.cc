@@ -255,6 +255,45 @@ fn some(A: i8[3,16] input, W: i8[1,16,16] constant, Y: i8[6,16] output) stage=lo
   ExpectRuns(f, *program);
 }
 
+// Planes that are further apart than an instruction can say, and rows that are longer: each is an
+// instruction, or two.
+TEST(VtaCodegenTest, LargeTransfersAreSeveral) {
+  const ir::Function apart = Parsed(R"(
+fn apart(V: i32[2,4098,32] input, Y: i8[2,4098,32] output) stage=loops {
+  for t in 0..3 {
+  alloc C: i32[2,1366,32] scope=vta.acc {
+  alloc N: i32[2,1366,32] scope=vta.acc {
+    for c in 0..2 { for x in 0..1366 @{tensor="vta.load.acc"} { for l in 0..32 {
+      C[c,x,l] = V[c,t * 1366 + x,l]; } } }
+    for c in 0..2 { for x in 0..1366 { for l in 0..32 @{tensor="vta.alu.max.imm"} {
+      N[c,x,l] = max(C[c,x,l], -8i32); } } }
+    for c in 0..2 { for x in 0..1366 @{tensor="vta.store"} { for l in 0..32 {
+      Y[c,t * 1366 + x,l] = i8(N[c,x,l]); } } }
+  } } }
+}
+)");
+  const ir::Function longer = Parsed(R"(
+fn longer(V: i32[4096,32] input, Y: i8[4096,32] output) stage=loops {
+  alloc C: i32[4096,32] scope=vta.acc {
+  alloc N: i32[4096,32] scope=vta.acc {
+    for x in 0..4096 { for l in 0..32 @{tensor="vta.load.acc"} { C[x,l] = V[x,l]; } }
+    for m in 0..2 { for n in 0..2048 { for l in 0..32 @{tensor="vta.alu.max.imm"} {
+      N[m * 2048 + n,l] = max(C[m * 2048 + n,l], -8i32); } } }
+    for x in 0..4096 { for l in 0..32 @{tensor="vta.store"} { Y[x,l] = i8(N[x,l]); } }
+  } }
+}
+)");
+  for (const auto& [f, stores] : {std::pair(&apart, 6), {&longer, 1}}) {
+    SCOPED_TRACE(f->name);
+    auto program = Generated(*f, "block32");
+    ASSERT_TRUE(program.ok()) << program.status();
+    int found = 0;
+    for (const Instruction& i : program->stream) found += i.op == Opcode::kStore;
+    EXPECT_EQ(found, stores);
+    ExpectRuns(*f, *program, FindConfig("block32").value());
+  }
+}
+
 // The program of the golden schedules with its steps (`#: steps` lines), scheduled.
 struct GoldenProgram {
   ir::Function program, scheduled;

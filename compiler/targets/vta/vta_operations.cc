@@ -244,6 +244,20 @@ std::vector<TransferDim> Joined(const std::vector<TransferDim>& dims) {
   return joined;
 }
 
+// Loops of more iterations than an instruction can have are two.
+std::vector<TransferDim> Cut(const std::vector<TransferDim>& dims, int64_t most) {
+  std::vector<TransferDim> cut;
+  for (TransferDim dim : dims) {
+    int64_t parts = 1;
+    while (dim.is_whole() && (dim.extent > parts * most || dim.extent % parts != 0)) ++parts;
+    const int64_t part = dim.extent / parts;
+    if (parts > 1) cut.push_back({parts, part * dim.chip, part * dim.dram, 0, parts, dim.var});
+    if (dim.is_whole()) dim.extent = dim.valid_end = part;
+    cut.push_back(dim);
+  }
+  return cut;
+}
+
 }  // namespace
 
 absl::Status VtaEmitter::EmitTransfer(const TensorMatch& match, const std::vector<Stmt>& loops,
@@ -278,12 +292,13 @@ absl::Status VtaEmitter::EmitTransfer(const TensorMatch& match, const std::vecto
   }
   if (match.operands[in_dram].guard != nullptr)
     TW_TRY(NarrowToGuard(match.operands[in_dram].guard, nest, &dims));
-  dims = Joined(dims);
+  const int64_t most = (int64_t{1} << isa_.config().size_bits) - 1;
+  dims = Cut(Joined(dims), most);
   if (!dims.empty() && dims.back().chip == 1 && dims.back().dram == 1) {
     rows.x = dims.back();
     dims.pop_back();
   }
-  if (!dims.empty() && dims.back().chip == rows.x.extent) {
+  if (!dims.empty() && dims.back().chip == rows.x.extent && dims.back().dram <= most) {
     rows.y = dims.back();
     dims.pop_back();
   }
