@@ -21,8 +21,8 @@ namespace {
 using Dims = std::vector<op::Dim>;
 
 constexpr double kMasked = -std::numeric_limits<double>::infinity();
-// Keys of a block. Larger blocks compute more of what a causal mask bars: with 64, prompts of 128 to
-// 512 tokens take 1.1 to 1.17 times as long, attention without a mask as long (1.0 to 1.03).
+// Keys of a block. Larger blocks compute more of what a causal mask bars: with 64, prompts of 128
+// to 512 tokens take 1.1 to 1.17 times as long, attention without a mask 1.0 to 1.03.
 constexpr int64_t kKeys = 32;
 // A fixed number of tokens, more than a few, gains with so many keys only: with fewer, the scores
 // lie in the caches, and products of whole matrices are as fast. Measured with heads of 64,

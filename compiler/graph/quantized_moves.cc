@@ -83,10 +83,21 @@ class QuantizedMover : public ForwardRewriter {
       }
       bytes.push_back(from->inputs[0]);
     }
-    const std::vector<ValueId> parameters = {first->inputs[1], first->inputs[2]};
+    std::vector<ValueId> parameters = {first->inputs[1], first->inputs[2]};
     TW_ASSIGN(const ValueId moved, Emit(node.name + "_bytes", node.op, bytes, node.attrs));
+    for (ValueId& id : parameters) {
+      TW_ASSIGN(id, AtMostRank(id, TypeOf(moved).shape.size()));
+    }
     Define(node, "dequantize", {moved, parameters[0], parameters[1]});
     return true;
+  }
+
+  // One number, which broadcasts to a tensor of that rank: [1,1,1] does not to one of rank 2.
+  absl::StatusOr<ValueId> AtMostRank(ValueId id, size_t rank) {
+    if (TypeOf(id).shape.size() <= rank) return id;
+    TW_ASSIGN(auto number, Known(id));
+    number->type.shape.clear();
+    return AddTensor(&g_, NameOf(id), *number);
   }
 
   // Whether quantisation saturates where relu or clip would bound: the value below (above) which

@@ -258,11 +258,11 @@ TEST(RandomGraph, CompiledViewsComputeTheSame) {
 }
 
 // A layer of few rows with weights of 4 or 8 bits, in groups or by column, any of them with zero
-// points, and what follows it.
+// points, and what follows it. One column with one scale would be folded to floats.
 Graph RandomPacked(support::Rng* rng) {
   using Ints = std::vector<int64_t>;
   const int64_t group = 16 * rng->UniformInt(1, 3), groups = rng->UniformInt(1, 4);
-  const int64_t k = group * groups, n = rng->UniformInt(1, 70);
+  const int64_t k = group * groups, n = rng->UniformInt(2, 70);
   const bool nibbles = rng->Bernoulli(0.5), in_groups = rng->Bernoulli(0.6);
   const int64_t rows = rng->UniformInt(1, nibbles ? 2 : 4);
   Graph g;
@@ -313,7 +313,8 @@ TEST(RandomGraph, CompiledPackedWeightsComputeTheSame) {
     ASSERT_TRUE(graph::Verify(g).ok()) << graph::Verify(g) << graph::Print(g);
     const auto passes = graph::RunGraphPasses(g, driver::PassContext(tests::WidestTarget()));
     ASSERT_TRUE(passes.ok()) << passes.status();
-    EXPECT_NE(graph::Print(*passes).find("packed_dense"), std::string::npos) << graph::Print(g);
+    EXPECT_NE(graph::Print(*passes).find("packed_dense"), std::string::npos)
+        << graph::Print(g) << graph::Print(*passes);
     auto check = [&](const Graph& s) {
       return CheckCompiled(s, /*blocks=*/false, tests::WidestTarget(), {1, 2});
     };

@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "compiler/ir/build.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
@@ -99,6 +100,43 @@ TEST(DefaultScheduleTest, OpenLoopsAreFusedWithThoseInside) {
 
 // Weights packed in fours of 16 columns: their indices divide, and seven vectors are no tile of
 // eight.
+// y = x w of open rows, where w is made by a stage: a panel of it within the loop over columns. A
+// thread that gets some of the rows would make it once for each of them, so then it stays whole.
+TEST(DefaultScheduleTest, AStageIsPlacedInALoopOfKnownTurnsOnly) {
+  const auto product = [](int64_t columns) {
+    ir::FunctionBuilder b("product");
+    const ir::Expr rows = b.Size("n"), depth = ir::Int(8);
+    const ir::Buffer x = b.Input("x", ir::kF32, {rows, depth});
+    const ir::Buffer q = b.Input("q", ir::kF32, {depth, ir::Int(columns)});
+    const ir::Buffer w = b.Compute(
+        "w", ir::kF32, {depth, ir::Int(columns)}, {"k", "j"}, [&](const std::vector<ir::Var>& v) {
+          return ir::Call(ir::Intrinsic::kExp, {ir::Load(q, {v[0], v[1]})});
+        });
+    const ir::Axis k = b.ReduceAxis("k", depth);
+    return b.Finish({b.Reduce("y", ir::kF32, {rows, ir::Int(columns)}, {"i", "j"}, {k},
+                              ir::Combiner::kSum, [&](const std::vector<ir::Var>& v) {
+                                return ir::Load(x, {v[0], k.var}) * ir::Load(w, {k.var, v[1]});
+                              })});
+  };
+  Choices choices;
+  choices["w"].place = 1;
+  const auto placed = [&](const ir::Function& f, const target::Target& target) {
+    Schedule s(f);
+    ApplyDefaultSchedule(target, choices, &s);
+    tests::EquivalenceOptions options;
+    options.sizes = {21};
+    const absl::Status same = tests::SameResults(f, s.function(), options);
+    EXPECT_TRUE(same.ok()) << same << ir::Print(s.function());
+    return s.LoopsOf(s.BlockHandle("w"))[0] == s.LoopsOf(s.BlockHandle("y"))[0];
+  };
+  target::Target one = MakeTarget(64, 32, 1), several = MakeTarget(64, 32, 4);
+  several.machine.parallel_work = 1;
+  EXPECT_TRUE(placed(product(1024), one));
+  EXPECT_TRUE(placed(product(1024), several));
+  EXPECT_TRUE(placed(product(256), one));
+  EXPECT_FALSE(placed(product(256), several));
+}
+
 TEST(DefaultScheduleTest, PackedBytesAreDotProducts) {
   auto f = ir::ParseFunction(
       "fn dense(A: u8[3,8] input, B: i8[7,2,16,4] constant, C: i32[3,112] output) stage=scheduled {"
