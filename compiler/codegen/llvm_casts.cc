@@ -11,9 +11,14 @@ using StatusOrValue = absl::StatusOr<Value*>;
 
 // Into the range of an unsigned type; the larger of NaN and 0 is 0.
 Value* FunctionEmitter::ClampToUnsigned(Value* value, DType to) {
-  const double top = static_cast<double>((int64_t{1} << to.bits) - 1);
-  value = builder_.CreateMaxNum(value, llvm::ConstantFP::get(value->getType(), 0));
-  return builder_.CreateMinNum(value, llvm::ConstantFP::get(value->getType(), top));
+  Value* zero = llvm::ConstantFP::get(value->getType(), 0);
+  Value* top =
+      llvm::ConstantFP::get(value->getType(), static_cast<double>((int64_t{1} << to.bits) - 1));
+  if (!module_.family().has_maxnum) {
+    value = builder_.CreateSelect(builder_.CreateFCmpOGT(value, zero), value, zero);
+    return builder_.CreateSelect(builder_.CreateFCmpOLT(value, top), value, top);
+  }
+  return builder_.CreateMinNum(builder_.CreateMaxNum(value, zero), top);
 }
 
 // Truncation that saturates, NaN as 0. LLVM splits the saturating conversion of vectors to narrow

@@ -98,7 +98,7 @@ def runners(model, inputs, folder, relaxed):
 
     result = {"wasm": lambda: in_node("wasm"), "native": native}
     if relaxed:
-        result["relaxed"] = lambda: in_node("relaxed", *([RELAXED_FLAG] if relaxed == "flag" else []))
+        result["relaxed"] = lambda: in_node("relaxed", RELAXED_FLAG)
     return result
 
 
@@ -109,9 +109,10 @@ def plain_loop(folder):
 
 
 def relaxed_support():
-    """How Node.js has the relaxed instructions: "flag", or not by a flag that this program knows."""
-    known = subprocess.run([NODE, RELAXED_FLAG, "--version"], capture_output=True).returncode == 0
-    return "flag" if known else ""
+    """Whether Node.js has the relaxed instructions with that flag."""
+    probe = (f"import {{ engineFeatures }} from '{RUNNER.parents[1]}/code.js'; "
+             "process.exit(engineFeatures().includes('relaxed_simd') ? 0 : 1)")
+    return subprocess.run([NODE, RELAXED_FLAG, "--input-type=module", "-e", probe], capture_output=True).returncode == 0
 
 
 def race(name, rounds):

@@ -108,6 +108,18 @@ TEST(WasmCodeTest, ProductsAndSumsAreOneInstructionWhereItIsThere) {
   EXPECT_THAT(plain, testing::Not(testing::HasSubstr("relaxed")));
 }
 
+// A call for each lane would cost ten times as much, and need a library.
+TEST(WasmCodeTest, RoundedBytesNeedNoFunctions) {
+  const ir::Function f = Parsed(
+      "fn bytes(X: f32[16] input, Y: u8[16] output) stage=scheduled {"
+      " for i in 0..16 vectorized { Y[i] = u8(round_even(X[i])); } }");
+  const std::string folder = testing::TempDir() + "/wasm_bytes";
+  ASSERT_TRUE(Compiled(f, "wasm", folder).ok());
+  const std::string text = *support::ReadFile(folder + "/bytes.s", 1 << 24);
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("fmaxf")));
+  EXPECT_THAT(text, testing::HasSubstr("f32x4.nearest"));
+}
+
 TEST(WasmCodeTest, CodeIsAModuleAndTheSameEveryTime) {
   const auto first = Compiled(Axpy(), "wasm"), second = Compiled(Axpy(), "wasm");
   ASSERT_TRUE(first.ok() && second.ok()) << first.status();

@@ -27,7 +27,7 @@ JAVASCRIPT = ROOT.parent / "deploy" / "javascript"
 NODE = shutil.which("node") or shutil.which("nodejs")
 QUICK = ("dqn", "mobilenet", "lstm_lm")
 # Of one module each: the least sizes, the largest, and others.
-OPEN = ("mlp", "cnn", "encoder")
+OPEN = ("mlp", "cnn_int8", "encoder")
 TOLERANCE = 1e-5  # of the largest element
 BRIDGE = f"exec {NODE} {JAVASCRIPT / 'worker' / 'worker.js'}"
 TRIALS = 12

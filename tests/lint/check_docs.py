@@ -46,7 +46,7 @@ PROMISE = re.compile(r"\| (R\d+) \|[^|]*\|([^|]*)\|(.*)\|$")
 # "| threat | answer | `some_test`: `ACase`, `AnotherCase`; `script.py` |"
 THREAT_MODEL = "deploy/ops/threat_model.md"
 THREAT = re.compile(r"\| [^|]+ \| [^|]+ \| ([^|]+) \|$")
-NAMED_TEST = re.compile(r"`(\w+(?:_test|\.py)|[A-Z]\w+)`")
+NAMED_TEST = re.compile(r"`(\w+(?:_test|\.py|\.mjs)|[A-Z]\w+)`")
 
 
 def check_readmes(report, root, files):
@@ -94,7 +94,7 @@ def check_threats(report, root, files):
     """The last column of the table of threats names tests that exist, and cases in them."""
     if THREAT_MODEL not in files:
         return
-    tests = {os.path.basename(p): p for p in files if p.startswith("tests/") and p.endswith((".cc", ".py"))}
+    tests = {os.path.basename(p): p for p in files if p.startswith("tests/") and p.endswith((".cc", ".py", ".mjs"))}
     text = source_files.read_text(THREAT_MODEL, root)
     table = text.split("## Threats and defences", 1)[-1].split("\n## ")[0]
     first = text[:text.find(table)].count("\n") + 1
@@ -108,7 +108,7 @@ def check_threats(report, root, files):
             report.add(where, "the threat names no test: %s" % row.group(1))
         for name in named:
             if name[0].islower():
-                test = tests.get(name if name.endswith(".py") else name + ".cc")
+                test = tests.get(name if "." in name else name + ".cc")
                 if test is None:
                     report.add(where, "no such test: %s" % name)
             elif test is not None and not re.search(r"\b%s\b" % name, source_files.read_text(test, root)):

@@ -42,7 +42,7 @@ FOREIGN_FLAGS = {
     "--install": "cmake", "--component": "cmake", "--prefix": "cmake", "--cflags": "pkg-config", "--libs": "pkg-config",
     "--ignore-missing-info": "dpkg-shlibdeps", "--strip-unneeded": "strip",
     "--initial-memory": "wasm-ld", "--no-entry": "wasm-ld", "--import-memory": "wasm-ld", "--stack-first": "wasm-ld",
-    "--strip-all": "wasm-ld", "--export": "wasm-ld", "--experimental-wasm-relaxed-simd": "node",
+    "--strip-all": "wasm-ld", "--allow-undefined": "wasm-ld", "--export": "wasm-ld", "--experimental-wasm-relaxed-simd": "node",
     "--build-id": "ld.lld", "--hash-style": "ld.lld", "--strip-debug": "ld.lld", "--flag": "any", "--plugin": "protoc", "--cacert": "curl",
     "--cuda-device-only": "clang", "--no-gpu-bundle-output": "clang", "--offload-arch": "clang", "--rocm-device-lib-path": "clang",
 }

@@ -13,15 +13,18 @@
 namespace tilewright::tests {
 namespace {
 
-// Node.js 20 has the relaxed instructions behind this flag, later ones without it.
+// Node.js 20 has the relaxed instructions behind this flag, older ones other instructions.
 constexpr char kRelaxedFlag[] = "--experimental-wasm-relaxed-simd";
-constexpr int64_t kVersionMs = 20'000;
+constexpr int64_t kProbeMs = 20'000;
 
-bool KnowsRelaxedFlag() {
+bool HasRelaxedInstructions() {
   support::ChildOptions options;
   options.program = TILEWRIGHT_NODE;
-  options.args = {kRelaxedFlag, "--version"};
-  const auto ran = support::RunCommand(options, "", kVersionMs);
+  options.args = {kRelaxedFlag, "--input-type=module", "-e",
+                  support::StrCat("import { engineFeatures } from '", TILEWRIGHT_JAVASCRIPT,
+                                  "/code.js'; process.exit(engineFeatures().includes("
+                                  "'relaxed_simd') ? 0 : 1)")};
+  const auto ran = support::RunCommand(options, "", kProbeMs);
   return ran.ok() && ran->status.ok();
 }
 
@@ -54,7 +57,7 @@ std::vector<target::Target> WasmTargets() {
     return {};
   }
   std::vector<target::Target> targets = {*target::ParseTarget("wasm")};
-  if (KnowsRelaxedFlag()) targets.push_back(*target::ParseTarget("wasm,cpu=relaxed_simd"));
+  if (HasRelaxedInstructions()) targets.push_back(*target::ParseTarget("wasm,cpu=relaxed_simd"));
   return targets;
 }
 

@@ -195,6 +195,9 @@ constexpr AdviceRow kAdvice[] = {
     {"run.code",
      "do not trust the module: compile or fetch it again. --key FILE checks who released it, "
      "--sandbox keeps its code away from your files"},
+    {"codegen.link.libm", "install the package, and compile again"},
+    {"codegen.target.threads", "compile with threads=1"},
+    {"codegen.buffer.too_large", "compile for a target with addresses of 64 bits"},
     {"runtime.code.format",
      "compile the module for this machine (--target native), or run it on a machine of its kind: "
      "--bridge COMMAND; modules of WebAssembly run in JavaScript (deploy/javascript)"},

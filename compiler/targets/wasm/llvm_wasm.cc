@@ -132,6 +132,7 @@ constinit const codegen::LlvmTarget kLlvmTarget = {
     .power_scaling = FindPowerScaling,
     .fence_stores = FenceStores,
     .fused = EmitFused,
+    .has_maxnum = false,
     .cpu = "generic",
     .features = Features,
     .relocation = llvm::Reloc::Static,
