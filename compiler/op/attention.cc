@@ -5,9 +5,9 @@
 // four dimensions, in the order of the layouts q_layout, k_layout and v_layout (axes B: batch,
 // H: heads, S: tokens, D: elements of a head; "BHSD" where absent), and maybe a mask that
 // broadcasts to [b,h,s,t]. The result has y_layout. So keys are read where a cache has them.
-// Attributes: scale; softcap c (x becomes c tanh(x / c)); causal (a token sees the keys up to its own, which is the
-// last for the last token); dead_rows_zero (a token that sees no key gets zeros, not NaN); and the
-// tile: rows (queries) and keys.
+// Attributes: scale; softcap c (x becomes c tanh(x / c)); causal (a token sees the keys up to its
+// own, which is the last for the last token); dead_rows_zero (a token that sees no key gets zeros,
+// not NaN); and the tile: rows (queries) and keys.
 //
 // The kernel goes over blocks of keys with a running maximum and sum (online softmax):
 //   for b, g, block of rows {  # rows: the queries that read key head g, token by token

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "compiler/op/conv_shape.h"
+#include "compiler/op/winograd_builder.h"
 #include "compiler/op/winograd_form.h"
-#include "compiler/op/winograd_stages.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 

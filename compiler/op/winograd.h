@@ -27,7 +27,7 @@ bool WinogradApplies(std::span<const TensorType> inputs, const Attrs& attrs);
 bool WinogradF2Applies(std::span<const TensorType> inputs, const Attrs& attrs);
 bool WinogradF5Applies(std::span<const TensorType> inputs, const Attrs& attrs);
 
-// Adds the stages of winograd_stages.h. op.conv2d.winograd where the form does not apply.
+// Adds the stages of winograd_builder.h. op.conv2d.winograd where the form does not apply.
 absl::StatusOr<std::vector<ir::Buffer>> ComputeWinograd(const ComputeArgs& a);
 absl::StatusOr<std::vector<ir::Buffer>> ComputeWinogradF2(const ComputeArgs& a);
 absl::StatusOr<std::vector<ir::Buffer>> ComputeWinogradF5(const ComputeArgs& a);

@@ -5,14 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstring>
-#include <iostream>
-
 #include "compiler/codegen/codegen.h"
-#include "compiler/ir/ir_text.h"
 #include "deploy/support/file.h"
 #include "deploy/support/status.h"
+#include "tests/support/equivalence.h"
 #include "tests/support/foreign_code.h"
 #include "tests/support/run_compiled.h"
 #include "tests/support/run_emulated.h"

@@ -10,7 +10,6 @@
 #include <iostream>
 
 #include "compiler/codegen/codegen.h"
-#include "compiler/ir/ir_text.h"
 #include "deploy/support/file.h"
 #include "deploy/support/status.h"
 #include "tests/support/foreign_code.h"

@@ -108,7 +108,8 @@ absl::Status Compiled(const ir::Function& function, const std::vector<int64_t>& 
   return tests::RunCompiled(scheduled, target, 2, sizes, std::move(args));
 }
 
-// By a point of the space of its typical sizes; interpreted where it finds none. Counts what it drew.
+// By a point of the space of its typical sizes; interpreted where it finds none. Counts what it
+// drew.
 struct Points {
   int applied = 0, refused = 0;
 };

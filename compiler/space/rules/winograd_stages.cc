@@ -1,5 +1,5 @@
-// winograd: the stages of op::ComputeWinogradStages in a grid, [pad,] filter_rows, filter, tile_rows, tile,
-// products, out_rows, the result and at most one element-wise block behind it.
+// winograd: the stages of op::ComputeWinogradStages in a grid, [pad,] filter_rows, filter,
+// tile_rows, tile, products, out_rows, the result and at most one element-wise block behind it.
 //
 // In blocks of rows of tiles, so that transformed tiles and products stay in the second cache:
 //   for n, blocks of rows (parallel):

@@ -1,4 +1,4 @@
-#include "compiler/op/winograd_stages.h"
+#include "compiler/op/winograd_builder.h"
 
 #include <functional>
 #include <map>
