@@ -485,17 +485,24 @@ std::string Child::stderr_tail() const { return impl_->StderrTail(); }
 
 namespace {
 
-// Feeds the child and collects its output until it closes its standard output.
+constexpr int64_t kLookMs = 20;  // for the end of a child that is fed and says nothing
+
+// Feeds the child and collects its output until it has closed its standard output, and has all its
+// input or wants no more.
 absl::Status Converse(Child* child, std::string_view stdin_text, int64_t deadline_ns,
                       size_t max_output_bytes, std::string* output) {
   std::vector<char> buffer(64 << 10);
+  bool says = true;  // its output is open
   while (true) {
     if (stdin_text.empty()) child->CloseStdin();
-    std::array<pollfd, 2> entries = {pollfd{child->stdout_fd(), POLLIN, 0},
+    if (!says && (stdin_text.empty() || child->Wait(0).ok())) return absl::OkStatus();
+    std::array<pollfd, 2> entries = {pollfd{says ? child->stdout_fd() : -1, POLLIN, 0},
                                      pollfd{child->stdin_fd(), POLLOUT, 0}};
     const int64_t left_ns = deadline_ns - SystemClock().NowNs();
     if (left_ns <= 0) return DeadlineExceeded("process.run.timeout", "");
-    poll(entries.data(), entries.size(), static_cast<int>(left_ns / 1'000'000 + 1));
+    const int64_t left_ms = left_ns / 1'000'000 + 1;
+    poll(entries.data(), entries.size(),
+         static_cast<int>(says ? left_ms : std::min(left_ms, kLookMs)));
     if (entries[1].revents != 0) {
       const ssize_t written = write(child->stdin_fd(), stdin_text.data(), stdin_text.size());
       if (written >= 0) {
@@ -506,7 +513,7 @@ absl::Status Converse(Child* child, std::string_view stdin_text, int64_t deadlin
     }
     if (entries[0].revents == 0) continue;
     const ssize_t got = read(child->stdout_fd(), buffer.data(), buffer.size());
-    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return absl::OkStatus();
+    says = got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
     if (got > 0) output->append(buffer.data(), static_cast<size_t>(got));
     if (output->size() > max_output_bytes) {
       return ResourceExhausted("process.run.output_too_large",

@@ -59,6 +59,18 @@ TEST(ProcessTest, RunsACommandWithInputAndOutput) {
   EXPECT_EQ(result->status.ToString(), "exit code 3");
 }
 
+TEST(ProcessTest, FeedsAChildThatHasClosedItsOutput) {
+  const std::string big(3 << 20, 'x');
+  const auto read_all =
+      RunCommand(Shell("exec >&-; [ $(wc -c) -eq 3145728 ] && exit 7"), big, kLongMs);
+  ASSERT_TRUE(read_all.ok()) << read_all.status();
+  EXPECT_EQ(read_all->status.exit_code, 7);
+  // Somebody else keeps the input open and reads nothing.
+  const auto left = RunCommand(Shell("sleep 60 >&- 2>&- & exec >&-; exit 5"), big, kLongMs);
+  ASSERT_TRUE(left.ok()) << left.status();
+  EXPECT_EQ(left->status.exit_code, 5);
+}
+
 TEST(ProcessTest, MovesMoreThanAPipeHolds) {
   const std::string big(3 << 20, 'x');
   absl::StatusOr<CommandResult> result = RunCommand(Shell("cat"), big, kLongMs);
