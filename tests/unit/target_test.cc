@@ -94,7 +94,7 @@ TEST(Kinds, EachIsThereOnceAndFoundByItsName) {
   }
   EXPECT_EQ(FindKind("toaster"), nullptr);
   EXPECT_EQ(support::Detail(ParseTarget("toaster").status()),
-            "expected cpu, cuda, hip, metal, opencl, vta, vulkan or native, found 'toaster'");
+            "expected cpu, cuda, hip, metal, opencl, vta, vulkan or native, found \"toaster\"");
 }
 
 TEST(Machine, FeaturesAreWholeWords) {
@@ -120,7 +120,7 @@ TEST(Target, RefusalsNameTheProblem) {
   const std::pair<const char*, const char*> rows[] = {
       {"", "ir.target.unknown_kind"},
       {"abacus", "ir.target.unknown_kind"},
-      {"wasm,arch=sm_90", "ir.target.unknown_kind"},
+      {"toaster,arch=sm_90", "ir.target.unknown_kind"},
       {"metal,arch=sm_90", "ir.target.bad_value"},
       {"hip,arch=sm_90", "ir.target.bad_value"},
       {"cuda,arch=sm_20", "ir.target.bad_value"},
