@@ -160,13 +160,14 @@ class Server(cli_case.Fleet):
                 self.assertNotIn(outside, html)
             self.assertEqual(html.count("<h2>"), 1)
             charts = re.findall(r"<svg.*?</svg>", html, re.S)
-            self.assertGreaterEqual(len(charts), 4, "curve, roofline, devices, kinds of work")
+            self.assertGreaterEqual(len(charts), 5, "curve, layers, roofline, devices, kinds of work")
             width = float(re.search(r'viewBox="0 0 (\d+)', charts[0]).group(1))
             for chart in charts:
                 drawn = ElementTree.fromstring(chart)
                 for circle in drawn.iter("circle"):
                     self.assertTrue(0 <= float(circle.get("cx")) <= width, circle.attrib)
-            self.assertEqual(len(ElementTree.fromstring(charts[1]).findall("circle")), points, "one task, by default and tuned")
+            roofline = re.search(r"<h3>Roofline</h3>.*?(<svg.*?</svg>)", html, re.S).group(1)
+            self.assertEqual(len(ElementTree.fromstring(roofline).findall("circle")), points, "one task, by default and tuned")
             self.assertIn("dense", html)
             self.assertEqual("roof of float32" in html, name == "server.html", "a log does not know its devices' peaks")
         self.assertEqual(self.call("report", "nosuch", *self.server, "-o", "x.html").returncode, NOT_FOUND)
