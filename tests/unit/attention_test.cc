@@ -38,9 +38,9 @@ struct Problem {
   bool open = false;  // tokens and keys
 
   std::string Size(char letter, bool of_queries, int64_t d) const {
-    if (letter == 'b') return StrCat(batch);
-    if (letter == 'h') return StrCat(of_queries ? kv_heads * shared : kv_heads);
-    if (letter == 'd') return StrCat(d);
+    if (letter == 'B') return StrCat(batch);
+    if (letter == 'H') return StrCat(of_queries ? kv_heads * shared : kv_heads);
+    if (letter == 'D') return StrCat(d);
     if (of_queries) return open ? "S" : StrCat(tokens);
     return open ? "P + S" : StrCat(keys);
   }
