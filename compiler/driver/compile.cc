@@ -308,8 +308,10 @@ class ModelLowering {
     TW_ASSIGN(ir::Function scheduled, ScheduleTask(variants, task, target, schedules_, kernel));
     in_place_.push_back(InPlaceOperands(scheduled, kernel->steps));
     absl::StatusOr<LoweredTask> lowered = LowerTask(scheduled, target, dump, "");
+    // Both algorithms in one function have the same parameters, so none that are prepared.
     const bool given = kernel->tuned || kernel->predicted;
-    if (lowered.ok() && !given) TW_TRY(AddManyRows(body, variants, dump, &*lowered));
+    if (lowered.ok() && !given && !lowered->prepare)
+      TW_TRY(AddManyRows(body, variants, dump, &*lowered));
     if (!target.machine.has_matrix() || (lowered.ok() && OnMatrixUnit(*lowered)))
       return Keep(0, std::move(lowered));
     kernel->on_host = true;

@@ -6,6 +6,7 @@
 #include "compiler/driver/specialise.h"
 #include "cost_model/model.h"
 #include "deploy/support/status.h"
+#include "tuner_server/log/cost_models.h"
 #include "tuner_server/search/builder_session.h"
 
 namespace tilewright::search {
@@ -17,6 +18,7 @@ constexpr double kMinShare = 0.01;  // of the open kernels' time: less is not wo
 
 absl::Status BuilderSession::AddOpenTask(const driver::Task& task, const v1::OpenJob& request,
                                          v1::JobOpened* reply) {
+  if (request.cost_model() != log::kXgboostModel) return absl::OkStatus();  // nobody predicts
   TW_ASSIGN(const graph::Graph body, driver::ParseTask(task.text));
   const module::Sizes of_model = driver::TypicalSizes(graph_);
   module::Sizes typical;
