@@ -1,6 +1,7 @@
 #include "cost_model/shipped_model.h"
 
 #include "deploy/support/hash.h"
+#include "deploy/support/status.h"
 
 // The file becomes part of this object by the assembler: a source with its bytes as text would take
 // the compiler longer than everything else in this folder.
@@ -27,6 +28,15 @@ const std::string& ShippedModelId() {
   static const std::string* const id =
       new std::string("shipped-" + support::Sha256Hex(ShippedModel()).substr(0, 16));
   return *id;
+}
+
+bool KnowsShippedModel(FeatureSet features) { return features == FeatureSet::kLoops; }
+
+absl::StatusOr<std::unique_ptr<CostModel>> ModelBeforeMeasurements(FeatureSet features) {
+  if (!KnowsShippedModel(features)) return MakePriorModel(features);
+  std::unique_ptr<CostModel> shipped = MakeXgbModel(/*seed=*/0);
+  TW_TRY(shipped->Load(ShippedModel()));
+  return shipped;
 }
 
 }  // namespace tilewright::cost_model

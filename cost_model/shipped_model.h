@@ -4,8 +4,12 @@
 // Pure functions; thread-safe.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
+
+#include "absl/status/statusor.h"
+#include "cost_model/model.h"
 
 namespace tilewright::cost_model {
 
@@ -13,5 +17,9 @@ namespace tilewright::cost_model {
 std::string_view ShippedModel();
 // "shipped-" and the first 16 hexadecimal digits of its SHA-256.
 const std::string& ShippedModelId();
+// Whether it is of the schema of these features.
+bool KnowsShippedModel(FeatureSet features);
+// What ranks programs before any measurement: the shipped model, or else the analytical estimate.
+absl::StatusOr<std::unique_ptr<CostModel>> ModelBeforeMeasurements(FeatureSet features);
 
 }  // namespace tilewright::cost_model

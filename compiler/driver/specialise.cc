@@ -32,13 +32,13 @@ class ConstantPool {
 };
 
 absl::StatusOr<Graph> ImportAt(std::string_view onnx, graph::ImportOptions options,
-                               const SizePoint& point, const graph::GraphPassContext& passes) {
+                               const SizePoint& point, const PassRunner& passes) {
   for (const auto& [name, size] : point) {
     options.open.erase(name);
     options.shapes[name] = {size};
   }
   TW_ASSIGN(Graph imported, graph::ImportOnnx(onnx, options));
-  return graph::RunGraphPasses(std::move(imported), passes);
+  return passes(std::move(imported));
 }
 
 absl::Status CheckEnds(const Graph& main, const std::vector<graph::ValueId>& of_main,
@@ -68,8 +68,7 @@ absl::Status CheckEnds(const Graph& main, const std::vector<graph::ValueId>& of_
 absl::StatusOr<std::vector<Graph>> SpecialiseModel(std::string_view onnx,
                                                    const graph::ImportOptions& options,
                                                    std::span<const SizePoint> points,
-                                                   const graph::GraphPassContext& passes,
-                                                   Graph* main) {
+                                                   const PassRunner& passes, Graph* main) {
   std::vector<Graph> graphs;
   if (points.empty()) return graphs;
   ConstantPool pool;

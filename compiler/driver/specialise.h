@@ -4,13 +4,13 @@
 // functions; thread-safe. Links no LLVM.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "compiler/graph/graph.h"
-#include "compiler/graph/graph_passes.h"
 #include "deploy/module/manifest.h"
 #include "deploy/module/size_points.h"
 
@@ -18,13 +18,15 @@ namespace tilewright::driver {
 
 using module::SizePoint;
 
+// Runs the graph passes on an imported graph.
+using PassRunner = std::function<absl::StatusOr<graph::Graph>(graph::Graph)>;
 // Returns the fused graph of the model at each point. Constants of equal bytes are one, in these
 // graphs and in `main`, the fused graph of all sizes. REQUIRES: module::CheckSizePoints is ok.
 // Errors of the import and of passes, with the point.
 absl::StatusOr<std::vector<graph::Graph>> SpecialiseModel(std::string_view onnx,
                                                           const graph::ImportOptions& options,
                                                           std::span<const SizePoint> points,
-                                                          const graph::GraphPassContext& passes,
+                                                          const PassRunner& passes,
                                                           graph::Graph* main);
 
 // Returns the sizes at which what is open is judged where nobody names one: a power of two near a

@@ -310,6 +310,8 @@ graph::GraphPassContext PassContext(const target::Target& target) {
   context.channel_block = machine.has_matrix()
                               ? machine.matrix.block
                               : machine.block_vectors * machine.vector_bytes / ir::kF32.bytes();
+  // Only squares are products to the unit.
+  if (machine.has_matrix()) context.enabled = {"block_layouts"};
   context.half_products = machine.fragments.half_products > 0;
   // Only processors: what moves between a host and a device is whole tensors.
   if (target.kind == target::kProcessors) {

@@ -20,8 +20,6 @@ using support::StrCat;
 using Dims = std::vector<op::Dim>;
 using Ints = std::vector<int64_t>;
 
-// Moving an image costs about what blocks save in a few convolutions.
-constexpr int kConvolutionsPerTransform = 4;
 // Convolutions of bytes sum up four input channels at a time. An image of few channels, or of
 // others than blocks, is one block of them all, with channels of zeros up to a multiple of four.
 constexpr int64_t kMaxWholeBlock = 16;
@@ -48,10 +46,6 @@ class Blocker {
       if (plain_.count(id) > 0) TW_TRY(Plain(id));
     }
     return Compact(g_);
-  }
-  // Bytes are summed up quickly in blocks only.
-  bool pays() const {
-    return of_bytes_ > 0 || convolutions_ >= kConvolutionsPerTransform * transforms_;
   }
 
  private:
@@ -85,7 +79,6 @@ class Blocker {
               View(name + "_split", id, {s[0], s[1].value() / block_, block_, s[2], s[3]}));
     TW_ASSIGN(const ValueId packed,
               Emit(name + "_blocked", "transpose", {split}, {{"perm", Ints{0, 1, 3, 4, 2}}}));
-    ++transforms_;
     return blocked_[id] = packed;
   }
   // Blocks of one channel: the same bytes.
@@ -111,7 +104,6 @@ class Blocker {
     }
     TW_ASSIGN(const ValueId moved,
               Emit(name + "_last", "transpose", {filled}, {{"perm", Ints{0, 2, 3, 1}}}));
-    ++transforms_;
     TW_ASSIGN(const ValueId whole, View(name + "_whole", moved, {s[0], 1, s[2], s[3], channels}));
     return whole_[id] = whole;
   }
@@ -123,7 +115,6 @@ class Blocker {
                                         {blocked_.at(id)}, {{"perm", Ints{0, 1, 4, 2, 3}}}));
     g_.nodes.push_back(MakeNode(g_.values[id].name, std::string(kViewOp), {moved}, id,
                                 {{"shape", op::ShapeAttr(s)}}));
-    ++transforms_;
     return absl::OkStatus();
   }
   // `id` now exists as `blocked`; its own form is computed when somebody asks.
@@ -185,8 +176,6 @@ class Blocker {
     attrs["weight_layout"] = layout;
     TW_ASSIGN(const ValueId out, Emit(node.name + "_b", "conv2d", {image, packed}, attrs));
     Define(y, out);
-    ++convolutions_;
-    of_bytes_ += bytes;
     return true;
   }
 
@@ -297,8 +286,7 @@ class Blocker {
 
   Graph g_;
   const int64_t block_;
-  std::set<ValueId> requantized_;  // results of convolutions
-  int convolutions_ = 0, transforms_ = 0, of_bytes_ = 0;
+  std::set<ValueId> requantized_;       // results of convolutions
   std::map<ValueId, ValueId> blocked_;  // value → its blocked form
   std::map<ValueId, ValueId> whole_;    // value → all its channels as one block
   std::set<ValueId> plain_;             // values whose own form nobody computes yet
@@ -308,11 +296,7 @@ class Blocker {
 
 absl::StatusOr<Graph> BlockLayouts(Graph g, const GraphPassContext& ctx) {
   if (ctx.channel_block < 2) return g;
-  Blocker blocker(g, ctx.channel_block, ctx.matrix_block == ctx.channel_block);
-  TW_ASSIGN(Graph blocked, blocker.Run());
-  const bool forced =
-      std::find(ctx.enabled.begin(), ctx.enabled.end(), "block_layouts") != ctx.enabled.end();
-  return forced || blocker.pays() ? std::move(blocked) : std::move(g);
+  return Blocker(std::move(g), ctx.channel_block, ctx.matrix_block == ctx.channel_block).Run();
 }
 
 }  // namespace tilewright::graph

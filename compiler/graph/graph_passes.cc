@@ -74,7 +74,14 @@ absl::Status CheckNames(const std::vector<std::string>& names,
 }
 
 bool Runs(const GraphPass& pass, const GraphPassContext& ctx) {
-  return !Named(ctx.disabled, pass.name);
+  if (Named(ctx.disabled, pass.name)) return false;
+  return pass.use != GraphPass::Use::kOptional || Named(ctx.enabled, pass.name);
+}
+
+std::vector<std::string> NodeNames(const Graph& g) {
+  std::vector<std::string> names;
+  for (const Node& node : g.nodes) names.push_back(node.name);
+  return names;
 }
 
 }  // namespace
@@ -114,11 +121,14 @@ absl::StatusOr<Graph> RunGraphPasses(Graph g, const GraphPassContext& ctx) {
   const std::vector<SizeEquality> equal_sizes = g.equal_sizes;
   for (const GraphPass& pass : GraphPasses()) {
     if (!Runs(pass, ctx) || (open && !pass.open)) continue;
+    const bool watched = ctx.changed != nullptr && pass.use == GraphPass::Use::kOptional;
+    const std::vector<std::string> before = watched ? NodeNames(g) : std::vector<std::string>();
     absl::StatusOr<Graph> result = pass.run(std::move(g), ctx);
     if (!result.ok()) {
       return support::WithContext(result.status(), StrCat("graph pass ", pass.name));
     }
     g = *std::move(result);
+    if (watched && NodeNames(g) != before) ctx.changed->emplace_back(pass.name);
     g.sources = sources;
     g.checks = checks;
     g.size_ranges = size_ranges;

@@ -17,8 +17,10 @@ struct GraphPassContext {
   std::string dump_dir;  // NN_<pass>.graph after each pass; none where empty
   // Names of passes to leave out (--disable-pass); graph.pass.* where one is unknown or required.
   std::vector<std::string> disabled;
-  // Names of optional passes that run whether they seem to pay or not (--enable-pass).
+  // Names of optional passes that run (--enable-pass, or who found that they pay).
   std::vector<std::string> enabled;
+  // Gets the names of the optional passes that found something to change, where it is not null.
+  std::vector<std::string>* changed = nullptr;
   // Of block_layouts: lanes of one vector or more; those of the matrix unit if there is one.
   int64_t channel_block = 8;
   // Of mark_far_weights: a network with so many bytes of weights finds none in a cache; 0 = never.
@@ -89,8 +91,7 @@ absl::StatusOr<Graph> FoldScales(Graph g, const GraphPassContext& ctx);
 // the fused epilogue.
 absl::StatusOr<Graph> SplitBias(Graph g, const GraphPassContext& ctx);
 // Optional. Images between convolutions in blocks of channels, transforms only where producer and
-// consumer disagree. Pays where there are several convolutions for each transform. Weights of
-// convolutions that a matrix unit computes are in squares.
+// consumer disagree. Weights of convolutions that a matrix unit computes are in squares.
 absl::StatusOr<Graph> BlockLayouts(Graph g, const GraphPassContext& ctx);
 // Convolutions of single pixels in groups, and what follows them element by element, work on images
 // of one long row.
@@ -124,7 +125,7 @@ struct GraphPass {
   enum class Use : uint8_t {
     kStandard,  // runs unless disabled
     kRequired,  // later steps need what it establishes: cannot be disabled
-    kOptional,  // judges whether it pays; enabled: runs in any case; can be disabled
+    kOptional,  // runs only if enabled: whether it pays depends on the target
   };
   Use use = Use::kStandard;
   bool open = false;  // runs on graphs with size variables, too

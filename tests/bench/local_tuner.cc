@@ -20,6 +20,7 @@
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 #include "tests/bench/layers.h"
+#include "tuner_server/search/pass_choice.h"
 #include "tuner_server/search/search_task.h"
 
 namespace tilewright::bench {
@@ -128,7 +129,7 @@ std::vector<driver::Task> ModelTasks(const std::string& path, const target::Targ
   if (force_blocks) context.enabled = {"block_layouts"};
   graph::Graph g =
       Must(graph::ImportOnnx(Must(support::ReadFile(path, uint64_t{2} << 30), path)), path);
-  g = Must(graph::RunGraphPasses(std::move(g), context), path);
+  g = Must(search::RunPassesThatPay(std::move(g), target, context), path);
   return Must(driver::ExtractTasks(g), path);
 }
 

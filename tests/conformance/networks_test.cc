@@ -30,6 +30,7 @@ using runtime::HostTensor;
 using support::PathJoin;
 
 constexpr char kPython[] = "/usr/bin/python3";
+constexpr char kBlockLayouts[] = "block_layouts";
 constexpr uint64_t kMaxFile = uint64_t{1} << 31;
 constexpr int64_t kScriptTimeoutMs = 300'000;
 // Golden rule of the networks: ‖a−e‖ / ‖e‖ and max|a−e| / max|e|.
@@ -84,7 +85,9 @@ TEST_P(Networks, CompiledOutputsMatchNumpy) {
   ASSERT_TRUE(bytes.ok()) << bytes.status();
   auto imported = graph::ImportOnnx(*bytes);
   ASSERT_TRUE(imported.ok()) << imported.status();
-  auto fused = graph::RunGraphPasses(*imported);
+  graph::GraphPassContext blocks;
+  blocks.enabled = {kBlockLayouts};
+  auto fused = graph::RunGraphPasses(*imported, blocks);
   ASSERT_TRUE(fused.ok()) << fused.status();
   driver::CompileReport report;
   auto module = driver::CompileModel(*fused, tests::WidestTarget(), nullptr, {}, &report);
@@ -124,7 +127,9 @@ void ExpectNothingRefused(const graph::Graph& imported, const std::string& text)
   SCOPED_TRACE(text);
   const auto target = target::ParseTarget(text);
   ASSERT_TRUE(target.ok()) << target.status();
-  const auto fused = graph::RunGraphPasses(imported, driver::PassContext(*target));
+  graph::GraphPassContext context = driver::PassContext(*target);
+  context.enabled = {kBlockLayouts};
+  const auto fused = graph::RunGraphPasses(imported, context);
   ASSERT_TRUE(fused.ok()) << fused.status();
   const auto tasks = driver::ExtractTasks(*fused);
   ASSERT_TRUE(tasks.ok()) << tasks.status();
@@ -156,7 +161,8 @@ TEST_P(Networks, SpacesHoldTheDefaultSchedules) {
   ASSERT_TRUE(imported.ok()) << imported.status();
   const auto target = target::ParseTarget("cpu,arch=x86_64,cpu=znver4,threads=2");
   ASSERT_TRUE(target.ok());
-  const graph::GraphPassContext context = driver::PassContext(*target);
+  graph::GraphPassContext context = driver::PassContext(*target);
+  context.enabled = {kBlockLayouts};
   auto fused = graph::RunGraphPasses(*imported, context);
   ASSERT_TRUE(fused.ok()) << fused.status();
   const auto tasks = driver::ExtractTasks(*fused);

@@ -61,10 +61,14 @@ ImportOptions Ranges() {
   return options;
 }
 
+absl::StatusOr<Graph> Passes(Graph imported) {
+  return graph::RunGraphPasses(std::move(imported), PassContext(tests::WidestTarget()));
+}
+
 Graph Fused(const std::string& onnx, const ImportOptions& options) {
   auto g = graph::ImportOnnx(onnx, options);
   EXPECT_TRUE(g.ok()) << g.status();
-  auto fused = graph::RunGraphPasses(*g, PassContext(tests::WidestTarget()));
+  auto fused = Passes(*g);
   EXPECT_TRUE(fused.ok()) << fused.status();
   return *fused;
 }
@@ -87,7 +91,7 @@ std::string Compiled(const Graph& fused, const std::vector<Graph>& specialised =
 std::string Specialised(const std::string& onnx, const std::vector<SizePoint>& points,
                         CompileReport* report = nullptr) {
   Graph main = Fused(onnx, Ranges());
-  auto graphs = SpecialiseModel(onnx, Ranges(), points, PassContext(tests::WidestTarget()), &main);
+  auto graphs = SpecialiseModel(onnx, Ranges(), points, Passes, &main);
   EXPECT_TRUE(graphs.ok()) << graphs.status();
   return Compiled(main, *graphs, report);
 }
@@ -203,8 +207,8 @@ TEST(Specialise, PackedWeightsAreShared) {
   Graph main = Fused(onnx, Ranges());
   const auto graphs = SpecialiseModel(
       onnx, Ranges(),
-      std::vector<SizePoint>{{{"batch", 2}, {"seq", 4}}, {{"batch", 3}, {"seq", 5}}},
-      PassContext(tests::WidestTarget()), &main);
+      std::vector<SizePoint>{{{"batch", 2}, {"seq", 4}}, {{"batch", 3}, {"seq", 5}}}, Passes,
+      &main);
   ASSERT_TRUE(graphs.ok()) << graphs.status();
   class Packing final : public ScheduleProvider {
    public:

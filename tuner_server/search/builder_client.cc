@@ -37,8 +37,7 @@ absl::StatusOr<std::unique_ptr<BuilderClient>> BuilderClient::Start(const Builde
   child.stdout_mode = support::Stdio::kPipe;
   child.stderr_mode = support::Stdio::kPipe;
   child.limits = options.limits;
-  // A kernel of as many threads as there are cores takes twice as long beside one that searches.
-  child.background = true;
+  child.background = options.background;
   // OpenMP threads that wait busily would take the cores that measure (see cost_model/README.md).
   child.env = {{"OMP_NUM_THREADS", "1"}, {"OMP_WAIT_POLICY", "passive"}};
   TW_ASSIGN(std::unique_ptr<support::Child> started, support::Child::Start(child));

@@ -83,8 +83,8 @@ void PrintPasses() {
   std::cout << "graph passes:\n";
   for (const graph::GraphPass& pass : graph::GraphPasses()) {
     const bool optional = pass.use == graph::GraphPass::Use::kOptional;
-    std::cout << "  " << pass.name << (optional ? " (where it pays, or --enable-pass)" : "")
-              << "\n";
+    std::cout << "  " << pass.name
+              << (optional ? " (where it is predicted to pay, or --enable-pass)" : "") << "\n";
   }
   std::cout << "tensor passes (cpu):\n";
   for (const transform::PassRow& pass : transform::CpuPipeline()) {

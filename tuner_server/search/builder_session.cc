@@ -23,6 +23,7 @@
 #include "tuner_server/log/cost_models.h"
 #include "tuner_server/search/builder_error.h"
 #include "tuner_server/search/builder_messages.h"
+#include "tuner_server/search/pass_choice.h"
 #include "tuner_server/search/transfer.h"
 
 namespace tilewright::search {
@@ -38,11 +39,6 @@ std::unique_ptr<cost_model::CostModel> UntrainedModel(const std::string& kind, u
                                                       cost_model::FeatureSet features) {
   return kind == log::kRandomModel ? cost_model::MakeRandomModel(seed, features)
                                    : cost_model::MakePriorModel(features);
-}
-
-// The shipped model is of the schema of machines of loops.
-bool KnowsShippedModel(const target::Target& target) {
-  return target.machine.feature_set == cost_model::FeatureSet::kLoops;
 }
 
 }  // namespace
@@ -120,7 +116,7 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
   }
   model_ = UntrainedModel(request.cost_model(), request.seed(), target_.machine.feature_set);
   if (request.cost_model() == log::kXgboostModel && parts_.shipped_model &&
-      KnowsShippedModel(target_)) {
+      cost_model::KnowsShippedModel(target_.machine.feature_set)) {
     TW_TRY(UseShippedModel(reply->mutable_shipped_model()));
   }
   reply->set_model_name(ResourceName(graph_.name));
@@ -153,8 +149,11 @@ absl::Status BuilderSession::ImportModel(const v1::OpenJob& request, const std::
   graph::GraphPassContext context = driver::PassContext(target_);
   context.disabled.assign(request.disabled_passes().begin(), request.disabled_passes().end());
   context.enabled.assign(request.enabled_passes().begin(), request.enabled_passes().end());
-  TW_ASSIGN(graph_, graph::RunGraphPasses(std::move(imported), context));
-  TW_ASSIGN(specialised_, driver::SpecialiseModel(bytes, options, points, context, &graph_));
+  const auto passes = [&](graph::Graph graph) {
+    return RunPassesThatPay(std::move(graph), target_, context);
+  };
+  TW_ASSIGN(graph_, passes(std::move(imported)));
+  TW_ASSIGN(specialised_, driver::SpecialiseModel(bytes, options, points, passes, &graph_));
   return absl::OkStatus();
 }
 

@@ -340,8 +340,10 @@ absl::StatusOr<double> SearchTask::EstimateNs(std::string_view steps) {
   return cost_model::EstimatedNs(candidate.features);
 }
 
-absl::StatusOr<double> SearchTask::PredictGain(std::string_view default_steps, int count,
-                                               cost_model::CostModel* model) {
+// Of the default schedule, and of `count` drafts behind it.
+absl::StatusOr<std::vector<float>> SearchTask::PredictScores(std::string_view default_steps,
+                                                             int count,
+                                                             cost_model::CostModel* model) {
   TW_ASSIGN(const Candidate standard, maker_.MakeFromSteps(default_steps));
   std::vector<cost_model::FeatureVector> rows = {standard.features};
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
@@ -350,8 +352,19 @@ absl::StatusOr<double> SearchTask::PredictGain(std::string_view default_steps, i
     auto made = maker_.Make(base_[i].point, Origin::kDraft, any, &unreported_.times);
     if (made.ok()) rows.push_back(std::move(made->features));
   }
-  TW_ASSIGN(const std::vector<float> scores, model->Predict(rows));
+  return model->Predict(rows);
+}
+
+absl::StatusOr<double> SearchTask::PredictGain(std::string_view default_steps, int count,
+                                               cost_model::CostModel* model) {
+  TW_ASSIGN(const std::vector<float> scores, PredictScores(default_steps, count, model));
   return *std::max_element(scores.begin(), scores.end()) - scores.front();
+}
+
+absl::StatusOr<double> SearchTask::PredictNs(std::string_view default_steps, int count,
+                                             cost_model::CostModel* model) {
+  TW_ASSIGN(const std::vector<float> scores, PredictScores(default_steps, count, model));
+  return std::exp2(-static_cast<double>(*std::max_element(scores.begin(), scores.end())));
 }
 
 // The pool of a batch, ranked.

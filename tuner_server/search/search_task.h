@@ -105,6 +105,9 @@ class SearchTask {
   // looks at again: no later pick changes. Errors: as EstimateNs, and the model's.
   absl::StatusOr<double> PredictGain(std::string_view default_steps, int count,
                                      cost_model::CostModel* model);
+  // Returns the time of one run of the fastest of these, as the model corrects the estimate.
+  absl::StatusOr<double> PredictNs(std::string_view default_steps, int count,
+                                   cost_model::CostModel* model);
 
   // Returns the best predicted program of a batch's pool. Changes no later pick. Errors: as
   // PredictGain.
@@ -171,6 +174,8 @@ class SearchTask {
   // Program hashes of drafts one step away from the best measured.
   using Neighbours = std::unordered_set<std::string>;
   Neighbours AddNeighbours(Pool* pool, AskResult* result);
+  absl::StatusOr<std::vector<float>> PredictScores(std::string_view default_steps, int count,
+                                                   cost_model::CostModel* model);
   absl::StatusOr<AskResult> Rank(support::Rng* rng, cost_model::CostModel* model,
                                  std::vector<std::string>* inherited, Neighbours* neighbours);
   void Choose(int total, const std::vector<std::string>& inherited, const Neighbours& neighbours,

@@ -1,0 +1,98 @@
+// Which optional passes run: those with which a model's tasks are predicted to take less time.
+#include "tuner_server/search/pass_choice.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "compiler/driver/tasks.h"
+#include "compiler/graph/graph.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::search {
+namespace {
+
+using graph::Graph;
+using graph::GraphPassContext;
+using support::StrCat;
+
+target::Target Machine() {
+  return *target::ParseTarget("cpu,arch=x86_64,cpu=sapphirerapids,threads=1");
+}
+
+// Convolutions one after the other, each with weights of its own.
+Graph Chain(int convolutions, const std::string& batch, int channels, int size, int window) {
+  Graph g;
+  g.name = "chain";
+  const auto image = graph::ParseGraph(StrCat("graph {\n  input %0: f32[", batch, ",", channels,
+                                              ",", size, ",", size, "]\n  output %0\n}\n"));
+  EXPECT_TRUE(image.ok()) << image.status();
+  const op::TensorType type = image->values[0].type;
+  graph::ValueId x = graph::AddValue(&g, "x", type);
+  g.inputs = {x};
+  const op::TensorType weights(ir::kF32, {channels, channels, window, window});
+  for (int i = 0; i < convolutions; ++i) {
+    const std::string bytes(static_cast<size_t>(weights.bytes()), static_cast<char>(i + 1));
+    graph::Node node;
+    node.name = StrCat("c", i);
+    node.op = "conv2d";
+    const int64_t pad = window / 2;
+    node.attrs["pads"] = std::vector<int64_t>{pad, pad, pad, pad};
+    node.inputs = {x, graph::AddConstant(&g, StrCat("w", i), weights, bytes)};
+    node.outputs = {graph::AddValue(&g, StrCat("y", i), type)};
+    x = node.outputs[0];
+    g.nodes.push_back(node);
+  }
+  g.outputs = {x};
+  if (image->values[0].type.fixed()) return g;
+  g.size_ranges["N"] = {1, 8};
+  return g;
+}
+
+bool InBlocks(const Graph& g, const GraphPassContext& context = driver::PassContext(Machine())) {
+  const auto fused = RunPassesThatPay(g, Machine(), context);
+  EXPECT_TRUE(fused.ok()) << fused.status();
+  return fused.ok() && graph::Print(*fused).find("data_layout=") != std::string::npos;
+}
+
+// Blocks make each of these 3x3 convolutions faster, the transforms are at the ends alone.
+TEST(PassChoiceTest, ManyConvolutionsAreWorthTwoTransforms) {
+  EXPECT_TRUE(InBlocks(Chain(6, "1", 64, 28, 3)));
+}
+
+// Nothing is computed that could make up for moving the image.
+TEST(PassChoiceTest, ASinglePixelWiseLayerIsNot) {
+  EXPECT_FALSE(InBlocks(Chain(1, "1", 16, 64, 1)));
+}
+
+TEST(PassChoiceTest, OpenSizesAreJudgedAtTypicalOnes) {
+  EXPECT_TRUE(InBlocks(Chain(6, "N", 64, 28, 3)));
+  EXPECT_FALSE(InBlocks(Chain(1, "N", 16, 64, 1)));
+}
+
+TEST(PassChoiceTest, WhatIsNamedIsNotJudged) {
+  GraphPassContext context = driver::PassContext(Machine());
+  context.disabled = {"block_layouts"};
+  EXPECT_FALSE(InBlocks(Chain(6, "1", 64, 28, 3), context));
+  context = driver::PassContext(Machine());
+  context.enabled = {"block_layouts"};
+  EXPECT_TRUE(InBlocks(Chain(1, "1", 16, 64, 1), context));
+}
+
+// A matrix unit computes nothing else, so there is no choice.
+TEST(PassChoiceTest, AMatrixUnitAlwaysHasBlocks) {
+  const auto unit = target::ParseTarget("vta");
+  ASSERT_TRUE(unit.ok()) << unit.status();
+  EXPECT_EQ(driver::PassContext(*unit).enabled, std::vector<std::string>{"block_layouts"});
+}
+
+TEST(PassChoiceTest, AnUnknownPassIsRefused) {
+  GraphPassContext context = driver::PassContext(Machine());
+  context.enabled = {"nonesuch"};
+  const auto fused = RunPassesThatPay(Chain(1, "1", 16, 8, 1), Machine(), context);
+  EXPECT_EQ(support::Slug(fused.status()), "graph.pass.unknown");
+}
+
+}  // namespace
+}  // namespace tilewright::search

@@ -1,0 +1,118 @@
+#include "tuner_server/search/pass_choice.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "compiler/driver/compile.h"
+#include "compiler/driver/specialise.h"
+#include "compiler/driver/tasks.h"
+#include "cost_model/model.h"
+#include "cost_model/shipped_model.h"
+#include "deploy/support/status.h"
+#include "tuner_server/search/search_task.h"
+
+namespace tilewright::search {
+namespace {
+
+using graph::Graph;
+using graph::GraphPassContext;
+
+// A task is as fast as the best of its default schedule and so many drafts. With 16 and 64 no
+// network of `../shared/onnx/light` decides otherwise.
+constexpr int kDrafts = 8;
+
+bool Named(const std::vector<std::string>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// How often the model runs each task, by the task's hash.
+struct Uses {
+  driver::Task task;
+  int more = 0;  // in one graph than in the other
+};
+absl::Status Count(const Graph& fused, int sign, std::map<std::string, Uses>* uses) {
+  TW_ASSIGN(const std::vector<driver::Task> tasks, driver::ExtractTasks(fused));
+  for (const driver::Task& task : tasks) {
+    if (!task.library.empty()) continue;
+    const auto known = uses->try_emplace(task.hash, Uses{task}).first;
+    known->second.more += sign * task.weight;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<double> PredictNs(const driver::Task& task, const target::Target& target,
+                                 cost_model::CostModel* model) {
+  TW_ASSIGN(std::vector<schedule::Variant> variants, driver::TaskVariants(task.text));
+  TW_ASSIGN(const auto search, SearchTask::Create(std::move(variants), task.flops, target, {}));
+  TW_ASSIGN(const std::string steps, driver::DefaultSteps(task.text, target));
+  return search->PredictNs(steps, kDrafts, model);
+}
+
+absl::StatusOr<bool> IsFaster(const Graph& with, const Graph& without,
+                              const target::Target& target) {
+  std::map<std::string, Uses> uses;
+  TW_TRY(Count(with, 1, &uses));
+  TW_TRY(Count(without, -1, &uses));
+  TW_ASSIGN(const auto model, cost_model::ModelBeforeMeasurements(target.machine.feature_set));
+  double more_ns = 0;
+  for (const auto& [hash, use] : uses) {
+    if (use.more == 0) continue;
+    TW_ASSIGN(const double ns, PredictNs(use.task, target, model.get()));
+    more_ns += use.more * ns;
+  }
+  return more_ns < 0;
+}
+
+// The graph at the sizes at which it is judged.
+absl::StatusOr<Graph> AtTypicalSizes(const Graph& imported) {
+  if (!graph::IsSymbolic(imported)) return imported;
+  TW_ASSIGN(const Graph inferred, graph::InferShapes(imported));
+  return graph::Specialize(inferred, driver::TypicalSizes(inferred));
+}
+
+// Runs the passes with `name`, and without it if it changes anything; returns the faster graph.
+absl::StatusOr<Graph> RunWhereItPays(const std::string& name, const Graph& imported,
+                                     const target::Target& target, GraphPassContext* context) {
+  std::vector<std::string> changed;
+  GraphPassContext with = *context, without = *context;
+  with.enabled.push_back(name);
+  with.changed = &changed;
+  without.disabled.push_back(name);
+  TW_ASSIGN(Graph first, graph::RunGraphPasses(imported, with));
+  bool faster = Named(changed, name);
+  with.changed = nullptr;
+  if (faster) {
+    TW_ASSIGN(Graph second, graph::RunGraphPasses(imported, without));
+    TW_ASSIGN(faster, IsFaster(first, second, target));
+    if (!faster) first = std::move(second);
+  }
+  *context = faster ? std::move(with) : std::move(without);
+  return first;
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> RunPassesThatPay(Graph imported, const target::Target& target,
+                                       GraphPassContext context) {
+  std::optional<Graph> chosen;
+  std::optional<Graph> judged;
+  for (const graph::GraphPass& pass : graph::GraphPasses()) {
+    const std::string name(pass.name);
+    if (pass.use != graph::GraphPass::Use::kOptional || Named(context.enabled, name) ||
+        Named(context.disabled, name)) {
+      continue;
+    }
+    if (!judged) {
+      TW_ASSIGN(judged, AtTypicalSizes(imported));
+    }
+    TW_ASSIGN(chosen, RunWhereItPays(name, *judged, target, &context));
+  }
+  if (chosen && !graph::IsSymbolic(imported)) return *std::move(chosen);
+  return graph::RunGraphPasses(std::move(imported), context);
+}
+
+}  // namespace tilewright::search
