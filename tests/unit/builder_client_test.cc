@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <string>
@@ -24,9 +26,10 @@ using support::ShortageOf;
 constexpr int64_t kAnswerMs = 20'000;
 constexpr int64_t kDiskBytes = 1 << 20;
 
-std::unique_ptr<BuilderClient> StartFake() {
+std::unique_ptr<BuilderClient> StartFake(bool background = true) {
   BuilderOptions options;
   options.mode = "build";
+  options.background = background;
   const auto program = support::FindSibling("tilewright_fake_builder");
   TW_CHECK(program.ok()) << support::StatusText(program.status());
   options.program = *program;
@@ -53,6 +56,15 @@ TEST(BuilderErrorTest, KeepsCodeTextAndShortage) {
   ASSERT_TRUE(newer.MergeFromString("\x18\x63"));  // shortage 99
   EXPECT_EQ(ShortageOf(FromBuilderError(newer)), Shortage::kNone);
   EXPECT_FALSE(FromBuilderError(v1::BuilderError()).ok());
+}
+
+TEST(BuilderClientTest, OnlyBuildersInTheBackgroundGiveWay) {
+  const auto niceness = [](const BuilderClient& client) {
+    return getpriority(PRIO_PROCESS, static_cast<id_t>(client.pid()));
+  };
+  const int own = getpriority(PRIO_PROCESS, 0);
+  EXPECT_EQ(niceness(*StartFake(/*background=*/false)), own);
+  EXPECT_EQ(niceness(*StartFake()), std::min(19, own + 10));
 }
 
 TEST(BuilderClientTest, AFullDiskOfTheChildIsAKindAndItLivesOn) {

@@ -22,6 +22,7 @@ absl::StatusOr<ModelCompiler> ModelCompiler::Open(const ModelSource& source) {
   TW_ASSIGN(support::ScratchFolder scratch, support::ScratchFolder::Create("tilewright-compile"));
   search::BuilderOptions options;
   options.mode = "search";
+  options.background = false;
   TW_ASSIGN(auto client, search::BuilderClient::Start(options));
   ModelCompiler opened(std::move(client), std::move(scratch));
   v1::BuilderRequest request;
