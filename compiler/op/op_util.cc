@@ -253,7 +253,7 @@ ir::Buffer PadImage(ir::FunctionBuilder& b, const std::string& name, const ir::B
   shape[2] = SizeExpr(b, h.extent);
   shape[3] = SizeExpr(b, w.extent);
   std::vector<std::string> axes = {"n", "ic", "ih", "iw"};
-  if (shape.size() == 5) axes.push_back("ib");
+  for (size_t d = 4; d < shape.size(); ++d) axes.push_back(StrCat("ib", d == 4 ? "" : StrCat(d)));
   auto at = [](const ir::Var& j, int64_t begin) {
     if (begin == 0) return ir::Expr(j);
     return begin > 0 ? j - ir::Int(begin) : j + ir::Int(-begin);

@@ -1,6 +1,7 @@
-// Sliding-window pooling: pool2d with kind=max|avg over dimensions 2 and 3 (a channel block may
-// follow: [n, c/b, h, w, b]); maxima of integers, too. A window reads only what lies inside the
-// input; an average counts the padding only where count_include_pad says so.
+// Sliding-window pooling: pool2d with kind=max|avg over dimensions 2 and 3; each place along the
+// others has windows of its own, so blocks of channels may lie behind. Maxima of integers, too. A
+// window reads only what lies inside the input; an average counts the padding only where
+// count_include_pad says so.
 // `staged`: maxima of signed bytes as a matrix unit takes them. Padding is zeros, and bytes become
 // numbers of 32 bits, then maxima, then bytes, each in a stage of its own.
 #include <cmath>
@@ -47,9 +48,9 @@ absl::StatusOr<PoolForm> FormOf(const Attrs& attrs) {
 absl::StatusOr<TensorTypes> InferPool(std::span<const TensorType> inputs, const Attrs& attrs,
                                       DimEqualities*) {
   TensorType out = inputs[0];
-  if (out.shape.size() != 4 && out.shape.size() != 5) {
+  if (out.shape.size() < 4) {
     return OpError(kOp, "shape",
-                   StrCat("expected an input of rank 4 or 5, found rank ", out.shape.size()));
+                   StrCat("expected an input of rank 4 or more, found rank ", out.shape.size()));
   }
   TW_ASSIGN(const PoolForm form, FormOf(attrs));
   out.shape[2] = form.h.OutputSize(out.shape[2]);
@@ -88,7 +89,7 @@ ir::Expr TapsInside(ir::FunctionBuilder& b, const Window& w, const Dim& input,
 
 std::vector<std::string> AxesOf(const TensorType& image) {
   std::vector<std::string> axes = {"n", "c", "oh", "ow"};
-  if (image.rank() == 5) axes.push_back("b");
+  for (int64_t d = 4; d < image.rank(); ++d) axes.push_back(StrCat("b", d == 4 ? "" : StrCat(d)));
   return axes;
 }
 
@@ -186,8 +187,9 @@ absl::StatusOr<std::vector<RefTensor>> PlainPool(std::span<const RefTensor> inpu
   TW_ASSIGN(const PoolForm form, FormOf(attrs));
   const PlaneShape p{form, ImageSizes(x.type, outputs[0])};
   RefTensor out{outputs[0], {}};
-  const int64_t step = x.type.shape.size() == 5 ? x.type.size(4) : 1;
-  for (int64_t plane = 0; plane < x.type.size(0) * x.type.size(1); ++plane) {
+  const int64_t planes = x.type.size(0) * x.type.size(1);
+  const int64_t step = x.type.elements() / (planes * p.height * p.width);
+  for (int64_t plane = 0; plane < planes; ++plane) {
     const double* values = x.values.data() + plane * p.height * p.width * step;
     for (int64_t oh = 0; oh < p.out_height; ++oh) {
       for (int64_t ow = 0; ow < p.out_width; ++ow) {
