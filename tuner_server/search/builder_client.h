@@ -26,8 +26,8 @@ struct BuilderOptions {
   std::string mode;               // "search" or "build"
   std::vector<std::string> args;  // more flags
   support::Limits limits;
-  // A kernel of as many threads as there are cores takes twice as long next to a search. False where
-  // somebody waits for the answer and nothing is measured.
+  // A kernel of as many threads as there are cores takes twice as long next to a search. False
+  // where somebody waits for the answer and nothing is measured.
   bool background = true;
 };
 
