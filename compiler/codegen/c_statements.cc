@@ -117,13 +117,15 @@ void CEmitter::EmitSubGroupSum(const Stmt& s, const SubGroupSum& sum) {
 }
 
 void CEmitter::EmitFor(const Stmt& s) {
-  if (!ir::TensorNameOf(*s).empty()) return EmitTensor(s);
+  if (IsSharedProduct(s)) return EmitSharedProducts({&s, 1});
+  if (!ir::TensorNameOf(*s).empty()) {
+    EmitTensor(s);
+    return;
+  }
   if (FragmentMapOf(s) != nullptr) return EmitFragmentMap(s);
   expr_.SetRange(s->var, s->range);
-  if (s->for_kind == ir::ForKind::kThreadX &&
-      ir::IsInt(s->range.extent, dialect_.fragments.threads)) {
-    warp_thread_ = s->var;
-  }
+  const bool of_fragments = s->for_kind == ir::ForKind::kThreadX && !dialect_.fragments.row.empty();
+  if (of_fragments && ir::IsInt(s->range.extent, fragments_.threads)) warp_thread_ = s->var;
   if (ir::IsBound(s->for_kind)) {  // no loop: the launch has the iterations
     const std::string type = expr_.TypeOf(s->var->dtype);
     std::string_view form =
@@ -235,7 +237,7 @@ void CEmitter::EmitStore(const Stmt& s) {
 // What one thread of a warp does with fragments, which all have, is done by the warp.
 void CEmitter::EmitIf(const Stmt& s) {
   Expr condition = s->condition;
-  if (!fragments_.empty() && HasFragments(s)) {
+  if (fragments_.threads > 0 && ir::TouchesFragments(s)) {
     if (!HasOnlyFragments(s)) expr_.Fail("fragments and other statements under one condition");
     condition = nullptr;
     for (const Expr& part : ir::Conjuncts(s->condition)) {
@@ -296,8 +298,7 @@ void CEmitter::Emit(const Stmt& s) {
     case StmtKind::kFor:
       return EmitFor(s);
     case StmtKind::kSeq:
-      for (const Stmt& child : s->stmts) Emit(child);
-      return;
+      return EmitSequence(s->stmts);
     case StmtKind::kStore:
       return EmitStore(s);
     case StmtKind::kIf:

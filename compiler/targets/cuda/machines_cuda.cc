@@ -20,7 +20,7 @@ constexpr int64_t MiB = 1 << 20;
 constexpr target::Machine Row(std::string_view name, std::string_view features, int64_t units,
                               int64_t unit_shared_bytes, int64_t second_cache_bytes,
                               double memory_bytes_per_cycle, double clock_ghz, double half_products,
-                              int64_t launch_shared_bytes) {
+                              int64_t launch_shared_bytes, double shared_half_products = 0) {
   return {.name = name,
           .features = features,
           // Of warps, by the four parts of a multiprocessor together.
@@ -64,7 +64,9 @@ constexpr target::Machine Row(std::string_view name, std::string_view features, 
                      .barrier_cycles = 4,
                      .load_latency = 200,
                      .shared_latency = 30},
-          .fragments = {.half_products = half_products, .byte_products = 2 * half_products},
+          .fragments = {.half_products = half_products,
+                        .byte_products = 2 * half_products,
+                        .shared_half_products = shared_half_products},
           .rule_set = target::RuleSet::kGroups,
           .feature_set = target::FeatureSet::kGroups};
 }
@@ -72,7 +74,7 @@ constexpr target::Machine Row(std::string_view name, std::string_view features, 
 constexpr target::Machine kCudaMachines[] = {
     Row("sm_80", "fma,mma,sm_80", 108, 164 * KiB, 40 * MiB, 10.2, 1.41, 1024, 99 * KiB),
     Row("sm_90", "fma,mma,sm_90", 132, 228 * KiB, 50 * MiB, 13.7, 1.83, 1290, 227 * KiB),
-    Row("sm_90a", "fma,mma,sm_90a", 132, 228 * KiB, 50 * MiB, 13.7, 1.83, 1290, 227 * KiB),
+    Row("sm_90a", "fma,mma,sm_90a", 132, 228 * KiB, 50 * MiB, 13.7, 1.83, 1290, 227 * KiB, 2048),
 };
 
 }  // namespace
