@@ -63,7 +63,7 @@ class CEmitter {
   bool CopyAsync(const ir::Stmt& s);
   void EmitStore(const ir::Stmt& s);
   void EmitSync(const ir::Stmt& s);
-  void LoadRuns(const ir::Expr& value);
+  void LoadRuns(const ir::Expr& value, const ir::Expr& condition);
   std::vector<std::string> LanesOf(const ir::Expr& value);
   void EmitAlloc(const ir::Stmt& s);
   std::string Array(const ir::Buffer& b);

@@ -11,6 +11,9 @@
 // is such a group, and there are no fragments of A and B.
 // With several versions of it, steps are fetched while those before them are used.
 //
+// A group may do several tiles, one after the other. The sum may be cut into parts, whose results a
+// second launch adds up, with O behind it.
+//
 // Tiles divide extents that are multiples of a fragment's. Others are padded (pad_einsum) to whole
 // tiles, with zeros in what is shared, as far as that adds no more than a quarter.
 #include <algorithm>
@@ -54,6 +57,8 @@ class TensorTiles final : public Sketch {
     steps_ = AddKnob("fragments_step", powers(product_.terms, f.terms, kMostSteps));
     stages_ = AddKnob("stages", {1, 2, 3, 4});
     swap_groups_ = AddKnob("swap_groups", {0, 1});
+    tiles_of_group_ = AddKnob("tiles_of_group", {1, 2, 4, 8});
+    parts_ = AddKnob("parts", {1, 2, 4, 8});
   }
   std::string name() const override {
     const Fragments& f = product_.fragments;
@@ -72,7 +77,10 @@ class TensorTiles final : public Sketch {
     const bool one_group = Padded(product_.rows, t.f.rows, t.rows()) == t.rows() ||
                            Padded(product_.columns, t.f.columns, t.columns()) == t.columns();
     if (t.swap_groups && one_group) return false;
-    if (t.stages > Padded(product_.terms, t.f.terms, t.terms()) / t.terms()) return false;
+    const int64_t steps = Padded(product_.terms, t.f.terms, t.terms()) / t.terms();
+    if (steps % t.parts != 0 || t.stages > steps / t.parts) return false;
+    if (t.parts > 1 && Pads(t)) return false;
+    if (Tiles(t) % t.tiles_of_group != 0) return false;
     if (Lanes(t, product_.a, t.rows()) == 0 || Lanes(t, product_.b, t.columns()) == 0) return false;
     const int64_t shared =
         (SharedBytes(t, product_.a, t.rows()) + SharedBytes(t, product_.b, t.columns())) * t.stages;
@@ -90,11 +98,16 @@ class TensorTiles final : public Sketch {
   absl::Status Apply(const Point& point, schedule::Schedule* s) const override {
     const Tile t = Read(point);
     StepMaker make(s);
-    const int p = s->BlockHandle(p_.name);
+    int p = s->BlockHandle(p_.name);
     const Copies copies = Pad(t, p, &make);
     TW_TRY(make.status());
     int o = consumer_.empty() ? copies.result : s->BlockHandle(consumer_);
     if (!consumer_.empty() && copies.result >= 0) make.Inline(copies.result);
+    if (t.parts > 1) {
+      p = AddUpParts(t.parts, p, o, *s, &make);
+      TW_TRY(make.status());
+      o = -1;
+    }
     if (o < 0) {
       const std::vector<int> copy = make.CacheWrite(p);
       TW_TRY(make.status());
@@ -141,7 +154,8 @@ class TensorTiles final : public Sketch {
 
   struct Tile {
     int64_t warps_m = 1, warps_n = 1, fragments_m = 1, fragments_n = 1, steps = 1;
-    int64_t stages = 1;
+    int64_t stages = 1, tiles_of_group = 1;
+    int64_t parts = 1;  // of the sum
     bool swap_groups = false;
     Fragments f;
     int64_t rows() const { return warps_m * fragments_m * f.rows; }
@@ -157,6 +171,8 @@ class TensorTiles final : public Sketch {
             .fragments_n = Value(point, columns_),
             .steps = Value(point, steps_),
             .stages = Value(point, stages_),
+            .tiles_of_group = Value(point, tiles_of_group_),
+            .parts = Value(point, parts_),
             .swap_groups = Value(point, swap_groups_) != 0,
             .f = product_.fragments};
   }
@@ -202,6 +218,51 @@ class TensorTiles final : public Sketch {
     return menu;
   }
 
+  bool Pads(const Tile& t) const {
+    const auto ragged = [&](size_t iter, int64_t part) {
+      return p_.iters[iter].extent % part != 0;
+    };
+    return ragged(product_.rows, t.f.rows) || ragged(product_.columns, t.f.columns) ||
+           ragged(product_.terms, t.f.terms);
+  }
+  // Tiles of the result, of all parts.
+  int64_t Tiles(const Tile& t) const {
+    int64_t tiles = t.parts * (Padded(product_.rows, t.f.rows, t.rows()) / t.rows()) *
+                    (Padded(product_.columns, t.f.columns, t.columns()) / t.columns());
+    for (size_t i = 0; i < product_.rows; ++i) tiles *= p_.iters[i].extent;
+    return tiles;
+  }
+
+  // Parts of the sum become products of their own, and P adds up their results in a launch of its
+  // own, with O behind it. Returns the block of the products.
+  int AddUpParts(int64_t parts, int p, int o, const schedule::Schedule& s, StepMaker* make) const {
+    const std::vector<int> loops = s.LoopsOf(p);
+    const std::vector<int> terms =
+        make->Split(loops[product_.terms], {parts, schedule::kInfer}, false);
+    if (terms.size() != 2) return -1;
+    const std::vector<int> made = make->Rfactor(p, terms[0], "first");
+    if (made.empty()) return -1;
+    const bool copies = o < 0;
+    if (copies) {
+      const std::vector<int> copy = make->CacheWrite(p);
+      if (copy.empty()) return -1;
+      o = copy[0];
+    }
+    std::vector<int64_t> extents;
+    for (const IterInfo& iter : p_.iters) {
+      if (!iter.reduce) extents.push_back(iter.extent);
+    }
+    const int64_t threads = WholeThreads(extents, limits_.usual_threads);
+    const std::vector<int> results =
+        make->Split(make->Fuse(s.LoopsOf(o)), {schedule::kInfer, threads}, false);
+    if (results.size() != 2) return -1;
+    make->Bind(results[0], "blockIdx.x");
+    make->Bind(results[1], "threadIdx.x");
+    make->ComputeAt(p, results[1]);
+    if (!copies) make->SetScope(p, "local");
+    return made[0];
+  }
+
   // The blocks that fill padded operands and that take the result out of its padding; -1: none.
   struct Copies {
     int a = -1, b = -1, result = -1;
@@ -239,24 +300,25 @@ class TensorTiles final : public Sketch {
   };
   Steps TileProducer(const Tile& t, const std::vector<int>& loops, StepMaker* make) const {
     const Fragments& f = t.f;
-    if (loops.size() != p_.iters.size()) return {};
+    // Parts of the sum are a loop in front of its terms.
+    const size_t behind = product_.terms + (t.parts > 1 ? 1 : 0);
+    if (loops.size() != behind + 1) return {};
     const auto rows = make->Split(loops[product_.rows],
                                   {schedule::kInfer, t.warps_m, t.fragments_m, f.rows}, false);
     const auto columns = make->Split(
         loops[product_.columns], {schedule::kInfer, t.warps_n, t.fragments_n, f.columns}, false);
-    const auto terms =
-        make->Split(loops[product_.terms], {schedule::kInfer, t.steps, f.terms}, false);
+    const auto terms = make->Split(loops[behind], {schedule::kInfer, t.steps, f.terms}, false);
     if (rows.size() != 4 || columns.size() != 4 || terms.size() != 3) return {};
     std::vector<int> groups(loops.begin(),
                             loops.begin() + static_cast<std::ptrdiff_t>(product_.rows));
+    if (t.parts > 1) groups.push_back(loops[product_.terms]);
     groups.push_back(t.swap_groups ? columns[0] : rows[0]);
     groups.push_back(t.swap_groups ? rows[0] : columns[0]);
     std::vector<int> order = groups;
     order.insert(order.end(), {terms[0], rows[1], columns[1], terms[1], rows[2], columns[2],
                                rows[3], columns[3], terms[2]});
     make->Reorder(order);
-    const int group = make->Fuse(groups);
-    make->Bind(group, "blockIdx.x");
+    const int group = BindGroups(make->Fuse(groups), t.tiles_of_group, make);
     return {group, terms[0], terms[1], rows[3], {rows[1], columns[1]}};
   }
 
@@ -312,7 +374,7 @@ class TensorTiles final : public Sketch {
   std::string consumer_;  // empty: cache_write makes the consumer
   const target::LaunchLimits limits_;
   size_t warps_m_ = 0, warps_n_ = 0, rows_ = 0, columns_ = 0, steps_ = 0, stages_ = 0,
-         swap_groups_ = 0;
+         swap_groups_ = 0, tiles_of_group_ = 0, parts_ = 0;
 };
 
 }  // namespace

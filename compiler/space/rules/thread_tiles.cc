@@ -6,7 +6,9 @@
 //       all threads fetch what the tile reads of an operand, in vectors
 //       for threads (threadIdx.x), terms of a step: register tile += ...
 //     for threads (threadIdx.x): O over the register tile
-// An operand that does not come through shared memory is read where it is. Stages in front of P
+// An operand that does not come through shared memory is read where it is; terms that are
+// neighbours in it come in vectors, into registers. A group may do several tiles, one after the
+// other. Stages in front of P
 // (padding) are a launch of their own, fetched like an operand, or inlined. A thread's vectors are
 // neighbours, or a group's width apart, one for each virtual thread, so that neighbouring threads
 // touch neighbouring memory. Sums of products of four bytes may be dot products.
@@ -46,6 +48,7 @@ struct Source {
   size_t knob;
   int64_t element_bytes;
   std::vector<ir::Range> region;  // that one instance of P reads
+  bool terms_inside = false;      // neighbours in it are terms of P's innermost sum
 };
 
 // The rows of a shared tile: those of the innermost dimensions of more than one element.
@@ -107,6 +110,8 @@ class ThreadTiles final : public Sketch {
     if (threads > limits_.group_threads) return false;
     if (rows * t.vectors * t.lanes > limits_.registers) return false;
     if (t.dots && !FitsDots(t)) return false;
+    if (t.held > 0 && (t.dots || t.steps.back() % 2 != 0)) return false;
+    if (Tiles(t) % t.tiles_of_group != 0) return false;
     // Of a dot product the last reduction loop is inside the instruction.
     const size_t loops = reduce_.size() - (t.dots ? 1 : 0);
     if (loops == 0 && (t.unroll || t.staged)) return false;
@@ -127,7 +132,7 @@ class ThreadTiles final : public Sketch {
     const int64_t shared = t.staged_bytes * (t.double_buffer ? 2 : 1), wide = t.vectors * t.lanes;
     return shared <= limits_.shared_bytes &&
            IsFullEnough(limits_, WholeThreads(extents_, limits_.group_threads), threads, shared,
-                        target::TileRegisters(rows * wide, rows + wide));
+                        target::TileRegisters(rows * wide, rows + wide + rows * t.held));
   }
 
   absl::Status Apply(const Point& point, schedule::Schedule* s) const override {
@@ -141,7 +146,13 @@ class ThreadTiles final : public Sketch {
     TW_TRY(make.status());
     const int p = s->BlockHandle(p_.name);
     std::vector<std::pair<int, const Source*>> fetched;
+    std::vector<int> held;
     for (const Source& source : sources_) {
+      if (Value(point, source.knob) == kRegisters) {
+        const std::vector<int> copy = make.CacheRead(p, ReadIndex(*s, p, source.buffer), "local");
+        TW_TRY(make.status());
+        held.push_back(copy[0]);
+      }
       if (Value(point, source.knob) != kShared) continue;
       if (!source.stage.empty()) {
         fetched.emplace_back(s->BlockHandle(source.stage), &source);
@@ -165,10 +176,11 @@ class ThreadTiles final : public Sketch {
     const std::vector<int> loops = make.ComputeAt(p, group);
     TW_TRY(make.status());
     if (!consumer_.empty()) make.SetScope(p, "local");
-    const int step = TileProducer(t, loops, &make);
+    const Producer producer = TileProducer(t, loops, &make);
     TW_TRY(make.status());
+    for (const int block : held) Hold(block, producer.outer_term, *s, &make);
     for (const auto& [block, source] : fetched) {
-      Fetch(t, block, *source, step, *s, &make);
+      Fetch(t, block, *source, producer.step, *s, &make);
       if (t.double_buffer) make.DoubleBuffer(block);
       const Rows rows = RowsOf(TileBox(t, *source));
       if (Pads(t, *source, rows)) make.StorageAlign(block, rows.dim, AlignOf(*source), t.padding);
@@ -179,7 +191,7 @@ class ThreadTiles final : public Sketch {
 
  private:
   // Where a stage in front of P is computed; of an operand, kOwnLaunch: read where it is.
-  enum Place : int64_t { kOwnLaunch, kShared, kInlined };
+  enum Place : int64_t { kOwnLaunch, kShared, kInlined, kRegisters };
   struct Tile {
     size_t lane_axis = 0;
     int64_t lanes = 1, vectors = 1;
@@ -191,6 +203,8 @@ class ThreadTiles final : public Sketch {
     int64_t padding = 0;      // of the rows of what is staged, in elements; or kSwizzled
     bool rows_apart = false;  // the padding or swizzle applies to something
     int64_t staged_bytes = 0;
+    int64_t held = 0;  // terms of a row that are read into registers
+    int64_t tiles_of_group = 1;
 
     int64_t group() const {
       return std::accumulate(threads.begin(), threads.end(), int64_t{1}, std::multiplies<>());
@@ -238,6 +252,7 @@ class ThreadTiles final : public Sketch {
         AddKnob("last_axis_inside", last ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{0});
     double_buffer_ = AddKnob("double_buffer", {0, 1});
     padding_ = AddKnob("row_padding", {0, 1, 4, kSwizzled});
+    tiles_of_group_ = AddKnob("tiles_of_group", {1, 2, 4});
   }
 
   // One knob for each buffer that P reads and that somebody may fetch.
@@ -254,12 +269,22 @@ class ThreadTiles final : public Sketch {
       const bool made = stage != before.end();
       const bool given = read.buffer->role != ir::Role::kIntermediate;
       if (!made && !given) continue;
-      const size_t knob = AddKnob((made ? "place_" : "fetch_") + read.buffer->name,
-                                  made ? std::vector<int64_t>{kOwnLaunch, kShared, kInlined}
-                                       : std::vector<int64_t>{kOwnLaunch, kShared});
+      const bool terms = !made && HasTermsInside(read);
+      std::vector<int64_t> menu = {terms ? kRegisters : kOwnLaunch, kShared};
+      if (made) menu.push_back(kInlined);
+      const size_t knob = AddKnob((made ? "place_" : "fetch_") + read.buffer->name, menu);
       sources_.push_back({read.buffer->name, made ? stage->name : "", knob,
-                          read.buffer->dtype.bytes(), read.region});
+                          read.buffer->dtype.bytes(), read.region, terms});
     }
+  }
+
+  // Whether the last index is the innermost of several loops of the sum: its terms are a vector.
+  // Threads in step that read them one by one would touch the same memory again and again.
+  bool HasTermsInside(const ir::BufferRegion& read) const {
+    const std::vector<size_t> terms = ReduceIters();
+    return limits_.warp > 1 && terms.size() > 1 && reduce_.back() % 2 == 0 &&
+           !read.region.empty() && read.region.back().min == block_->iters[terms.back()].var &&
+           ir::IsInt(read.region.back().extent, 1);
   }
 
   std::vector<size_t> ReduceIters() const {
@@ -296,7 +321,9 @@ class ThreadTiles final : public Sketch {
       t.steps.push_back(t.staged ? Value(point, steps_[j]) : reduce_[j]);
     t.double_buffer = Value(point, double_buffer_) != 0;
     t.padding = Value(point, padding_);
+    t.tiles_of_group = Value(point, tiles_of_group_);
     for (const Source& source : sources_) {
+      if (Value(point, source.knob) == kRegisters) t.held += t.steps.back();
       if (Value(point, source.knob) != kShared) continue;
       const std::vector<int64_t> box = TileBox(t, source);
       const Rows rows = RowsOf(box);
@@ -308,6 +335,16 @@ class ThreadTiles final : public Sketch {
       t.staged_bytes += bytes;
     }
     return t;
+  }
+
+  // Tiles of the result.
+  int64_t Tiles(const Tile& t) const {
+    int64_t tiles = 1;
+    for (size_t a = 0; a < extents_.size(); ++a) {
+      const int64_t own = a == t.lane_axis ? t.vectors * t.lanes : t.rows[a];
+      tiles *= extents_[a] / (t.threads[a] * own);
+    }
+    return tiles;
   }
 
   // Most elements that one access of a thread fetches.
@@ -438,7 +475,7 @@ class ThreadTiles final : public Sketch {
     for (size_t i = 0; i + 1 < loops.size(); ++i) make->Unroll(loops[i]);
   }
 
-  // Returns the loop over tiles.
+  // Returns the loop over tiles, or over those of a group.
   int TileConsumer(const Tile& t, const std::vector<int>& loops, StepMaker* make) const {
     const std::vector<Parts> axes = SplitAxes(t, loops, /*groups=*/true, make);
     if (axes.empty()) return -1;
@@ -454,20 +491,22 @@ class ThreadTiles final : public Sketch {
     for (const std::vector<int>& part : {virtual_loops, threads, inner})
       order.insert(order.end(), part.begin(), part.end());
     make->Reorder(order);
-    const int group = make->Fuse(groups);
-    make->Bind(group, "blockIdx.x");
+    const int group = BindGroups(make->Fuse(groups), t.tiles_of_group, make);
     make->Bind(make->Fuse(threads), "threadIdx.x");
     MapRegisters(virtual_loops, inner, make);
     if (t.lanes > 1) make->Vectorize(inner.back());
     return group;
   }
 
-  // Returns the innermost loop over steps; -1 without one.
-  int TileProducer(const Tile& t, const std::vector<int>& loops, StepMaker* make) const {
+  // Loops: the innermost one over steps, and the second innermost one over terms; -1 without one.
+  struct Producer {
+    int step = -1, outer_term = -1;
+  };
+  Producer TileProducer(const Tile& t, const std::vector<int>& loops, StepMaker* make) const {
     std::vector<int> spatial, steps, terms;
     for (const size_t i : spatial_) spatial.push_back(loops[i]);
     const std::vector<Parts> axes = SplitAxes(t, spatial, /*groups=*/false, make);
-    if (axes.empty()) return -1;
+    if (axes.empty()) return {};
     size_t j = 0;
     for (const size_t i : ReduceIters()) {
       terms.push_back(loops[i]);
@@ -475,7 +514,7 @@ class ThreadTiles final : public Sketch {
       if (!t.staged || (t.dots && j == reduce_.size())) continue;
       const std::vector<int> parts =
           make->Split(loops[i], {schedule::kInfer, terms_of_step}, false);
-      if (parts.size() != 2) return -1;
+      if (parts.size() != 2) return {};
       steps.push_back(parts[0]);
       terms.back() = parts[1];
     }
@@ -498,7 +537,21 @@ class ThreadTiles final : public Sketch {
     } else if (t.lanes > 1) {
       make->Vectorize(inner.back());
     }
-    return steps.empty() ? -1 : steps.back();
+    return {steps.empty() ? -1 : steps.back(), terms.size() < 2 ? -1 : terms[terms.size() - 2]};
+  }
+
+  // A thread reads the terms of its rows in vectors, into registers.
+  void Hold(int block, int outer_term, const schedule::Schedule& s, StepMaker* make) const {
+    const std::vector<int> loops = make->ComputeAt(block, outer_term);
+    if (loops.empty()) return;
+    const int64_t bytes = s.StmtOf(block)->writes[0].buffer->dtype.bytes();
+    const int64_t terms = *ir::AsInt(s.StmtOf(loops.back())->range.extent);
+    int64_t lanes = 1;
+    while (2 * lanes * bytes <= limits_.load_bytes && terms % (2 * lanes) == 0) lanes *= 2;
+    const std::vector<int> parts =
+        lanes == terms ? std::vector<int>{loops.back()}
+                       : make->Split(loops.back(), {schedule::kInfer, lanes}, false);
+    if (lanes > 1 && !parts.empty()) make->Vectorize(parts.back());
   }
 
   // All threads of the group, each some vectors.
@@ -545,7 +598,7 @@ class ThreadTiles final : public Sketch {
   std::vector<size_t> lane_axes_;
   size_t lane_axis_ = 0, lanes_ = 0, vectors_ = 0, unroll_ = 0, virtual_threads_ = 0,
          swap_groups_ = 0, last_axis_inside_ = 0, double_buffer_ = 0, padding_ = 0, dots_ = 0,
-         dot_axis_ = 0;
+         dot_axis_ = 0, tiles_of_group_ = 0;
   std::vector<size_t> threads_, rows_, steps_;
 };
 

@@ -1,6 +1,7 @@
-// Products of four warps whose factors are in shared memory (wgmma): points of the rule
-// tensor_tiles for each layout of the factors and each width, on the emulated GPU; what NVRTC makes
-// of them; and that the emulator finds each step that is left out, and each wrong layout.
+// Points of the rules for groups of threads on the emulated GPU. Products of four warps whose
+// factors are in shared memory (wgmma): each layout of the factors and each width, what NVRTC makes
+// of them, and that the emulator finds each step that is left out, and each wrong layout. Sums in
+// parts, groups of several tiles, sums of neighbouring results, vectors of terms.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -71,7 +72,9 @@ simt::PlanText TextOf(const ir::Function& program, const std::string& sketch,
   EXPECT_TRUE(lowered.ok()) << StatusText(lowered.status());
   const auto plan = codegen::SplitHostDevice(*lowered);
   EXPECT_TRUE(plan.ok()) << StatusText(plan.status());
-  const auto text = cuda::EmitCuda({plan->launches[0].kernel});
+  std::vector<ir::Function> kernels;
+  for (const codegen::Launch& launch : plan->launches) kernels.push_back(launch.kernel);
+  const auto text = cuda::EmitCuda(kernels);
   EXPECT_TRUE(text.ok()) << StatusText(text.status());
   return {simt::Language::kCuda, *plan, *text};
 }
@@ -159,6 +162,57 @@ TEST(WarpGroups, TheEmulatorFindsWhatIsLeftOutOrLiesWrong) {
   for (size_t i = 0; i < texts.size(); ++i) {
     const absl::Status same = Check(program, (*compiled)[i]);
     EXPECT_EQ(same.ok(), i == 0) << planted[i] << ": " << StatusText(same);
+  }
+}
+
+// y[0, n] = sum over k of x[0, k] * w[k, n]: neighbours in memory are of different results.
+constexpr char kRow[] =
+    "fn row(X: f32[1, 96] input, W: f32[96, 48] input, Y: f32[1, 48] output) stage=scheduled { for "
+    "i in 0..1 { for j in 0..48 { for k in 0..96 { block Y(vi: spatial 0..1 = i, vj: spatial 0..48 "
+    "= j, vk: reduce 0..96 = k) { reads X[vi:1, vk:1], W[vk:1, vj:1]; writes Y[vi:1, vj:1]; init { "
+    "Y[vi, vj] = 0.0f32; } Y[vi, vj] = Y[vi, vj] + X[vi, vk] * W[vk, vj]; } } } } }";
+// A convolution of one tap on channels in blocks of four: the terms of a block are neighbours.
+constexpr char kBlocks[] =
+    "fn blocks(X: f32[2, 32, 4] input, W: f32[4, 2, 4, 4] input, Y: f32[4, 32, 4] output) "
+    "stage=scheduled { for o in 0..4 { for w in 0..32 { for p in 0..4 { for c in 0..2 { for q in "
+    "0..4 { block Y(vo: spatial 0..4 = o, vw: spatial 0..32 = w, vp: spatial 0..4 = p, vc: reduce "
+    "0..2 = c, vq: reduce 0..4 = q) { reads X[vc:1, vw:1, vq:1], W[vo:1, vc:1, vq:1, vp:1]; writes "
+    "Y[vo:1, vw:1, vp:1]; init { Y[vo, vw, vp] = 0.0f32; } Y[vo, vw, vp] = Y[vo, vw, vp] + X[vc, "
+    "vw, vq] * W[vo, vc, vq, vp]; } } } } } } }";
+
+// A row of the test below: its point is right, and moves no more sectors than `sectors`.
+struct PointRow {
+  ir::Function program;
+  const char* sketch;
+  std::map<std::string, int64_t> knobs;
+  int64_t most_over_least = 0;  // sectors of global memory, in percent; 0: any
+};
+
+TEST(GroupPoints, PartsTilesColumnsAndVectorsAreRight) {
+  const ir::Function halves = Product(128, 128, 256, "f16", false, true);
+  const std::vector<PointRow> rows = {
+      {halves, "tensor_tiles", {{"parts", 4}, {"warps_rows", 2}, {"fragments_columns", 4}}},
+      {halves, "tensor_tiles_64x64", {{"parts", 2}, {"tiles_of_group", 4}}},
+      {halves, "tensor_tiles_64x128", {{"tiles_of_group", 2}, {"stages", 2}}},
+      {*ir::ParseFunction(kRow), "tree_reduction", {{"columns_Y", 16}, {"threads_Y", 24}}, 105},
+      {*ir::ParseFunction(kBlocks),
+       "thread_tiles",
+       {{"lanes", 4}, {"threads_vw", 32}, {"tiles_of_group", 2}},
+       105},
+  };
+  std::vector<simt::PlanText> texts;
+  for (const PointRow& row : rows) texts.push_back(TextOf(row.program, row.sketch, row.knobs));
+  const auto compiled = simt::CompilePlans(texts);
+  ASSERT_TRUE(compiled.ok()) << StatusText(compiled.status());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const absl::Status same = Check(rows[i].program, (*compiled)[i]);
+    EXPECT_TRUE(same.ok()) << StatusText(same) << "\n" << texts[i].text;
+    if (rows[i].most_over_least == 0) continue;
+    const auto counts = simt::CountPlan((*compiled)[i], 4);
+    ASSERT_TRUE(counts.ok()) << StatusText(counts.status());
+    EXPECT_LE(100 * (*counts)[0].global_sectors,
+              rows[i].most_over_least * (*counts)[0].global_ideal_sectors)
+        << texts[i].text;
   }
 }
 
