@@ -138,7 +138,7 @@ TEST_P(RandomSimtTest, FlatPrograms) {
   if (GetParam().target == std::string("hip,arch=gfx1100") || GetParam().only_four_warps)
     GTEST_SKIP() << "[SKIP] the texts of other warps, but for their size";
   const uint64_t first = 1000 * TestSeed(2718);
-  const int64_t rounds = TestRounds(48);
+  const int64_t rounds = TestRounds(24);
   std::vector<Case> cases;
   for (uint64_t seed = first; seed < first + static_cast<uint64_t>(rounds); ++seed) {
     const ir::Function f = RandomFlat(seed);
@@ -153,7 +153,7 @@ TEST_P(RandomSimtTest, FlatPrograms) {
 TEST_P(RandomSimtTest, RandomSchedules) {
   if (GetParam().only_four_warps) GTEST_SKIP() << "[SKIP] as for another machine";
   const uint64_t first = 1000 * TestSeed(31415);
-  const auto rounds = static_cast<size_t>(TestRounds(48));
+  const auto rounds = static_cast<size_t>(TestRounds(24));
   std::vector<Case> cases;
   for (uint64_t seed = first; cases.size() < rounds && !HasFailure(); ++seed) {
     ASSERT_LT(seed, first + 4 * rounds) << "most schedules are refused";
@@ -167,7 +167,7 @@ TEST_P(RandomSimtTest, RandomSchedules) {
 TEST_P(RandomSimtTest, PointsOfTheSearch) {
   if (GetParam().only_four_warps) GTEST_SKIP() << "[SKIP] as for another machine";
   const uint64_t first = 1000 * TestSeed(1618);
-  const auto rounds = static_cast<size_t>(TestRounds(32));
+  const auto rounds = static_cast<size_t>(TestRounds(16));
   std::vector<Case> cases;
   for (uint64_t seed = first; cases.size() < rounds && !HasFailure(); ++seed) {
     ASSERT_LT(seed, first + 4 * rounds) << "most spaces are empty";
@@ -251,7 +251,7 @@ TEST_P(RandomSimtTest, ProductsOnTensorCores) {
   const bool four_warps = GetParam().only_four_warps;
   if (GetParam().language != Language::kCuda) GTEST_SKIP() << "[SKIP] no tensor cores";
   const uint64_t first = 1000 * TestSeed(3301);
-  const auto rounds = static_cast<size_t>(TestRounds(four_warps ? 6 : 24));
+  const auto rounds = static_cast<size_t>(TestRounds(four_warps ? 3 : 12));
   std::vector<Case> cases;
   for (uint64_t seed = first; cases.size() < rounds && !HasFailure(); ++seed) {
     ASSERT_LT(seed, first + 4 * rounds) << "most spaces have no such point";
