@@ -182,7 +182,7 @@ void CEmitter::LoadRuns(const Expr& value, const Expr& condition) {
   if (reads == nullptr) return Line(StrCat("const auto ", expr_.NameRun(value), " = ", *run, ";"));
   const std::string type = expr_.WideType(value->buffer, value->dtype.lanes);
   const std::string name = expr_.NameRun(value);
-  Line(StrCat(type, " ", name, ";"));
+  Line(StrCat(type, " ", name, " = {};"));
   Line(StrCat("if (", expr_.Lane(reads, 0), ") ", name, " = ", *run, ";"));
 }
 

@@ -63,6 +63,11 @@ constexpr LanguageRow kLanguages[] = {
     {Language::kOpenCl, "opencl", opencl::EmitOpenCl, "codegen.opencl.unsupported"},
 };
 
+const LanguageRow& RowOf(std::string_view target) {
+  return *std::find_if(std::begin(kLanguages), std::end(kLanguages),
+                       [&](const LanguageRow& row) { return row.target == target; });
+}
+
 struct Case {
   std::string what;  // a seed, and the steps
   ir::Function program;
@@ -429,7 +434,8 @@ TEST(RandomHipTest, ClangCompilesTheTexts) {
   for (uint64_t seed = first; seed < first + static_cast<uint64_t>(rounds); ++seed) {
     const bool is_wide = seed % 4 < 2;
     const target::Target& target = is_wide ? wide : narrow;
-    const auto text = RandomText(seed, target, kLanguages[is_wide ? 1 : 2].emit);
+    const auto text =
+        RandomText(seed, target, RowOf(is_wide ? "hip,arch=gfx90a" : "hip,arch=gfx1100").emit);
     if (!text.has_value()) continue;
     const auto code = hip::CompileText(*text, target.cpu);
     if (support::Slug(code.status()) == "codegen.device_library.missing") {
