@@ -25,10 +25,10 @@
 #include <numeric>
 #include <utility>
 
-#include "compiler/analysis/analyzer.h"
 #include "compiler/schedule/loop_tree.h"
 #include "compiler/space/rules/bound_nest.h"
 #include "compiler/space/rules/rules.h"
+#include "compiler/space/rules/tile_operands.h"
 #include "compiler/space/step_maker.h"
 #include "deploy/support/strings.h"
 
@@ -37,9 +37,6 @@ namespace {
 
 constexpr int64_t kDotLanes = 4;  // the fewest of a tensor intrinsic for dot products
 constexpr size_t kMaxBlocks = 6;
-constexpr int64_t kBankBytes = 4;
-constexpr int64_t kSwizzled = -1;  // in place of a padding
-constexpr int64_t kMaxAlign = 64;  // elements, of storage_align
 
 // What P reads through shared memory if a knob says so: an operand, or a stage in front of P.
 struct Source {
@@ -50,21 +47,6 @@ struct Source {
   std::vector<ir::Range> region;  // that one instance of P reads
   bool terms_inside = false;      // neighbours in it are terms of P's innermost sum
 };
-
-// The rows of a shared tile: those of the innermost dimensions of more than one element.
-struct Rows {
-  int dim = -1;        // whose stride is a row's; -1: the tile is one row
-  int64_t stride = 1;  // elements
-};
-Rows RowsOf(const std::vector<int64_t>& box) {
-  Rows rows;
-  for (size_t d = box.size(); d-- > 0 && rows.dim < 0;) {
-    if (box[d] == 1) continue;
-    if (rows.stride > 1) rows.dim = static_cast<int>(d);
-    if (rows.stride == 1) rows.stride = box[d];
-  }
-  return rows;
-}
 
 class ThreadTiles final : public Sketch {
  public:
@@ -178,13 +160,12 @@ class ThreadTiles final : public Sketch {
     if (!consumer_.empty()) make.SetScope(p, "local");
     const Producer producer = TileProducer(t, loops, &make);
     TW_TRY(make.status());
-    for (const int block : held) Hold(block, producer.outer_term, *s, &make);
+    for (const int block : held)
+      HoldInRegisters(block, producer.outer_term, limits_.load_bytes, *s, &make);
     for (const auto& [block, source] : fetched) {
-      Fetch(t, block, *source, producer.step, *s, &make);
+      FetchByThreads(block, producer.step, t.group(), FetchLanes(*source), *s, &make);
       if (t.double_buffer) make.DoubleBuffer(block);
-      const Rows rows = RowsOf(TileBox(t, *source));
-      if (Pads(t, *source, rows)) make.StorageAlign(block, rows.dim, AlignOf(*source), t.padding);
-      if (Swizzles(t, *source, rows)) make.Swizzle(block, rows.dim, SwizzleVector(t, *source));
+      RowsOf(t, *source).Place(block, &make);
     }
     return make.status();
   }
@@ -325,14 +306,9 @@ class ThreadTiles final : public Sketch {
     for (const Source& source : sources_) {
       if (Value(point, source.knob) == kRegisters) t.held += t.steps.back();
       if (Value(point, source.knob) != kShared) continue;
-      const std::vector<int64_t> box = TileBox(t, source);
-      const Rows rows = RowsOf(box);
-      const bool pads = Pads(t, source, rows);
-      int64_t bytes = source.element_bytes;
-      for (const int64_t extent : box) bytes *= extent;
-      if (pads) bytes = bytes / rows.stride * PaddedStride(rows.stride, AlignOf(source), t.padding);
-      t.rows_apart = t.rows_apart || pads || Swizzles(t, source, rows);
-      t.staged_bytes += bytes;
+      const SharedRows rows = RowsOf(t, source);
+      t.rows_apart = t.rows_apart || rows.apart();
+      t.staged_bytes += rows.bytes();
     }
     return t;
   }
@@ -351,54 +327,21 @@ class ThreadTiles final : public Sketch {
   int64_t FetchLanes(const Source& source) const {
     return std::max<int64_t>(1, limits_.load_bytes / source.element_bytes);
   }
-  // Rows of so many elements begin at the same bank.
-  int64_t AlignOf(const Source& source) const {
-    return limits_.shared_banks * kBankBytes / source.element_bytes;
-  }
-  static int64_t PaddedStride(int64_t stride, int64_t align, int64_t padding) {
-    return stride + ((padding - stride) % align + align) % align;
-  }
-  bool Pads(const Tile& t, const Source& source, const Rows& rows) const {
-    const int64_t align = AlignOf(source);
-    return t.padding > 0 && rows.dim >= 0 && align > t.padding && align <= kMaxAlign &&
-           rows.stride % align != t.padding;
-  }
-
-  // Vectors of what is fetched, and of what a thread reads, stay whole.
-  int64_t SwizzleVector(const Tile& t, const Source& source) const {
-    return std::max(t.lanes, FetchLanes(source));
-  }
-  bool Swizzles(const Tile& t, const Source& source, const Rows& rows) const {
-    const int64_t vector = SwizzleVector(t, source), vectors = rows.stride / vector;
-    return t.padding == kSwizzled && !t.dots && rows.dim >= 0 && vectors > 1 &&
-           vectors * vector == rows.stride && (vectors & (vectors - 1)) == 0;
-  }
-
-  // What a group reads of a source in one step: the extents of the box around it at its worst
-  // place.
-  std::vector<int64_t> TileBox(const Tile& t, const Source& source) const {
-    std::vector<int64_t> box(source.region.size(), 1);
-    for (const int64_t at : {0, 1}) {
-      analysis::Analyzer analyzer;
-      for (size_t i = 0, a = 0, j = 0; i < p_.iters.size(); ++i) {
-        int64_t n = 0;
-        if (p_.iters[i].reduce) {
-          n = t.steps[j++];
-        } else {
-          n = t.threads[a] * (a == t.lane_axis ? t.vectors * t.lanes : t.rows[a]);
-          ++a;
-        }
-        const int64_t first = std::min(at * n, p_.iters[i].extent - n);
-        analyzer.Set(block_->iters[i].var, {first, first + n - 1});
-      }
-      for (size_t d = 0; d < box.size(); ++d) {
-        const ir::Range& range = source.region[d];
-        const analysis::Interval min = analyzer.Values(range.min);
-        const int64_t extent = analyzer.Values(range.extent).max;
-        box[d] = std::max(box[d], min.max - min.min + extent);
+  // What a group reads of a source in one step, in shared memory. Vectors of what is fetched, and
+  // of what a thread reads, stay whole. Dot products take no turned rows.
+  SharedRows RowsOf(const Tile& t, const Source& source) const {
+    std::vector<int64_t> tile;
+    for (size_t i = 0, a = 0, j = 0; i < p_.iters.size(); ++i) {
+      if (p_.iters[i].reduce) {
+        tile.push_back(t.steps[j++]);
+      } else {
+        tile.push_back(t.threads[a] * (a == t.lane_axis ? t.vectors * t.lanes : t.rows[a]));
+        ++a;
       }
     }
-    return box;
+    return SharedRows(BoxOf(p_, *block_, source.region, tile), source.element_bytes,
+                      t.dots && t.padding == kSwizzled ? 0 : t.padding,
+                      std::max(t.lanes, FetchLanes(source)), limits_);
   }
 
   // The axes in the order of a group's threads, outermost first.
@@ -538,51 +481,6 @@ class ThreadTiles final : public Sketch {
       make->Vectorize(inner.back());
     }
     return {steps.empty() ? -1 : steps.back(), terms.size() < 2 ? -1 : terms[terms.size() - 2]};
-  }
-
-  // A thread reads the terms of its rows in vectors, into registers.
-  void Hold(int block, int outer_term, const schedule::Schedule& s, StepMaker* make) const {
-    const std::vector<int> loops = make->ComputeAt(block, outer_term);
-    if (loops.empty()) return;
-    const int64_t bytes = s.StmtOf(block)->writes[0].buffer->dtype.bytes();
-    const int64_t terms = *ir::AsInt(s.StmtOf(loops.back())->range.extent);
-    int64_t lanes = 1;
-    while (2 * lanes * bytes <= limits_.load_bytes && terms % (2 * lanes) == 0) lanes *= 2;
-    const std::vector<int> parts =
-        lanes == terms ? std::vector<int>{loops.back()}
-                       : make->Split(loops.back(), {schedule::kInfer, lanes}, false);
-    if (lanes > 1 && !parts.empty()) make->Vectorize(parts.back());
-  }
-
-  // All threads of the group, each some vectors.
-  void Fetch(const Tile& t, int block, const Source& source, int step, const schedule::Schedule& s,
-             StepMaker* make) const {
-    const std::vector<int> loops = make->ComputeAt(block, step);
-    if (loops.empty()) return;
-    std::vector<int64_t> extents;
-    for (const int loop : loops) extents.push_back(*ir::AsInt(s.StmtOf(loop)->range.extent));
-    int64_t lanes = 1;
-    while (2 * lanes <= FetchLanes(source) && extents.back() % (2 * lanes) == 0) lanes *= 2;
-    extents.back() /= lanes;
-    const int64_t threads = WholeThreads(extents, t.group());
-    const std::vector<int> parts =
-        make->Split(make->Fuse(loops), {schedule::kInfer, threads, lanes}, false);
-    if (parts.size() != 3) return;
-    make->Bind(parts[1], "threadIdx.x");
-    if (lanes > 1) make->Vectorize(parts[2]);
-  }
-
-  // As cache_read counts.
-  static int64_t ReadIndex(const schedule::Schedule& s, int block, const std::string& buffer) {
-    std::vector<std::string> seen;
-    const ir::Stmt stmt = s.StmtOf(block);
-    for (const ir::BufferRegion& read : stmt->reads) {
-      if (read.buffer == stmt->writes[0].buffer) continue;
-      if (read.buffer->name == buffer) break;
-      if (std::find(seen.begin(), seen.end(), read.buffer->name) == seen.end())
-        seen.push_back(read.buffer->name);
-    }
-    return static_cast<int64_t>(seen.size());
   }
 
   BlockInfo p_;
