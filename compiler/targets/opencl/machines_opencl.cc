@@ -11,7 +11,7 @@
 namespace tilewright::opencl {
 namespace {
 
-constexpr target::Machine Device() {
+constexpr target::Machine OpenClDevice() {
   target::Machine m = targets::AnyDevice();
   m.launch.registers = 256;
   m.launch.thread_bytes = 64;
@@ -19,7 +19,7 @@ constexpr target::Machine Device() {
   m.launch.barrier_cycles = 5;
   return m;
 }
-constexpr target::Machine kOpenClMachines[] = {Device()};
+constexpr target::Machine kOpenClMachines[] = {OpenClDevice()};
 
 }  // namespace
 

@@ -11,7 +11,7 @@
 namespace tilewright::vulkan {
 namespace {
 
-constexpr target::Machine Device() {
+constexpr target::Machine VulkanDevice() {
   target::Machine m = targets::AnyDevice();
   m.launch.registers = 128;
   m.launch.thread_bytes = 4;
@@ -19,7 +19,7 @@ constexpr target::Machine Device() {
   m.launch.barrier_cycles = 20;
   return m;
 }
-constexpr target::Machine kVulkanMachines[] = {Device()};
+constexpr target::Machine kVulkanMachines[] = {VulkanDevice()};
 
 }  // namespace
 
