@@ -91,6 +91,9 @@ class TensorTiles final : public Sketch {
                                                 t.fragments_n * f.columns * product_.b.bytes()) *
                                                    f.terms / (4 * f.threads);
     if (sums > limits_.registers || shared > limits_.most_shared_bytes()) return false;
+    // With fewer registers the compiler spills, and lets products wait for each other.
+    const int64_t used = target::TileRegisters(sums, factors) + (f.reads_shared() ? kCopies : 0);
+    if (limits_.unit_registers > 0 && used * t.threads() > limits_.unit_registers) return false;
     return IsFullEnough(limits_, limits_.group_threads, t.threads(), shared,
                         target::TileRegisters(sums, factors));
   }
@@ -150,6 +153,8 @@ class TensorTiles final : public Sketch {
 
  private:
   static constexpr int64_t kMostWarps = 8, kMostFragments = 8, kMostSteps = 4;
+  // Registers of a thread that copies while products of its factors in shared memory are under way.
+  static constexpr int64_t kCopies = 32;
   static constexpr int64_t kRowBytes = 16;  // what a thread names of a fragment in shared memory
 
   struct Tile {
