@@ -23,6 +23,9 @@ constexpr double kIssueCycles = 2, kSmallBody = 16, kRoundsUnderWay = 2;
 // Until a warp may use the sums of a product of fragments again (Sun et al., "Dissecting Tensor
 // Cores via Microbenchmarks", 2022: 33 cycles of m16n8k16 on an A100); its multiply-adds.
 constexpr double kProductLatency = 33, kProductWork = 16 * 8 * 16;
+// The same of products of four warps, which take kSharedTerms terms in a group that a warp waits
+// for (Luo et al., 2024: 128 cycles of m64n256k16 on an H100, of which the issue is half).
+constexpr double kFourWarps = 4, kSharedTerms = 64, kSharedLatency = 128;
 // A condition in the innermost body, which threads in step and drivers for processors mask.
 constexpr double kMaskedFactor = 1.2;
 
@@ -147,6 +150,12 @@ double WarpElements(const StatementSummary& s) {
   return elements;
 }
 
+// Whether a product reads its factors where they are in shared memory, for four warps together.
+bool IsOfFourWarps(const StatementSummary& s) {
+  return StoresTo(s, ir::Scope::kWmmaAcc) && s.accumulates &&
+         s.accesses.back().buffer->scope == ir::Scope::kShared;
+}
+
 // Cycles of a unit for one group's statement of fragments, and of a warp alone.
 struct FragmentCycles {
   double unit = 0, alone = 0;
@@ -155,6 +164,11 @@ FragmentCycles CyclesOfFragments(const StatementSummary& s, const target::Machin
   const target::LaunchLimits& limits = machine.launch;
   const double points = s.iterations / s.Groups(), own = s.ThreadIterations();
   const auto bytes = static_cast<double>(s.accesses.back().element_bytes);
+  if (IsOfFourWarps(s)) {
+    const double groups = own / std::max(WarpElements(s), 1.0) / kSharedTerms;
+    const double rate = std::max(machine.fragments.shared_half_products, 1.0);
+    return {points / rate, groups * kSharedLatency + own / rate};
+  }
   if (StoresTo(s, ir::Scope::kWmmaAcc) && s.accumulates) {
     const double rate =
         bytes > 1 ? machine.fragments.half_products : machine.fragments.byte_products;
@@ -307,11 +321,12 @@ class LaunchModel {
   // Registers of a thread, of 32 bits.
   double Registers(const StatementSummary& s) const {
     if (s.fragments) {  // elements of 32 bits, half as many of the factors of a step
-      const auto sums = static_cast<int64_t>(
-          StoresTo(s, ir::Scope::kWmmaAcc) ? WarpElements(s) / static_cast<double>(limits_.warp)
-                                           : 0);
-      return static_cast<double>(
-          std::min(target::TileRegisters(sums, sums / 2), std::max<int64_t>(limits_.registers, 1)));
+      const bool shared = IsOfFourWarps(s);
+      const double threads = static_cast<double>(limits_.warp) * (shared ? kFourWarps : 1);
+      const auto sums =
+          static_cast<int64_t>(StoresTo(s, ir::Scope::kWmmaAcc) ? WarpElements(s) / threads : 0);
+      return static_cast<double>(std::min(target::TileRegisters(sums, shared ? 0 : sums / 2),
+                                          std::max<int64_t>(limits_.registers, 1)));
     }
     const RegisterTile tile = AnalyzeTile(s, thread_);
     const double words =

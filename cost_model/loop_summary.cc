@@ -288,7 +288,7 @@ class Summarizer {
     if (dot_nest_.has_value()) MergeDotNest(*dot_nest_, &summary);
     summary.fragments = std::any_of(
         summary.accesses.begin(), summary.accesses.end(),
-        [](const AccessSummary& access) { return ir::EngineOf(access.buffer->scope) == "wmma"; });
+        [](const AccessSummary& access) { return ir::IsFragmentScope(access.buffer->scope); });
     out_.statements.push_back(std::move(summary));
   }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,7 +42,8 @@ class CEmitter {
     ir::Buffer buffer;
     int64_t elements, offset;
   };
-  static std::vector<SharedArray> SharedArraysOf(const ir::Stmt& body);
+  int64_t AlignmentOf(const ir::BufferNode& shared) const;
+  std::vector<SharedArray> SharedArraysOf(const ir::Stmt& body) const;
   void SharedBuffers(const std::vector<SharedArray>& arrays, bool dynamic);
   void Emit(const ir::Stmt& s);
   void EmitBraced(std::string_view head, const ir::Stmt& body);
@@ -49,7 +51,11 @@ class CEmitter {
   void EmitFor(const ir::Stmt& s);
   void EmitSubGroupSum(const ir::Stmt& s, const SubGroupSum& sum);
   void EmitIf(const ir::Stmt& s);
-  void EmitTensor(const ir::Stmt& s);
+  std::string EmitTensor(const ir::Stmt& s);
+  std::string SharedFactor(const ir::TensorOperandMatch& factor, size_t rows, size_t columns);
+  bool IsSharedProduct(const ir::Stmt& s) const;
+  void EmitSharedProducts(std::span<const ir::Stmt> products);
+  void EmitSequence(std::span<const ir::Stmt> stmts);
   void EmitFragmentMap(const ir::Stmt& s);
   std::string Fragment(const ir::Buffer& buffer, const FragmentLayout& layout,
                        const ir::Expr& base);
@@ -57,7 +63,7 @@ class CEmitter {
   bool CopyAsync(const ir::Stmt& s);
   void EmitStore(const ir::Stmt& s);
   void EmitSync(const ir::Stmt& s);
-  void LoadRuns(const ir::Expr& value);
+  void LoadRuns(const ir::Expr& value, const ir::Expr& condition);
   std::vector<std::string> LanesOf(const ir::Expr& value);
   void EmitAlloc(const ir::Stmt& s);
   std::string Array(const ir::Buffer& b);
@@ -68,13 +74,13 @@ class CEmitter {
   std::string out_;
   int indent_ = 0;
   SubGroupSums sums_;  // of the kernel
-  bool uses_sub_groups_ = false, uses_fragments_ = false, uses_async_ = false,
-       uses_dynamic_ = false;
+  bool uses_sub_groups_ = false, uses_fragments_ = false, uses_shared_factors_ = false,
+       uses_async_ = false, uses_dynamic_ = false;
   bool async_ = false;         // of the kernel: it has copies that no thread waits for
   bool in_async_ = false;      // of the statement
   std::string_view barrier_;   // of the kernel
-  FragmentLayouts fragments_;  // of the kernel
-  ir::Var warp_thread_;        // of the kernel: the thread along x, if those are one warp
+  KernelFragments fragments_;  // of the kernel
+  ir::Var warp_thread_;        // of the kernel: the thread along x, if those have the fragments
 };
 
 }  // namespace tilewright::codegen

@@ -45,6 +45,7 @@ CText CEmitter::Text() const {
   if (expr_.uses_double()) add(dialect_.float64);
   if (uses_sub_groups_) add(dialect_.sub_groups.feature);
   if (uses_fragments_) result.text += dialect_.fragments.prologue;
+  if (uses_shared_factors_) result.text += dialect_.fragments.shared.prologue;
   if (uses_async_) result.text += dialect_.async.prologue;
   if (uses_dynamic_) result.text += dialect_.dynamic_shared.prologue;
   std::sort(result.features.begin(), result.features.end());
@@ -98,8 +99,12 @@ void CEmitter::Signature(const ir::Function& f, const std::set<const ir::BufferN
                  ") {\n");
 }
 
-std::vector<CEmitter::SharedArray> CEmitter::SharedArraysOf(const Stmt& body) {
-  constexpr int64_t kAlignment = 16;
+int64_t CEmitter::AlignmentOf(const ir::BufferNode& shared) const {
+  constexpr int64_t kUsual = 16;
+  return fragments_.placed.contains(&shared) ? dialect_.fragments.shared.align : kUsual;
+}
+
+std::vector<CEmitter::SharedArray> CEmitter::SharedArraysOf(const Stmt& body) const {
   std::vector<SharedArray> arrays;
   int64_t offset = 0;
   ir::VisitStmts(body, [&](const Stmt& s) {
@@ -107,8 +112,10 @@ std::vector<CEmitter::SharedArray> CEmitter::SharedArraysOf(const Stmt& body) {
     int64_t elements = 1;
     for (const Expr& e : s->buffer->shape) elements *= ir::AsInt(e) == nullptr ? 0 : *ir::AsInt(e);
     const int64_t bytes = elements * s->buffer->dtype.bytes();
+    const int64_t align = AlignmentOf(*s->buffer);
+    offset = (offset + align - 1) / align * align;
     arrays.push_back({s->buffer, elements, offset});
-    offset += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    offset += bytes;
     return true;
   });
   arrays.push_back({nullptr, 0, offset});  // the end
@@ -125,7 +132,9 @@ void CEmitter::SharedBuffers(const std::vector<SharedArray>& arrays, bool dynami
                   expr_.Declare(a.buffer.get(), a.buffer->name), ", ", a.elements, ", ", a.offset,
                   ");"));
     } else {
-      Line(StrCat(dialect_.shared, Array(a.buffer), ";"));
+      Line(StrCat(
+          Replaced(std::string(dialect_.shared), "@", std::to_string(AlignmentOf(*a.buffer))),
+          Array(a.buffer), ";"));
     }
   }
 }
@@ -136,6 +145,9 @@ absl::Status CEmitter::AddKernel(const ir::Function& f) {
                                        StrCat("expected a function of stage flat, found ", f.name));
   }
   expr_.StartKernel(FitsInt32(f));
+  TW_ASSIGN(fragments_, FindFragments(f));
+  for (const auto& [buffer, row] : fragments_.placed)
+    expr_.Place(buffer, StrCat(dialect_.fragments.shared.place, "<", row, ">"));
   const std::set<const ir::BufferNode*> read_back = ReadBack(f);
   const std::vector<SharedArray> shared = SharedArraysOf(f.body);
   const DynamicSharedWords& words = dialect_.dynamic_shared;
@@ -147,8 +159,8 @@ absl::Status CEmitter::AddKernel(const ir::Function& f) {
   }
   Signature(f, read_back);
   barrier_ = OrdersGlobalMemory(f) ? dialect_.global_barrier : dialect_.barrier;
+  if (!fragments_.placed.empty()) barrier_ = dialect_.fragments.shared.barrier;
   if (sub_groups_) sums_ = FindSubGroupSums(f);
-  TW_ASSIGN(fragments_, FindFragments(f));
   async_ = !dialect_.async.copy.empty() && HasWideAsync(f.body);
   warp_thread_ = nullptr;
   indent_ = 1;

@@ -29,19 +29,37 @@ struct SubGroupWords {
   int most_bits = 64;  // of a value that the function takes
 };
 
-// Fragments (fragments.h): matrices in the registers of the threads of a warp, those along x.
-// A function for each tensor intrinsic, called like it with `_` for each dot and `tw_` in front:
-//   product(sums, a, b), product_reset(sums), load<row stride, column stride, bytes,
-//   shared>(fragment, first element)
+// Products whose factors are in shared memory. Before they read what threads have written there,
+// each of these orders its writes and all meet at a barrier.
+struct SharedFactorWords {
+  std::string_view prologue = {};  // definitions: of texts that use them; empty: there are none
+  // The function of an element's number that returns its place in an array: `NAME<elements of a
+  // row>(number)`. Runs of `run` elements at multiples of it stay together. Blocks of `rows` by
+  // `columns` elements begin at multiples of `align` bytes.
+  std::string_view place = {};
+  int64_t rows = 1, columns = 1, run = 1, align = 16;
+  // Statements in front of products that follow each other, behind them, and behind those for the
+  // sums `@` of each.
+  std::string_view before = {}, behind = {}, landed = {};
+  std::string_view barrier = {};  // orders the writes of threads to shared memory, too
+};
+
+// Fragments (fragments.h): matrices in the registers of the threads along x, which are a warp or a
+// group of warps. A function for each tensor intrinsic, called like it with `_` for each dot and
+// `tw_` in front:
+//   product(sums, a, b), product_reset(sums)
+//   load<row stride, column stride, bytes, shared>(fragment, first element)
+//   product<strides of a, strides of b>(sums, first elements of a, b) of factors in shared memory
 // `bytes` is what each row (or column, where a row's elements are apart) is at a multiple of.
-// `shared` says whether the element is in shared memory.
+// `shared` says whether the element is in shared memory. A fragment is an array of registers of 32
+// bits, its elements shared out evenly.
 struct FragmentWords {
-  std::string_view prologue = {};  // their definitions: of texts that use them
-  int threads = 0;                 // of a warp; 0: the language has no fragments
-  int a = 0, b = 0, sums = 0;      // registers of 32 bits of a fragment in each thread
+  std::string_view prologue = {};  // definitions: of texts that use them
   // A thread's sums are runs of neighbours in rows: the row of run `@`, and its number there.
-  std::string_view row, run;
+  // Empty: the language has no fragments.
+  std::string_view row = {}, run = {};
   int neighbours = 1;
+  SharedFactorWords shared = {};
 };
 
 // Copies from global to shared memory that a thread starts and does not wait for.
@@ -63,11 +81,12 @@ struct DynamicSharedWords {
 };
 
 struct CDialect {
-  std::string_view name;                    // of error slugs: codegen.<name>.<reason>
-  std::string_view suffix;                  // of files with the text
-  std::string_view prologue;                // first lines of the text
-  std::string_view base_prologue = {};      // those that several languages share, behind them
-  std::string_view kernel, global, shared;  // qualifiers, with a blank at the end
+  std::string_view name;                // of error slugs: codegen.<name>.<reason>
+  std::string_view suffix;              // of files with the text
+  std::string_view prologue;            // first lines of the text
+  std::string_view base_prologue = {};  // those that several languages share, behind them
+  // Qualifiers, with a blank at the end; of a shared array `@` is what it is at a multiple of.
+  std::string_view kernel, global, shared;
   // What stands in front of the type that a pointer is cast to, with a blank at the end. Empty: the
   // types of pointers do not say where they point to.
   std::string_view global_space = {}, shared_space = {};

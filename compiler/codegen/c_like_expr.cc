@@ -101,6 +101,7 @@ void CExpressions::StartKernel(bool narrow) {
   names_.clear();
   taken_.clear();
   for (std::string_view word : kReserved) taken_.insert(std::string(word));
+  places_.clear();
 }
 
 std::string CExpressions::Temporary(std::string_view wanted) {
@@ -306,7 +307,8 @@ std::string CExpressions::CallText(const Expr& e, int lane) {
 
 std::string CExpressions::Element(const ir::Buffer& buffer, const Expr& index, int lane) {
   const auto found = registers_.find(buffer.get());
-  if (found == registers_.end()) return StrCat(NameOf(buffer.get()), "[", Lane(index, lane), "]");
+  if (found == registers_.end())
+    return StrCat(NameOf(buffer.get()), "[", PlaceOf(buffer.get(), Lane(index, lane)), "]");
   LocalSlot elements;
   ConstantElements(index, &elements);
   const SlotPlan& plan = found->second.plan;
@@ -409,7 +411,18 @@ std::optional<std::string> CExpressions::WideRun(const ir::Buffer& buffer, const
   const std::string_view space =
       buffer->scope == ir::Scope::kShared ? dialect_.shared_space : dialect_.global_space;
   return StrCat("*(", read_only ? "const " : "", space, WideType(buffer, lanes), "*)(",
-                NameOf(buffer.get()), " + ", Lane(index->args[0], 0), ")");
+                NameOf(buffer.get()), " + ", PlaceOf(buffer.get(), Lane(index->args[0], 0)), ")");
+}
+
+std::string CExpressions::PlaceOf(const ir::BufferNode* buffer, std::string index) const {
+  const auto place = places_.find(buffer);
+  return place == places_.end() ? index : StrCat(place->second, "(", index, ")");
+}
+
+bool CExpressions::IsAtStart(const Expr& index, int64_t columns, int64_t period) const {
+  const analysis::Interval rest =
+      analyzer_.Values(analyzer_.Normal(ir::FloorMod(index, ir::Int(period, index->dtype))));
+  return rest.min >= 0 && rest.max < columns;
 }
 
 int64_t CExpressions::AlignedBytes(const ir::Buffer& buffer, const Expr& index,

@@ -31,6 +31,16 @@ class CExpressions {
   void SetName(const void* symbol, std::string text) { names_[symbol] = std::move(text); }
   const std::string& NameOf(const void* symbol) const { return names_.at(symbol); }
 
+  // The elements of an array lie where `function` of their number says; runs that WideRun gives
+  // stay together.
+  void Place(const ir::BufferNode* buffer, std::string function) {
+    places_[buffer] = std::move(function);
+  }
+  // Where an element is in its array.
+  std::string PlaceOf(const ir::BufferNode* buffer, std::string index) const;
+  // Returns whether `index` is in the first `columns` elements of `period`, wherever in the kernel.
+  bool IsAtStart(const ir::Expr& index, int64_t columns, int64_t period) const;
+
   // What is known of a variable from here on: divisions of what is not negative are plain ones.
   void SetRange(const ir::Var& var, const ir::Range& range) { analyzer_.SetRange(var, range); }
   void SetValue(const ir::Var& var, const ir::Expr& value) { analyzer_.SetValue(var, value); }
@@ -107,6 +117,7 @@ class CExpressions {
   bool narrow_ = false;
   std::unordered_map<const ir::BufferNode*, Registers> registers_;
   std::unordered_map<const void*, std::string> names_;
+  std::unordered_map<const ir::BufferNode*, std::string> places_;
   std::unordered_map<const ir::ExprNode*, std::string> runs_;
   std::set<std::string> taken_, helpers_;
   std::string error_;

@@ -41,6 +41,12 @@ std::optional<WideCopy> WideCopyOf(const Stmt& s) {
   return read ? std::optional(copy) : std::nullopt;
 }
 
+// The condition of one lane that is the condition of all; null where lanes differ.
+Expr OfAllLanes(const Expr& condition) {
+  if (condition->dtype.lanes == 1) return condition;
+  return condition->kind == ir::ExprKind::kBroadcast ? condition->args[0] : nullptr;
+}
+
 }  // namespace
 
 std::string Replaced(std::string text, std::string_view what, std::string_view with) {
@@ -117,13 +123,15 @@ void CEmitter::EmitSubGroupSum(const Stmt& s, const SubGroupSum& sum) {
 }
 
 void CEmitter::EmitFor(const Stmt& s) {
-  if (!ir::TensorNameOf(*s).empty()) return EmitTensor(s);
+  if (IsSharedProduct(s)) return EmitSharedProducts({&s, 1});
+  if (!ir::TensorNameOf(*s).empty()) {
+    EmitTensor(s);
+    return;
+  }
   if (FragmentMapOf(s) != nullptr) return EmitFragmentMap(s);
   expr_.SetRange(s->var, s->range);
-  if (s->for_kind == ir::ForKind::kThreadX &&
-      ir::IsInt(s->range.extent, dialect_.fragments.threads)) {
-    warp_thread_ = s->var;
-  }
+  const bool of_fragments = s->for_kind == ir::ForKind::kThreadX && !dialect_.fragments.row.empty();
+  if (of_fragments && ir::IsInt(s->range.extent, fragments_.threads)) warp_thread_ = s->var;
   if (ir::IsBound(s->for_kind)) {  // no loop: the launch has the iterations
     const std::string type = expr_.TypeOf(s->var->dtype);
     std::string_view form =
@@ -142,20 +150,40 @@ void CEmitter::EmitFor(const Stmt& s) {
   EmitBraced(LoopHead(s, /*in_turn=*/false), s->body);
 }
 
-// Makes one access of each run that all lanes of a value load: not of those that a choice or a mask
-// may leave out.
-void CEmitter::LoadRuns(const Expr& value) {
+// Makes one access of each run that all lanes of a value load where `condition` (null: always)
+// holds. Runs that a choice or a mask leaves out for some lanes stay accesses of elements.
+void CEmitter::LoadRuns(const Expr& value, const Expr& condition) {
   using ir::ExprKind;
-  if (value->dtype.lanes == 1 || value->kind == ExprKind::kSelect ||
-      value->kind == ExprKind::kAnd || value->kind == ExprKind::kOr)
+  if (value->dtype.lanes == 1 || value->kind == ExprKind::kAnd || value->kind == ExprKind::kOr)
     return;
-  if (value->kind != ExprKind::kLoad) {
-    for (const Expr& operand : value->args) LoadRuns(operand);
+  const auto both = [&](const Expr& more) {
+    return condition == nullptr ? more : condition && more;
+  };
+  if (value->kind == ExprKind::kSelect) {
+    const Expr choice = OfAllLanes(value->args[0]);
+    if (choice == nullptr) return;
+    LoadRuns(value->args[1], both(choice));
+    LoadRuns(value->args[2], both(ir::Not(choice)));
     return;
   }
-  if (value->mask != nullptr) return;
+  if (value->kind != ExprKind::kLoad) {
+    for (const Expr& operand : value->args) LoadRuns(operand, condition);
+    return;
+  }
+  Expr reads = condition;
+  if (value->mask != nullptr) {
+    const Expr mask = OfAllLanes(value->mask);
+    if (mask == nullptr) return;
+    const bool known = condition != nullptr && ir::StructuralEqual(condition, mask);
+    reads = known ? condition : both(mask);
+  }
   const auto run = expr_.WideRun(value->buffer, value->args[0], /*read_only=*/true);
-  if (run.has_value()) Line(StrCat("const auto ", expr_.NameRun(value), " = ", *run, ";"));
+  if (!run.has_value()) return;
+  if (reads == nullptr) return Line(StrCat("const auto ", expr_.NameRun(value), " = ", *run, ";"));
+  const std::string type = expr_.WideType(value->buffer, value->dtype.lanes);
+  const std::string name = expr_.NameRun(value);
+  Line(StrCat(type, " ", name, " = {};"));
+  Line(StrCat("if (", expr_.Lane(reads, 0), ") ", name, " = ", *run, ";"));
 }
 
 // Declares variables for the lanes of a value; returns what they are called.
@@ -168,7 +196,7 @@ std::vector<std::string> CEmitter::LanesOf(const Expr& value) {
     for (int i = 0; i < count; ++i) lanes.push_back(StrCat(all, Component(i)));
     return lanes;
   }
-  LoadRuns(value);
+  LoadRuns(value, nullptr);
   const std::string type = expr_.TypeOf(value->dtype.Element());
   for (int i = 0; i < count; ++i) {
     lanes.push_back(expr_.Lane(value, i));
@@ -235,7 +263,7 @@ void CEmitter::EmitStore(const Stmt& s) {
 // What one thread of a warp does with fragments, which all have, is done by the warp.
 void CEmitter::EmitIf(const Stmt& s) {
   Expr condition = s->condition;
-  if (!fragments_.empty() && HasFragments(s)) {
+  if (fragments_.threads > 0 && ir::TouchesFragments(s)) {
     if (!HasOnlyFragments(s)) expr_.Fail("fragments and other statements under one condition");
     condition = nullptr;
     for (const Expr& part : ir::Conjuncts(s->condition)) {
@@ -296,8 +324,7 @@ void CEmitter::Emit(const Stmt& s) {
     case StmtKind::kFor:
       return EmitFor(s);
     case StmtKind::kSeq:
-      for (const Stmt& child : s->stmts) Emit(child);
-      return;
+      return EmitSequence(s->stmts);
     case StmtKind::kStore:
       return EmitStore(s);
     case StmtKind::kIf:

@@ -31,8 +31,6 @@ absl::Status Disagree(const ir::BufferNode& buffer, std::string_view found) {
 
 }  // namespace
 
-bool IsFragmentScope(ir::Scope scope) { return ir::EngineOf(scope) == "wmma"; }
-
 std::optional<int64_t> FragmentLayout::NumberOf(const ir::Expr& base) const {
   const int64_t* first = ir::AsInt(base);
   const size_t dense = strides[1] == 1 ? 1 : 0;  // the buffer's last dimension
@@ -52,13 +50,26 @@ FragmentLayout LayoutOf(const ir::TensorMatch& match, size_t operand, size_t row
   return layout;
 }
 
-absl::StatusOr<FragmentLayouts> FindFragments(const ir::Function& kernel) {
-  FragmentLayouts layouts;
+std::optional<int64_t> RowOf(const ir::TensorOperandMatch& operand, size_t rows, size_t columns) {
+  const int64_t a = operand.strides[rows], b = operand.strides[columns];
+  if (a != 1 && b != 1) return std::nullopt;
+  return a == 1 ? b : a;
+}
+
+absl::StatusOr<KernelFragments> FindFragments(const ir::Function& kernel) {
+  KernelFragments found;
   absl::Status status = absl::OkStatus();
   const auto add = [&](const ir::TensorMatch& match, size_t operand, size_t rows, size_t columns) {
     const ir::BufferNode& buffer = *match.operands[operand].buffer;
+    if (!ir::IsFragmentScope(buffer.scope)) {
+      const int64_t row = RowOf(match.operands[operand], rows, columns).value_or(0);
+      const bool same = found.placed.emplace(&buffer, row).first->second == row;
+      if (row == 0 || !same)
+        status.Update(Disagree(buffer, "rows that are apart, or of two sizes"));
+      return;
+    }
     const FragmentLayout layout = LayoutOf(match, operand, rows, columns);
-    const auto [seen, is_new] = layouts.emplace(&buffer, layout);
+    const auto [seen, is_new] = found.layouts.emplace(&buffer, layout);
     if (!is_new && seen->second != layout) status.Update(Disagree(buffer, "two layouts"));
     if (layout.count * layout.extents[0] * layout.extents[1] != ElementsOf(buffer))
       status.Update(Disagree(buffer, StrCat(ElementsOf(buffer), " elements")));
@@ -69,32 +80,22 @@ absl::StatusOr<FragmentLayouts> FindFragments(const ir::Function& kernel) {
     const auto match = ir::MatchTensor(s, name);
     status.Update(match.status());
     if (!match.ok() || match->intrinsic->op != ir::TensorOp::kMma || match->reset) return false;
+    if (found.threads != 0 && found.threads != match->intrinsic->threads)
+      status.Update(Disagree(*match->operands[0].buffer, "products of other threads"));
+    found.threads = match->intrinsic->threads;
     add(*match, 0, 0, 1);  // the loops of a product: rows, columns, terms
     add(*match, 1, 0, 2);
     add(*match, 2, 2, 1);
     return false;
   });
   TW_TRY(status);
-  return layouts;
+  return found;
 }
 
 const ir::StmtNode* FragmentMapOf(const Stmt& s) {
   const bool marked = s->kind == StmtKind::kFor && s->annotations.contains(ir::kFragmentKey);
   // The annotation alone says nothing: any loop may have it.
-  return marked && s->body->kind == StmtKind::kFor && HasFragments(s) ? s.get() : nullptr;
-}
-
-bool HasFragments(const Stmt& s) {
-  bool found = false;
-  ir::VisitStmts(s, [&](const Stmt& part) {
-    found = found || (part->kind == StmtKind::kStore && IsFragmentScope(part->buffer->scope));
-    return !found;
-  });
-  ir::VisitExprsIn(s, [&](const ir::Expr& e) {
-    found = found || (e->kind == ir::ExprKind::kLoad && IsFragmentScope(e->buffer->scope));
-    return !found;
-  });
-  return found;
+  return marked && s->body->kind == StmtKind::kFor && ir::TouchesFragments(s) ? s.get() : nullptr;
 }
 
 bool HasOnlyFragments(const Stmt& s) {

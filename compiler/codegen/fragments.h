@@ -1,7 +1,8 @@
-// Fragments in kernels: matrices that the threads of a warp keep together in their registers. By
-// the IR each thread has them whole (scopes.def), all threads of a warp the same ones; the code
-// generator hands their elements out. What it has to know is which fragment an access names, and
-// that all threads of the warp come to it. Pure functions over immutable IR; thread-safe.
+// Fragments in kernels: matrices that the threads of a warp, or of a group of warps, keep together
+// in their registers. By the IR each thread has them whole (scopes.def), all of these threads the
+// same ones; the code generator hands their elements out. What it has to know is which fragment an
+// access names, and that all of these threads come to it. Pure functions over immutable IR;
+// thread-safe.
 #pragma once
 
 #include <array>
@@ -15,8 +16,6 @@
 
 namespace tilewright::codegen {
 
-bool IsFragmentScope(ir::Scope scope);
-
 // How the fragments of a buffer lie in it: each has so many rows and columns, so far apart.
 struct FragmentLayout {
   std::array<int64_t, 2> extents = {1, 1}, strides = {0, 0};  // of rows, of columns
@@ -26,11 +25,21 @@ struct FragmentLayout {
   // Returns the number of the fragment that begins at element `base`; nullopt if none does.
   std::optional<int64_t> NumberOf(const ir::Expr& base) const;
 };
-using FragmentLayouts = std::map<const ir::BufferNode*, FragmentLayout>;
 
-// Returns how the fragments of a kernel lie, which its products say. Empty: it has none.
+// What the products of a kernel say about its buffers.
+struct KernelFragments {
+  int threads = 0;  // along x, that have the fragments; 0: the kernel has none
+  std::map<const ir::BufferNode*, FragmentLayout> layouts = {};
+  // Shared buffers that products read where they are, which want their elements placed in a way of
+  // their own (FragmentWords::place), and how many elements a row of each has.
+  std::map<const ir::BufferNode*, int64_t> placed = {};
+};
+
 // codegen.fragments.layout: two products disagree, or a buffer is no whole number of fragments.
-absl::StatusOr<FragmentLayouts> FindFragments(const ir::Function& kernel);
+absl::StatusOr<KernelFragments> FindFragments(const ir::Function& kernel);
+
+// The stride of an operand's rows, whose elements are neighbours; nullopt if it has no such rows.
+std::optional<int64_t> RowOf(const ir::TensorOperandMatch& operand, size_t rows, size_t columns);
 
 // The layout and the first element of one operand of a match: `rows` and `columns` are loops of
 // the description.
@@ -41,8 +50,7 @@ FragmentLayout LayoutOf(const ir::TensorMatch& match, size_t operand, size_t row
 // Returns null for other statements.
 const ir::StmtNode* FragmentMapOf(const ir::Stmt& s);
 
-// Whether a statement does nothing but products, loads and maps of fragments. Whether it has any.
-bool HasFragments(const ir::Stmt& s);
+// Whether a statement does nothing but products, loads and maps of fragments.
 bool HasOnlyFragments(const ir::Stmt& s);
 
 }  // namespace tilewright::codegen

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "compiler/ir/ir_text.h"
+#include "compiler/ir/visit.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -29,7 +30,8 @@ TensorIntrinsic Made(const TensorIntrinsicRow& row) {
           Parsed("reset", row.reset),
           row.operands,
           row.features,
-          row.max_extent};
+          row.max_extent,
+          row.threads};
 }
 
 constexpr char kFmaTile[] =
@@ -101,6 +103,21 @@ std::string_view TensorNameOf(const StmtNode& loop) {
   if (it == loop.annotations.end()) return {};
   const std::string* name = std::get_if<std::string>(&it->second);
   return name == nullptr ? std::string_view() : std::string_view(*name);
+}
+
+bool IsFragmentScope(Scope scope) { return EngineOf(scope) == "wmma"; }
+
+bool TouchesFragments(const Stmt& s) {
+  bool found = false;
+  VisitStmts(s, [&](const Stmt& part) {
+    found = found || (part->kind == StmtKind::kStore && IsFragmentScope(part->buffer->scope));
+    return !found;
+  });
+  VisitExprsIn(s, [&](const Expr& e) {
+    found = found || (e->kind == ExprKind::kLoad && IsFragmentScope(e->buffer->scope));
+    return !found;
+  });
+  return found;
 }
 
 bool IsTensorNest(const Stmt& s) {

@@ -35,7 +35,8 @@ enum class TensorOp : uint8_t {
   kLoad,
   kStore,
   // Threads in step: a product of fragments, and what brings a fragment from memory. The parameters
-  // of an operand are in the order of its fragment's rows and columns.
+  // of an operand are in the order of its fragment's rows and columns. The factors of a product are
+  // fragments (scopes wmma.a, wmma.b), or it reads them where they are in shared memory.
   kMma,
   kFragmentLoad,
 };
@@ -57,6 +58,7 @@ struct TensorIntrinsic {
   std::vector<TensorOperand> operands;  // of `update`, in order of its parameters; [0] is written
   std::vector<std::string> features;    // cpuid names that the target must have
   int64_t max_extent = 0;
+  int threads = 1;  // that have its fragments together
 };
 
 // How a row is written: the descriptions are texts, "(parameters) { body }".
@@ -67,6 +69,7 @@ struct TensorIntrinsicRow {
   std::vector<TensorOperand> operands;
   std::vector<std::string> features = {};
   int64_t max_extent = 0;
+  int threads = 1;
 };
 // C[j] += Σ_k A[k] * B[j,k] over groups of four, a row for each number of lanes, whose number ends
 // the name: A (of type `a`) is shared by all lanes, or A[j,k] is each one's own. 32 bits hold four
@@ -107,6 +110,11 @@ struct TensorMatch {
 // loops may stand in any order; commutative operators may have their operands in any order.
 // ir.tensor.unknown | ir.tensor.mismatch: expected (the description) …, found …
 absl::StatusOr<TensorMatch> MatchTensor(const Stmt& nest, std::string_view name);
+
+// Returns whether a scope is one of fragments.
+bool IsFragmentScope(Scope scope);
+// Returns whether a statement loads or stores elements of fragments.
+bool TouchesFragments(const Stmt& s);
 
 // The intrinsic's name on a loop (`.reset` included); empty where there is none.
 std::string_view TensorNameOf(const StmtNode& loop);

@@ -73,6 +73,9 @@ struct LaunchLimits {
 struct FragmentUnit {
   double half_products = 0;  // of 16-bit floats with sums f32; 0: the machine has no such unit
   double byte_products = 0;  // of bytes with sums i32
+  // The first by groups of four warps, which read the factors where they are in shared memory; 0:
+  // the machine has no such products.
+  double shared_half_products = 0;
 };
 
 // A unit that multiplies vectors of bytes by square matrices, on memories of its own that programs

@@ -51,7 +51,7 @@ class Unroller {
         return ir::MakeAsync(Walk(s->body));
       case StmtKind::kAlloc: {
         // The place of a fragment is a register's.
-        const bool fragments = ir::EngineOf(s->buffer->scope) == "wmma";
+        const bool fragments = ir::IsFragmentScope(s->buffer->scope);
         bool small = fragments || (s->buffer->scope == ir::Scope::kLocal && IsSmall(s->buffer));
         if (small) small_.insert(s->buffer.get());
         return ir::MakeAlloc(s->buffer, Walk(s->body));
@@ -74,21 +74,8 @@ class Unroller {
 
   // Any loop may have the annotation; it means something where fragments are.
   static bool IsFragmentMap(const Stmt& s) {
-    if (!s->annotations.contains(ir::kFragmentKey) || s->for_kind != ir::ForKind::kSerial)
-      return false;
-    bool found = false;
-    const auto see = [&found](const ir::Buffer& buffer) {
-      found = found || ir::EngineOf(buffer->scope) == "wmma";
-    };
-    ir::VisitStmts(s, [&](const Stmt& part) {
-      if (part->kind == StmtKind::kStore) see(part->buffer);
-      return !found;
-    });
-    ir::VisitExprsIn(s, [&](const Expr& e) {
-      if (e->kind == ir::ExprKind::kLoad) see(e->buffer);
-      return !found;
-    });
-    return found;
+    return s->annotations.contains(ir::kFragmentKey) && s->for_kind == ir::ForKind::kSerial &&
+           ir::TouchesFragments(s);
   }
 
   Stmt WalkFor(const Stmt& s) {

@@ -19,6 +19,7 @@
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 #include "device_agent/supervisor.h"
+#include "tests/fault/driver_device.h"
 #include "tests/fault/loopback_fleet.h"
 #include "tests/support/measured_kernels.h"
 #include "tests/support/opencl_module.h"
@@ -33,60 +34,15 @@ using tests::LoopbackConsumer;
 using tests::LoopbackDaemon;
 using tests::WaitFor;
 
-SupervisorOptions OpenClWorker() {
-  SupervisorOptions options;
-  options.worker_path = *support::FindSibling("tilewright-worker");
-  options.device_kind = "opencl";
-  options.allow_weak_sandbox = true;  // what a container permits is tested
-  options.sandbox_profile = "driver";
-  options.threads = 1;
-  return options;
-}
-
-// One worker for all cases. `ready` is empty where the machine has no OpenCL device.
-class OpenClDevice : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    supervisor_ = std::make_unique<Supervisor>(OpenClWorker());
-    auto ready = supervisor_->Start();
-    if (ready.ok()) ready_ = std::make_unique<v1::WorkerReady>(*std::move(ready));
-    if (!ready.ok()) why_not_ = support::StatusText(ready.status());
-  }
-  static void TearDownTestSuite() {
-    supervisor_.reset();
-    ready_.reset();
-  }
-  void SetUp() override {
-    if (ready_ != nullptr) return;
-    // No driver, no device: everything else is a fault of ours.
-    ASSERT_THAT(why_not_, HasSubstr("of 0 devices"));
-    GTEST_SKIP() << "[SKIP] no OpenCL device: " << why_not_;
-  }
-
-  // y = 2 x + 1 is what is expected.
-  static v1::ModuleMeasured Measure(const std::string& name, const std::string& text) {
-    MeasureInput input;
-    input.module = tests::OpenClTextModule(name, text);
-    input.expected = tests::KernelExpected();
-    *input.work.mutable_inputs() = tests::KernelInputs();
-    input.work.mutable_tolerance()->set_rel(1e-6);
-    input.work.mutable_wall_limit()->set_seconds(name == "hang" ? 2 : 20);
-    *input.work.mutable_plan() = tests::ShortPlan();
-    return supervisor_->Measure(input);
-  }
-
-  static const v1::WorkerReady& ready() { return *ready_; }
-  static Supervisor& supervisor() { return *supervisor_; }
-
- private:
-  static std::unique_ptr<Supervisor> supervisor_;
-  static std::unique_ptr<v1::WorkerReady> ready_;
-  static std::string why_not_;
+struct OpenCl {
+  static constexpr char kName[] = "opencl";
 };
-
-std::unique_ptr<Supervisor> OpenClDevice::supervisor_;
-std::unique_ptr<v1::WorkerReady> OpenClDevice::ready_;
-std::string OpenClDevice::why_not_;
+class OpenClDevice : public DriverDevice<OpenCl> {
+ protected:
+  static v1::ModuleMeasured Measure(const std::string& name, const std::string& text) {
+    return DriverDevice::Measure(name, tests::OpenClTextModule(name, text));
+  }
+};
 
 constexpr char kHonest[] =
     "__kernel void honest(long n, __global const float* x, __global float* y) {\n"
@@ -135,7 +91,7 @@ TEST_F(OpenClDevice, APluginInAFolderOfRootIsLoaded) {
   ASSERT_TRUE(plugin.ok()) << plugin.status();
   std::filesystem::copy(*plugin, folder->path());
   setenv("TILEWRIGHT_PLUGIN_DIR", folder->path().c_str(), 1);
-  Supervisor worker(OpenClWorker());
+  Supervisor worker(DriverWorker(OpenCl::kName));
   const auto started = worker.Start();
   unsetenv("TILEWRIGHT_PLUGIN_DIR");
   EXPECT_TRUE(started.ok()) << started.status();

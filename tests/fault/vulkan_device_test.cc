@@ -13,6 +13,7 @@
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "device_agent/supervisor.h"
+#include "tests/fault/driver_device.h"
 #include "tests/support/measured_kernels.h"
 #include "tests/support/vulkan_module.h"
 
@@ -21,16 +22,6 @@ namespace {
 
 using support::StrCat;
 using testing::HasSubstr;
-
-SupervisorOptions VulkanWorker() {
-  SupervisorOptions options;
-  options.worker_path = *support::FindSibling("tilewright-worker");
-  options.device_kind = "vulkan";
-  options.allow_weak_sandbox = true;  // what a container permits is tested
-  options.sandbox_profile = "driver";
-  options.threads = 1;
-  return options;
-}
 
 // A kernel of groups of `threads` whose element is `i`.
 std::string Kernel(const std::string& name, const std::string& body, int64_t threads = 64,
@@ -42,50 +33,10 @@ std::string Kernel(const std::string& name, const std::string& body, int64_t thr
 }
 constexpr char kHonest[] = "Y[i] = X[i] * 2.0f32 + 1.0f32;";
 
-// One worker for all cases. `ready` is empty where the machine has no Vulkan device.
-class VulkanDevice : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    supervisor_ = std::make_unique<Supervisor>(VulkanWorker());
-    auto ready = supervisor_->Start();
-    if (ready.ok()) ready_ = std::make_unique<v1::WorkerReady>(*std::move(ready));
-    if (!ready.ok()) why_not_ = support::StatusText(ready.status());
-  }
-  static void TearDownTestSuite() {
-    supervisor_.reset();
-    ready_.reset();
-  }
-  void SetUp() override {
-    if (ready_ != nullptr) return;
-    // No driver, no device: everything else is a fault of ours.
-    ASSERT_THAT(why_not_, HasSubstr("of 0 devices"));
-    GTEST_SKIP() << "[SKIP] no Vulkan device: " << why_not_;
-  }
-
-  // y = 2 x + 1 is what is expected.
-  static v1::ModuleMeasured Measure(const std::string& name, const std::string& module) {
-    MeasureInput input;
-    input.module = module;
-    input.expected = tests::KernelExpected();
-    *input.work.mutable_inputs() = tests::KernelInputs();
-    input.work.mutable_tolerance()->set_rel(1e-6);
-    input.work.mutable_wall_limit()->set_seconds(name == "hang" ? 2 : 20);
-    *input.work.mutable_plan() = tests::ShortPlan();
-    return supervisor_->Measure(input);
-  }
-
-  static const v1::WorkerReady& ready() { return *ready_; }
-  static Supervisor& supervisor() { return *supervisor_; }
-
- private:
-  static std::unique_ptr<Supervisor> supervisor_;
-  static std::unique_ptr<v1::WorkerReady> ready_;
-  static std::string why_not_;
+struct Vulkan {
+  static constexpr char kName[] = "vulkan";
 };
-
-std::unique_ptr<Supervisor> VulkanDevice::supervisor_;
-std::unique_ptr<v1::WorkerReady> VulkanDevice::ready_;
-std::string VulkanDevice::why_not_;
+using VulkanDevice = DriverDevice<Vulkan>;
 
 TEST_F(VulkanDevice, TellsWhatItIsAndMeasures) {
   EXPECT_EQ(ready().attributes().at("kind").s(), "vulkan");
@@ -163,7 +114,7 @@ TEST_F(VulkanDevice, BadCandidatesEndAsWhatTheyAre) {
 // As on a machine without a driver: the loader is told of none.
 TEST(VulkanDriver, AWorkerWithoutOneSaysSo) {
   for (const char* name : {"VK_ICD_FILENAMES", "VK_DRIVER_FILES"}) setenv(name, "/no/such.json", 1);
-  Supervisor worker(VulkanWorker());
+  Supervisor worker(DriverWorker(Vulkan::kName));
   const auto started = worker.Start();
   for (const char* name : {"VK_ICD_FILENAMES", "VK_DRIVER_FILES"}) unsetenv(name);
   ASSERT_FALSE(started.ok());

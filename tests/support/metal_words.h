@@ -12,10 +12,14 @@ struct alignas(sizeof(T) * N) tw_wide {
   struct Values {
     T v[N];
   };
+  tw_wide() __private {}
   tw_wide(Values values) __private { Take(values.v); }
   tw_wide(const __private tw_wide& from) __private { Take(from.v); }
   tw_wide(const __global tw_wide& from) __private { Take(from.v); }
   tw_wide(const __local tw_wide& from) __private { Take(from.v); }
+  void operator=(const __private tw_wide& from) __private { Take(from.v); }
+  void operator=(const __global tw_wide& from) __private { Take(from.v); }
+  void operator=(const __local tw_wide& from) __private { Take(from.v); }
   void operator=(const __private tw_wide& from) __global {
     for (int i = 0; i < N; ++i) v[i] = from.v[i];
   }

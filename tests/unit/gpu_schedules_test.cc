@@ -251,9 +251,9 @@ struct Planted {
 };
 constexpr Planted kPlanted[] = {
     {"nothing", "", "", ""},
-    {"rows_of_sums", "threadIdx.x / 4 + element * 8", "threadIdx.x % 8 + element * 8",
+    {"rows_of_sums", "threadIdx.x % 32 / 4 + element", "threadIdx.x % 8 + element",
      "simt.race.global"},
-    {"columns_of_sums", "(int)(threadIdx.x % 4)", "(int)(3 - threadIdx.x % 4)",
+    {"columns_of_sums", "(int)(threadIdx.x % 4 +", "(int)(3 - threadIdx.x % 4 +",
      "test.equivalence.differs"},
     {"rows_of_a", "lane % 16 * rows + lane / 16", "lane / 2 * rows + lane % 2",
      "test.equivalence.differs"},

@@ -7,7 +7,12 @@
 //         fragments of A and of B from shared memory; sums += A * B for each pair
 //     for warps (threadIdx.y): O over the warp's sums, in registers
 // The rows of what is shared lie apart, so that a warp's loads of fragments meet different banks.
+// Where a group of four warps multiplies what is in shared memory (Fragments::reads_shared), a warp
+// is such a group, and there are no fragments of A and B.
 // With several versions of it, steps are fetched while those before them are used.
+//
+// A group may do several tiles, one after the other. The sum may be cut into parts, whose results a
+// second launch adds up, with O behind it.
 //
 // Tiles divide extents that are multiples of a fragment's. Others are padded (pad_einsum) to whole
 // tiles, with zeros in what is shared, as far as that adds no more than a quarter.
@@ -16,14 +21,14 @@
 #include <utility>
 
 #include "compiler/ir/tensor_intrinsics.h"
-#include "compiler/ir/visit.h"
 #include "compiler/schedule/loop_tree.h"
 #include "compiler/space/block_info.h"
-#include "compiler/space/dot_product.h"
 #include "compiler/space/lane_axes.h"
 #include "compiler/space/rules/bound_nest.h"
 #include "compiler/space/rules/rules.h"
+#include "compiler/space/rules/tensor_product.h"
 #include "compiler/space/step_maker.h"
+#include "deploy/support/strings.h"
 
 namespace tilewright::space {
 namespace {
@@ -31,121 +36,10 @@ namespace {
 // Neighbours in a row of sums that a thread stores at a time.
 constexpr int64_t kRun = 2;
 
-// The product and its loads that the machine has for these types.
-struct Fragments {
-  std::string product, load_a, load_b;
-  int64_t rows = 0, columns = 0, terms = 0;
-};
-
-std::string LoadOf(const ir::TensorOperand& operand, const ir::Buffer& fragment,
-                   const target::Machine& machine) {
-  for (const ir::TensorIntrinsic& row : ir::TensorIntrinsics()) {
-    if (row.op == ir::TensorOp::kFragmentLoad && HasFeatures(row, machine) &&
-        row.operands[0].scope == operand.scope && row.update.params[0]->dtype == fragment->dtype) {
-      return row.name;
-    }
-  }
-  return "";
-}
-
-std::optional<Fragments> FindFragments(ir::DType sum, ir::DType a, ir::DType b,
-                                       const target::Machine& machine) {
-  for (const ir::TensorIntrinsic& row : ir::TensorIntrinsics()) {
-    if (row.op != ir::TensorOp::kMma || !HasFeatures(row, machine)) continue;
-    const std::vector<ir::Buffer>& params = row.update.params;
-    if (params[0]->dtype != sum || params[1]->dtype != a || params[2]->dtype != b) continue;
-    return Fragments{.product = row.name,
-                     .load_a = LoadOf(row.operands[1], params[1], machine),
-                     .load_b = LoadOf(row.operands[2], params[2], machine),
-                     .rows = ExtentOf(params[0]->shape[0]),
-                     .columns = ExtentOf(params[0]->shape[1]),
-                     .terms = ExtentOf(params[1]->shape[1])};
-  }
-  return std::nullopt;
-}
-
-// A factor of P: which buffer, and the dimensions that its matrix has there.
-struct Operand {
-  ir::Buffer buffer;
-  size_t own = 0, terms = 0;  // of rows (A) or columns (B); of terms
-
-  int64_t bytes() const { return buffer->dtype.bytes(); }
-  size_t inner() const { return std::max(own, terms); }
-  size_t outer() const { return std::min(own, terms); }
-};
-
-struct Product {
-  Operand a, b;
-  size_t rows = 0, columns = 0, terms = 0;  // iterators
-  bool a_first = true;                      // in the program
-  Fragments fragments;
-};
-
-// The dimension that an iterator alone is the index of; nullopt where it is none, or several.
-std::optional<size_t> DimensionOf(const ir::Expr& load, const ir::Var& var) {
-  std::optional<size_t> found;
-  for (size_t d = 0; d < load->args.size(); ++d) {
-    if (!ir::UsesVar(load->args[d], var)) continue;
-    if (found.has_value() || load->args[d] != var) return std::nullopt;
-    found = d;
-  }
-  return found;
-}
-
-// P as a product of matrices whose rows and columns are its last two spatial iterators; nullopt
-// where it is none.
-std::optional<Product> FindProduct(const ir::StmtNode& block, const target::Machine& machine) {
-  std::vector<size_t> spatial, reduce;
-  for (size_t i = 0; i < block.iters.size(); ++i)
-    (block.iters[i].type == ir::IterType::kReduce ? reduce : spatial).push_back(i);
-  if (reduce.size() != 1 || spatial.size() < 2 || reduce[0] + 1 != block.iters.size() ||
-      block.body->kind != ir::StmtKind::kStore) {
-    return std::nullopt;
-  }
-  Product p;
-  p.terms = reduce[0];
-  p.columns = spatial.back();
-  p.rows = spatial[spatial.size() - 2];
-  std::vector<ir::Expr> loads;
-  bool plain = true;
-  ir::VisitExprs(block.body->value, [&](const ir::Expr& e) {
-    plain = plain && e->kind != ir::ExprKind::kSelect && e->kind != ir::ExprKind::kCall;
-    if (e->kind == ir::ExprKind::kLoad && e->buffer != block.body->buffer) loads.push_back(e);
-    return true;
-  });
-  if (!plain || loads.size() != 2 || loads[0]->buffer == loads[1]->buffer) return std::nullopt;
-  const ir::Expr first = loads[0];
-  const auto var = [&](size_t iter) { return block.iters[iter].var; };
-  if (!DimensionOf(loads[0], var(p.rows)).has_value()) std::swap(loads[0], loads[1]);
-  const auto operand = [&](const ir::Expr& load, size_t own, size_t other, Operand* out) {
-    const auto matrix = DimensionOf(load, var(own)), terms = DimensionOf(load, var(p.terms));
-    const bool other_used = std::any_of(load->args.begin(), load->args.end(),
-                                        [&](const auto& i) { return ir::UsesVar(i, var(other)); });
-    if (!matrix.has_value() || !terms.has_value() || other_used) return false;
-    *out = {load->buffer, *matrix, *terms};
-    // Dimensions of one matrix are the last: in front of them are those of a batch.
-    return out->inner() + 1 == load->args.size() && out->outer() + 2 == load->args.size();
-  };
-  if (!operand(loads[0], p.rows, p.columns, &p.a) || !operand(loads[1], p.columns, p.rows, &p.b))
-    return std::nullopt;
-  const auto fragments =
-      FindFragments(block.body->buffer->dtype, p.a.buffer->dtype, p.b.buffer->dtype, machine);
-  if (!fragments.has_value()) return std::nullopt;
-  p.fragments = *fragments;
-  p.a_first = loads[0] == first;
-  // Half of a fragment at least is used.
-  const auto filled = [&](size_t iter, int64_t part) {
-    return 2 * ExtentOf(block.iters[iter].domain.extent) >= part;
-  };
-  const Fragments& f = p.fragments;
-  const bool fills =
-      filled(p.rows, f.rows) && filled(p.columns, f.columns) && filled(p.terms, f.terms);
-  return fills ? std::optional(p) : std::nullopt;
-}
-
 class TensorTiles final : public Sketch {
  public:
-  TensorTiles(BlockInfo block, Product product, std::string consumer, const target::Target& target)
+  TensorTiles(BlockInfo block, TensorProduct product, std::string consumer,
+              const target::Target& target)
       : p_(std::move(block)),
         product_(std::move(product)),
         consumer_(std::move(consumer)),
@@ -163,8 +57,14 @@ class TensorTiles final : public Sketch {
     steps_ = AddKnob("fragments_step", powers(product_.terms, f.terms, kMostSteps));
     stages_ = AddKnob("stages", {1, 2, 3, 4});
     swap_groups_ = AddKnob("swap_groups", {0, 1});
+    tiles_of_group_ = AddKnob("tiles_of_group", {1, 2, 4, 8});
+    parts_ = AddKnob("parts", {1, 2, 4, 8});
   }
-  std::string name() const override { return "tensor_tiles"; }
+  std::string name() const override {
+    const Fragments& f = product_.fragments;
+    return f.reads_shared() ? support::StrCat("tensor_tiles_", f.rows, "x", f.columns)
+                            : "tensor_tiles";
+  }
 
   bool Feasible(const Point& point) const override {
     const Tile t = Read(point);
@@ -177,16 +77,23 @@ class TensorTiles final : public Sketch {
     const bool one_group = Padded(product_.rows, t.f.rows, t.rows()) == t.rows() ||
                            Padded(product_.columns, t.f.columns, t.columns()) == t.columns();
     if (t.swap_groups && one_group) return false;
-    if (t.stages > Padded(product_.terms, t.f.terms, t.terms()) / t.terms()) return false;
+    const int64_t steps = Padded(product_.terms, t.f.terms, t.terms()) / t.terms();
+    if (steps % t.parts != 0 || t.stages > steps / t.parts) return false;
+    if (t.parts > 1 && Pads(t)) return false;
+    if (Tiles(t) % t.tiles_of_group != 0) return false;
     if (Lanes(t, product_.a, t.rows()) == 0 || Lanes(t, product_.b, t.columns()) == 0) return false;
     const int64_t shared =
         (SharedBytes(t, product_.a, t.rows()) + SharedBytes(t, product_.b, t.columns())) * t.stages;
     const Fragments& f = product_.fragments;
-    const int64_t sums = t.fragments_m * t.fragments_n * f.rows * f.columns / limits_.warp;
-    const int64_t factors = (t.fragments_m * f.rows * product_.a.bytes() +
-                             t.fragments_n * f.columns * product_.b.bytes()) *
-                            f.terms / (4 * limits_.warp);
+    const int64_t sums = t.fragments_m * t.fragments_n * f.rows * f.columns / f.threads;
+    const int64_t factors = f.reads_shared() ? 0
+                                             : (t.fragments_m * f.rows * product_.a.bytes() +
+                                                t.fragments_n * f.columns * product_.b.bytes()) *
+                                                   f.terms / (4 * f.threads);
     if (sums > limits_.registers || shared > limits_.most_shared_bytes()) return false;
+    // With fewer registers the compiler spills, and lets products wait for each other.
+    const int64_t used = target::TileRegisters(sums, factors) + (f.reads_shared() ? kCopies : 0);
+    if (limits_.unit_registers > 0 && used * t.threads() > limits_.unit_registers) return false;
     return IsFullEnough(limits_, limits_.group_threads, t.threads(), shared,
                         target::TileRegisters(sums, factors));
   }
@@ -194,11 +101,16 @@ class TensorTiles final : public Sketch {
   absl::Status Apply(const Point& point, schedule::Schedule* s) const override {
     const Tile t = Read(point);
     StepMaker make(s);
-    const int p = s->BlockHandle(p_.name);
+    int p = s->BlockHandle(p_.name);
     const Copies copies = Pad(t, p, &make);
     TW_TRY(make.status());
     int o = consumer_.empty() ? copies.result : s->BlockHandle(consumer_);
     if (!consumer_.empty() && copies.result >= 0) make.Inline(copies.result);
+    if (t.parts > 1) {
+      p = AddUpParts(t.parts, p, o, *s, &make);
+      TW_TRY(make.status());
+      o = -1;
+    }
     if (o < 0) {
       const std::vector<int> copy = make.CacheWrite(p);
       TW_TRY(make.status());
@@ -215,20 +127,24 @@ class TensorTiles final : public Sketch {
       return padded;
     };
     const int a_shared = share(true, copies.a), b_shared = share(false, copies.b);
-    const int a = read(true, "local"), b = read(false, "local");
-    TW_TRY(make.status());
-    make.SetScope(a, "wmma.a");
-    make.SetScope(b, "wmma.b");
+    int a = -1, b = -1;  // fragments
+    if (!t.f.reads_shared()) {
+      a = read(true, "local"), b = read(false, "local");
+      TW_TRY(make.status());
+      make.SetScope(a, "wmma.a");
+      make.SetScope(b, "wmma.b");
+    }
     const Steps steps = TileProducer(t, s->LoopsOf(p), &make);
     TW_TRY(make.status());
     TileConsumer(t, o, steps.group, &make);
     TW_TRY(make.status());
     make.Bind(make.Fuse(steps.warps), "threadIdx.y");
-    LoadFragments(a, steps.fragment, product_.a, product_.fragments.rows, product_.fragments.load_a,
-                  /*own_first=*/true, &make);
-    LoadFragments(b, steps.fragment, product_.b, product_.fragments.columns,
-                  product_.fragments.load_b, /*own_first=*/false, &make);
-    make.Tensorize(steps.product, product_.fragments.product);
+    if (!t.f.reads_shared()) {
+      LoadFragments(a, steps.fragment, product_.a, t.f.rows, t.f.load_a, /*own_first=*/true, &make);
+      LoadFragments(b, steps.fragment, product_.b, t.f.columns, t.f.load_b, /*own_first=*/false,
+                    &make);
+    }
+    make.Tensorize(steps.product, t.f.product);
     Fetch(t, a_shared, steps.shared, product_.a, t.rows(), &make);
     Fetch(t, b_shared, steps.shared, product_.b, t.columns(), &make);
     if (t.stages > 1) make.PipelineAsync(steps.shared, {1, 1, t.stages});
@@ -237,19 +153,21 @@ class TensorTiles final : public Sketch {
 
  private:
   static constexpr int64_t kMostWarps = 8, kMostFragments = 8, kMostSteps = 4;
+  // Registers of a thread that copies while products of its factors in shared memory are under way.
+  static constexpr int64_t kCopies = 32;
   static constexpr int64_t kRowBytes = 16;  // what a thread names of a fragment in shared memory
 
   struct Tile {
     int64_t warps_m = 1, warps_n = 1, fragments_m = 1, fragments_n = 1, steps = 1;
-    int64_t stages = 1;
+    int64_t stages = 1, tiles_of_group = 1;
+    int64_t parts = 1;  // of the sum
     bool swap_groups = false;
-    int64_t warp = 1;
     Fragments f;
     int64_t rows() const { return warps_m * fragments_m * f.rows; }
     int64_t columns() const { return warps_n * fragments_n * f.columns; }
     int64_t terms() const { return steps * f.terms; }
     int64_t warps() const { return warps_m * warps_n; }
-    int64_t threads() const { return warps() * warp; }
+    int64_t threads() const { return warps() * f.threads; }
   };
   Tile Read(const Point& point) const {
     return {.warps_m = Value(point, warps_m_),
@@ -258,8 +176,9 @@ class TensorTiles final : public Sketch {
             .fragments_n = Value(point, columns_),
             .steps = Value(point, steps_),
             .stages = Value(point, stages_),
+            .tiles_of_group = Value(point, tiles_of_group_),
+            .parts = Value(point, parts_),
             .swap_groups = Value(point, swap_groups_) != 0,
-            .warp = limits_.warp,
             .f = product_.fragments};
   }
 
@@ -280,6 +199,7 @@ class TensorTiles final : public Sketch {
   static int64_t Apart(const Operand& operand) { return kRowBytes / operand.bytes(); }
   static int64_t SharedBytes(const Tile& t, const Operand& operand, int64_t own) {
     const int64_t row = RowOf(t, operand, own), apart = Apart(operand);
+    if (t.f.reads_shared()) return own * t.terms() * operand.bytes();
     const int64_t padded = row + ((apart - row) % (2 * apart) + 2 * apart) % (2 * apart);
     return own * t.terms() / row * padded * operand.bytes();
   }
@@ -301,6 +221,51 @@ class TensorTiles final : public Sketch {
     std::vector<int64_t> menu(static_cast<size_t>(std::min(most, (extent + part - 1) / part)));
     std::iota(menu.begin(), menu.end(), int64_t{1});
     return menu;
+  }
+
+  bool Pads(const Tile& t) const {
+    const auto ragged = [&](size_t iter, int64_t part) {
+      return p_.iters[iter].extent % part != 0;
+    };
+    return ragged(product_.rows, t.f.rows) || ragged(product_.columns, t.f.columns) ||
+           ragged(product_.terms, t.f.terms);
+  }
+  // Tiles of the result, of all parts.
+  int64_t Tiles(const Tile& t) const {
+    int64_t tiles = t.parts * (Padded(product_.rows, t.f.rows, t.rows()) / t.rows()) *
+                    (Padded(product_.columns, t.f.columns, t.columns()) / t.columns());
+    for (size_t i = 0; i < product_.rows; ++i) tiles *= p_.iters[i].extent;
+    return tiles;
+  }
+
+  // Parts of the sum become products of their own, and P adds up their results in a launch of its
+  // own, with O behind it. Returns the block of the products.
+  int AddUpParts(int64_t parts, int p, int o, const schedule::Schedule& s, StepMaker* make) const {
+    const std::vector<int> loops = s.LoopsOf(p);
+    const std::vector<int> terms =
+        make->Split(loops[product_.terms], {parts, schedule::kInfer}, false);
+    if (terms.size() != 2) return -1;
+    const std::vector<int> made = make->Rfactor(p, terms[0], "first");
+    if (made.empty()) return -1;
+    const bool copies = o < 0;
+    if (copies) {
+      const std::vector<int> copy = make->CacheWrite(p);
+      if (copy.empty()) return -1;
+      o = copy[0];
+    }
+    std::vector<int64_t> extents;
+    for (const IterInfo& iter : p_.iters) {
+      if (!iter.reduce) extents.push_back(iter.extent);
+    }
+    const int64_t threads = WholeThreads(extents, limits_.usual_threads);
+    const std::vector<int> results =
+        make->Split(make->Fuse(s.LoopsOf(o)), {schedule::kInfer, threads}, false);
+    if (results.size() != 2) return -1;
+    make->Bind(results[0], "blockIdx.x");
+    make->Bind(results[1], "threadIdx.x");
+    make->ComputeAt(p, results[1]);
+    if (!copies) make->SetScope(p, "local");
+    return made[0];
   }
 
   // The blocks that fill padded operands and that take the result out of its padding; -1: none.
@@ -340,24 +305,25 @@ class TensorTiles final : public Sketch {
   };
   Steps TileProducer(const Tile& t, const std::vector<int>& loops, StepMaker* make) const {
     const Fragments& f = t.f;
-    if (loops.size() != p_.iters.size()) return {};
+    // Parts of the sum are a loop in front of its terms.
+    const size_t behind = product_.terms + (t.parts > 1 ? 1 : 0);
+    if (loops.size() != behind + 1) return {};
     const auto rows = make->Split(loops[product_.rows],
                                   {schedule::kInfer, t.warps_m, t.fragments_m, f.rows}, false);
     const auto columns = make->Split(
         loops[product_.columns], {schedule::kInfer, t.warps_n, t.fragments_n, f.columns}, false);
-    const auto terms =
-        make->Split(loops[product_.terms], {schedule::kInfer, t.steps, f.terms}, false);
+    const auto terms = make->Split(loops[behind], {schedule::kInfer, t.steps, f.terms}, false);
     if (rows.size() != 4 || columns.size() != 4 || terms.size() != 3) return {};
     std::vector<int> groups(loops.begin(),
                             loops.begin() + static_cast<std::ptrdiff_t>(product_.rows));
+    if (t.parts > 1) groups.push_back(loops[product_.terms]);
     groups.push_back(t.swap_groups ? columns[0] : rows[0]);
     groups.push_back(t.swap_groups ? rows[0] : columns[0]);
     std::vector<int> order = groups;
     order.insert(order.end(), {terms[0], rows[1], columns[1], terms[1], rows[2], columns[2],
                                rows[3], columns[3], terms[2]});
     make->Reorder(order);
-    const int group = make->Fuse(groups);
-    make->Bind(group, "blockIdx.x");
+    const int group = BindGroups(make->Fuse(groups), t.tiles_of_group, make);
     return {group, terms[0], terms[1], rows[3], {rows[1], columns[1]}};
   }
 
@@ -397,22 +363,23 @@ class TensorTiles final : public Sketch {
     if (loops.empty()) return;
     const int64_t lanes = Lanes(t, operand, own);
     const auto parts =
-        make->Split(make->Fuse(loops), {schedule::kInfer, t.warps(), limits_.warp, lanes}, false);
+        make->Split(make->Fuse(loops), {schedule::kInfer, t.warps(), t.f.threads, lanes}, false);
     if (parts.size() != 4) return;
     make->Reorder({parts[1], parts[2], parts[0], parts[3]});
     make->Bind(parts[1], "threadIdx.y");
     make->Bind(parts[2], "threadIdx.x");
     if (lanes > 1) make->Vectorize(parts[3]);
+    if (t.f.reads_shared()) return;  // the code generator places what such products read
     make->StorageAlign(block, static_cast<int>(operand.outer()), 2 * Apart(operand),
                        Apart(operand));
   }
 
   BlockInfo p_;
-  Product product_;
+  TensorProduct product_;
   std::string consumer_;  // empty: cache_write makes the consumer
   const target::LaunchLimits limits_;
   size_t warps_m_ = 0, warps_n_ = 0, rows_ = 0, columns_ = 0, steps_ = 0, stages_ = 0,
-         swap_groups_ = 0;
+         swap_groups_ = 0, tiles_of_group_ = 0, parts_ = 0;
 };
 
 }  // namespace
@@ -428,12 +395,12 @@ std::vector<std::unique_ptr<Sketch>> MakeTensorTiles(const ir::Function& functio
     if (!FollowsPointwise(blocks[0], blocks[1])) return out;
     consumer = blocks[1].name;
   }
-  const auto product =
-      FindProduct(*schedule::FindBlock(function.body, blocks[0].name).back(), target.machine);
-  if (!product.has_value()) return out;
-  auto sketch = std::make_unique<TensorTiles>(blocks[0], *product, consumer, target);
-  // Whether P has other readers than its consumer, for example: the first point tells.
-  if (FirstPointApplies(*sketch, function)) out.push_back(std::move(sketch));
+  const ir::StmtNode& block = *schedule::FindBlock(function.body, blocks[0].name).back();
+  for (const TensorProduct& product : FindTensorProducts(block, target.machine)) {
+    auto sketch = std::make_unique<TensorTiles>(blocks[0], product, consumer, target);
+    // Whether P has other readers than its consumer, for example: the first point tells.
+    if (FirstPointApplies(*sketch, function)) out.push_back(std::move(sketch));
+  }
   return out;
 }
 

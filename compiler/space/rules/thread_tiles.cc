@@ -6,7 +6,9 @@
 //       all threads fetch what the tile reads of an operand, in vectors
 //       for threads (threadIdx.x), terms of a step: register tile += ...
 //     for threads (threadIdx.x): O over the register tile
-// An operand that does not come through shared memory is read where it is. Stages in front of P
+// An operand that does not come through shared memory is read where it is; terms that are
+// neighbours in it come in vectors, into registers. A group may do several tiles, one after the
+// other. Stages in front of P
 // (padding) are a launch of their own, fetched like an operand, or inlined. A thread's vectors are
 // neighbours, or a group's width apart, one for each virtual thread, so that neighbouring threads
 // touch neighbouring memory. Sums of products of four bytes may be dot products.
@@ -23,10 +25,10 @@
 #include <numeric>
 #include <utility>
 
-#include "compiler/analysis/analyzer.h"
 #include "compiler/schedule/loop_tree.h"
 #include "compiler/space/rules/bound_nest.h"
 #include "compiler/space/rules/rules.h"
+#include "compiler/space/rules/tile_operands.h"
 #include "compiler/space/step_maker.h"
 #include "deploy/support/strings.h"
 
@@ -35,9 +37,6 @@ namespace {
 
 constexpr int64_t kDotLanes = 4;  // the fewest of a tensor intrinsic for dot products
 constexpr size_t kMaxBlocks = 6;
-constexpr int64_t kBankBytes = 4;
-constexpr int64_t kSwizzled = -1;  // in place of a padding
-constexpr int64_t kMaxAlign = 64;  // elements, of storage_align
 
 // What P reads through shared memory if a knob says so: an operand, or a stage in front of P.
 struct Source {
@@ -46,22 +45,8 @@ struct Source {
   size_t knob;
   int64_t element_bytes;
   std::vector<ir::Range> region;  // that one instance of P reads
+  bool terms_inside = false;      // neighbours in it are terms of P's innermost sum
 };
-
-// The rows of a shared tile: those of the innermost dimensions of more than one element.
-struct Rows {
-  int dim = -1;        // whose stride is a row's; -1: the tile is one row
-  int64_t stride = 1;  // elements
-};
-Rows RowsOf(const std::vector<int64_t>& box) {
-  Rows rows;
-  for (size_t d = box.size(); d-- > 0 && rows.dim < 0;) {
-    if (box[d] == 1) continue;
-    if (rows.stride > 1) rows.dim = static_cast<int>(d);
-    if (rows.stride == 1) rows.stride = box[d];
-  }
-  return rows;
-}
 
 class ThreadTiles final : public Sketch {
  public:
@@ -107,6 +92,8 @@ class ThreadTiles final : public Sketch {
     if (threads > limits_.group_threads) return false;
     if (rows * t.vectors * t.lanes > limits_.registers) return false;
     if (t.dots && !FitsDots(t)) return false;
+    if (t.held > 0 && (t.dots || t.steps.back() % 2 != 0)) return false;
+    if (Tiles(t) % t.tiles_of_group != 0) return false;
     // Of a dot product the last reduction loop is inside the instruction.
     const size_t loops = reduce_.size() - (t.dots ? 1 : 0);
     if (loops == 0 && (t.unroll || t.staged)) return false;
@@ -127,7 +114,7 @@ class ThreadTiles final : public Sketch {
     const int64_t shared = t.staged_bytes * (t.double_buffer ? 2 : 1), wide = t.vectors * t.lanes;
     return shared <= limits_.shared_bytes &&
            IsFullEnough(limits_, WholeThreads(extents_, limits_.group_threads), threads, shared,
-                        target::TileRegisters(rows * wide, rows + wide));
+                        target::TileRegisters(rows * wide, rows + wide + rows * t.held));
   }
 
   absl::Status Apply(const Point& point, schedule::Schedule* s) const override {
@@ -141,7 +128,13 @@ class ThreadTiles final : public Sketch {
     TW_TRY(make.status());
     const int p = s->BlockHandle(p_.name);
     std::vector<std::pair<int, const Source*>> fetched;
+    std::vector<int> held;
     for (const Source& source : sources_) {
+      if (Value(point, source.knob) == kRegisters) {
+        const std::vector<int> copy = make.CacheRead(p, ReadIndex(*s, p, source.buffer), "local");
+        TW_TRY(make.status());
+        held.push_back(copy[0]);
+      }
       if (Value(point, source.knob) != kShared) continue;
       if (!source.stage.empty()) {
         fetched.emplace_back(s->BlockHandle(source.stage), &source);
@@ -165,21 +158,21 @@ class ThreadTiles final : public Sketch {
     const std::vector<int> loops = make.ComputeAt(p, group);
     TW_TRY(make.status());
     if (!consumer_.empty()) make.SetScope(p, "local");
-    const int step = TileProducer(t, loops, &make);
+    const Producer producer = TileProducer(t, loops, &make);
     TW_TRY(make.status());
+    for (const int block : held)
+      HoldInRegisters(block, producer.outer_term, limits_.load_bytes, *s, &make);
     for (const auto& [block, source] : fetched) {
-      Fetch(t, block, *source, step, *s, &make);
+      FetchByThreads(block, producer.step, t.group(), FetchLanes(*source), *s, &make);
       if (t.double_buffer) make.DoubleBuffer(block);
-      const Rows rows = RowsOf(TileBox(t, *source));
-      if (Pads(t, *source, rows)) make.StorageAlign(block, rows.dim, AlignOf(*source), t.padding);
-      if (Swizzles(t, *source, rows)) make.Swizzle(block, rows.dim, SwizzleVector(t, *source));
+      RowsOf(t, *source).Place(block, &make);
     }
     return make.status();
   }
 
  private:
   // Where a stage in front of P is computed; of an operand, kOwnLaunch: read where it is.
-  enum Place : int64_t { kOwnLaunch, kShared, kInlined };
+  enum Place : int64_t { kOwnLaunch, kShared, kInlined, kRegisters };
   struct Tile {
     size_t lane_axis = 0;
     int64_t lanes = 1, vectors = 1;
@@ -191,6 +184,8 @@ class ThreadTiles final : public Sketch {
     int64_t padding = 0;      // of the rows of what is staged, in elements; or kSwizzled
     bool rows_apart = false;  // the padding or swizzle applies to something
     int64_t staged_bytes = 0;
+    int64_t held = 0;  // terms of a row that are read into registers
+    int64_t tiles_of_group = 1;
 
     int64_t group() const {
       return std::accumulate(threads.begin(), threads.end(), int64_t{1}, std::multiplies<>());
@@ -238,6 +233,7 @@ class ThreadTiles final : public Sketch {
         AddKnob("last_axis_inside", last ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{0});
     double_buffer_ = AddKnob("double_buffer", {0, 1});
     padding_ = AddKnob("row_padding", {0, 1, 4, kSwizzled});
+    tiles_of_group_ = AddKnob("tiles_of_group", {1, 2, 4});
   }
 
   // One knob for each buffer that P reads and that somebody may fetch.
@@ -254,12 +250,22 @@ class ThreadTiles final : public Sketch {
       const bool made = stage != before.end();
       const bool given = read.buffer->role != ir::Role::kIntermediate;
       if (!made && !given) continue;
-      const size_t knob = AddKnob((made ? "place_" : "fetch_") + read.buffer->name,
-                                  made ? std::vector<int64_t>{kOwnLaunch, kShared, kInlined}
-                                       : std::vector<int64_t>{kOwnLaunch, kShared});
+      const bool terms = !made && HasTermsInside(read);
+      std::vector<int64_t> menu = {terms ? kRegisters : kOwnLaunch, kShared};
+      if (made) menu.push_back(kInlined);
+      const size_t knob = AddKnob((made ? "place_" : "fetch_") + read.buffer->name, menu);
       sources_.push_back({read.buffer->name, made ? stage->name : "", knob,
-                          read.buffer->dtype.bytes(), read.region});
+                          read.buffer->dtype.bytes(), read.region, terms});
     }
+  }
+
+  // Whether the last index is the innermost of several loops of the sum: its terms are a vector.
+  // Threads in step that read them one by one would touch the same memory again and again.
+  bool HasTermsInside(const ir::BufferRegion& read) const {
+    const std::vector<size_t> terms = ReduceIters();
+    return limits_.warp > 1 && terms.size() > 1 && reduce_.back() % 2 == 0 &&
+           !read.region.empty() && read.region.back().min == block_->iters[terms.back()].var &&
+           ir::IsInt(read.region.back().extent, 1);
   }
 
   std::vector<size_t> ReduceIters() const {
@@ -296,72 +302,46 @@ class ThreadTiles final : public Sketch {
       t.steps.push_back(t.staged ? Value(point, steps_[j]) : reduce_[j]);
     t.double_buffer = Value(point, double_buffer_) != 0;
     t.padding = Value(point, padding_);
+    t.tiles_of_group = Value(point, tiles_of_group_);
     for (const Source& source : sources_) {
+      if (Value(point, source.knob) == kRegisters) t.held += t.steps.back();
       if (Value(point, source.knob) != kShared) continue;
-      const std::vector<int64_t> box = TileBox(t, source);
-      const Rows rows = RowsOf(box);
-      const bool pads = Pads(t, source, rows);
-      int64_t bytes = source.element_bytes;
-      for (const int64_t extent : box) bytes *= extent;
-      if (pads) bytes = bytes / rows.stride * PaddedStride(rows.stride, AlignOf(source), t.padding);
-      t.rows_apart = t.rows_apart || pads || Swizzles(t, source, rows);
-      t.staged_bytes += bytes;
+      const SharedRows rows = RowsOf(t, source);
+      t.rows_apart = t.rows_apart || rows.apart();
+      t.staged_bytes += rows.bytes();
     }
     return t;
+  }
+
+  // Tiles of the result.
+  int64_t Tiles(const Tile& t) const {
+    int64_t tiles = 1;
+    for (size_t a = 0; a < extents_.size(); ++a) {
+      const int64_t own = a == t.lane_axis ? t.vectors * t.lanes : t.rows[a];
+      tiles *= extents_[a] / (t.threads[a] * own);
+    }
+    return tiles;
   }
 
   // Most elements that one access of a thread fetches.
   int64_t FetchLanes(const Source& source) const {
     return std::max<int64_t>(1, limits_.load_bytes / source.element_bytes);
   }
-  // Rows of so many elements begin at the same bank.
-  int64_t AlignOf(const Source& source) const {
-    return limits_.shared_banks * kBankBytes / source.element_bytes;
-  }
-  static int64_t PaddedStride(int64_t stride, int64_t align, int64_t padding) {
-    return stride + ((padding - stride) % align + align) % align;
-  }
-  bool Pads(const Tile& t, const Source& source, const Rows& rows) const {
-    const int64_t align = AlignOf(source);
-    return t.padding > 0 && rows.dim >= 0 && align > t.padding && align <= kMaxAlign &&
-           rows.stride % align != t.padding;
-  }
-
-  // Vectors of what is fetched, and of what a thread reads, stay whole.
-  int64_t SwizzleVector(const Tile& t, const Source& source) const {
-    return std::max(t.lanes, FetchLanes(source));
-  }
-  bool Swizzles(const Tile& t, const Source& source, const Rows& rows) const {
-    const int64_t vector = SwizzleVector(t, source), vectors = rows.stride / vector;
-    return t.padding == kSwizzled && !t.dots && rows.dim >= 0 && vectors > 1 &&
-           vectors * vector == rows.stride && (vectors & (vectors - 1)) == 0;
-  }
-
-  // What a group reads of a source in one step: the extents of the box around it at its worst
-  // place.
-  std::vector<int64_t> TileBox(const Tile& t, const Source& source) const {
-    std::vector<int64_t> box(source.region.size(), 1);
-    for (const int64_t at : {0, 1}) {
-      analysis::Analyzer analyzer;
-      for (size_t i = 0, a = 0, j = 0; i < p_.iters.size(); ++i) {
-        int64_t n = 0;
-        if (p_.iters[i].reduce) {
-          n = t.steps[j++];
-        } else {
-          n = t.threads[a] * (a == t.lane_axis ? t.vectors * t.lanes : t.rows[a]);
-          ++a;
-        }
-        const int64_t first = std::min(at * n, p_.iters[i].extent - n);
-        analyzer.Set(block_->iters[i].var, {first, first + n - 1});
-      }
-      for (size_t d = 0; d < box.size(); ++d) {
-        const ir::Range& range = source.region[d];
-        const analysis::Interval min = analyzer.Values(range.min);
-        const int64_t extent = analyzer.Values(range.extent).max;
-        box[d] = std::max(box[d], min.max - min.min + extent);
+  // What a group reads of a source in one step, in shared memory. Vectors of what is fetched, and
+  // of what a thread reads, stay whole. Dot products take no turned rows.
+  SharedRows RowsOf(const Tile& t, const Source& source) const {
+    std::vector<int64_t> tile;
+    for (size_t i = 0, a = 0, j = 0; i < p_.iters.size(); ++i) {
+      if (p_.iters[i].reduce) {
+        tile.push_back(t.steps[j++]);
+      } else {
+        tile.push_back(t.threads[a] * (a == t.lane_axis ? t.vectors * t.lanes : t.rows[a]));
+        ++a;
       }
     }
-    return box;
+    return SharedRows(BoxOf(p_, *block_, source.region, tile), source.element_bytes,
+                      t.dots && t.padding == kSwizzled ? 0 : t.padding,
+                      std::max(t.lanes, FetchLanes(source)), limits_);
   }
 
   // The axes in the order of a group's threads, outermost first.
@@ -438,7 +418,7 @@ class ThreadTiles final : public Sketch {
     for (size_t i = 0; i + 1 < loops.size(); ++i) make->Unroll(loops[i]);
   }
 
-  // Returns the loop over tiles.
+  // Returns the loop over tiles, or over those of a group.
   int TileConsumer(const Tile& t, const std::vector<int>& loops, StepMaker* make) const {
     const std::vector<Parts> axes = SplitAxes(t, loops, /*groups=*/true, make);
     if (axes.empty()) return -1;
@@ -454,20 +434,22 @@ class ThreadTiles final : public Sketch {
     for (const std::vector<int>& part : {virtual_loops, threads, inner})
       order.insert(order.end(), part.begin(), part.end());
     make->Reorder(order);
-    const int group = make->Fuse(groups);
-    make->Bind(group, "blockIdx.x");
+    const int group = BindGroups(make->Fuse(groups), t.tiles_of_group, make);
     make->Bind(make->Fuse(threads), "threadIdx.x");
     MapRegisters(virtual_loops, inner, make);
     if (t.lanes > 1) make->Vectorize(inner.back());
     return group;
   }
 
-  // Returns the innermost loop over steps; -1 without one.
-  int TileProducer(const Tile& t, const std::vector<int>& loops, StepMaker* make) const {
+  // Loops: the innermost one over steps, and the second innermost one over terms; -1 without one.
+  struct Producer {
+    int step = -1, outer_term = -1;
+  };
+  Producer TileProducer(const Tile& t, const std::vector<int>& loops, StepMaker* make) const {
     std::vector<int> spatial, steps, terms;
     for (const size_t i : spatial_) spatial.push_back(loops[i]);
     const std::vector<Parts> axes = SplitAxes(t, spatial, /*groups=*/false, make);
-    if (axes.empty()) return -1;
+    if (axes.empty()) return {};
     size_t j = 0;
     for (const size_t i : ReduceIters()) {
       terms.push_back(loops[i]);
@@ -475,7 +457,7 @@ class ThreadTiles final : public Sketch {
       if (!t.staged || (t.dots && j == reduce_.size())) continue;
       const std::vector<int> parts =
           make->Split(loops[i], {schedule::kInfer, terms_of_step}, false);
-      if (parts.size() != 2) return -1;
+      if (parts.size() != 2) return {};
       steps.push_back(parts[0]);
       terms.back() = parts[1];
     }
@@ -498,38 +480,7 @@ class ThreadTiles final : public Sketch {
     } else if (t.lanes > 1) {
       make->Vectorize(inner.back());
     }
-    return steps.empty() ? -1 : steps.back();
-  }
-
-  // All threads of the group, each some vectors.
-  void Fetch(const Tile& t, int block, const Source& source, int step, const schedule::Schedule& s,
-             StepMaker* make) const {
-    const std::vector<int> loops = make->ComputeAt(block, step);
-    if (loops.empty()) return;
-    std::vector<int64_t> extents;
-    for (const int loop : loops) extents.push_back(*ir::AsInt(s.StmtOf(loop)->range.extent));
-    int64_t lanes = 1;
-    while (2 * lanes <= FetchLanes(source) && extents.back() % (2 * lanes) == 0) lanes *= 2;
-    extents.back() /= lanes;
-    const int64_t threads = WholeThreads(extents, t.group());
-    const std::vector<int> parts =
-        make->Split(make->Fuse(loops), {schedule::kInfer, threads, lanes}, false);
-    if (parts.size() != 3) return;
-    make->Bind(parts[1], "threadIdx.x");
-    if (lanes > 1) make->Vectorize(parts[2]);
-  }
-
-  // As cache_read counts.
-  static int64_t ReadIndex(const schedule::Schedule& s, int block, const std::string& buffer) {
-    std::vector<std::string> seen;
-    const ir::Stmt stmt = s.StmtOf(block);
-    for (const ir::BufferRegion& read : stmt->reads) {
-      if (read.buffer == stmt->writes[0].buffer) continue;
-      if (read.buffer->name == buffer) break;
-      if (std::find(seen.begin(), seen.end(), read.buffer->name) == seen.end())
-        seen.push_back(read.buffer->name);
-    }
-    return static_cast<int64_t>(seen.size());
+    return {steps.empty() ? -1 : steps.back(), terms.size() < 2 ? -1 : terms[terms.size() - 2]};
   }
 
   BlockInfo p_;
@@ -545,7 +496,7 @@ class ThreadTiles final : public Sketch {
   std::vector<size_t> lane_axes_;
   size_t lane_axis_ = 0, lanes_ = 0, vectors_ = 0, unroll_ = 0, virtual_threads_ = 0,
          swap_groups_ = 0, last_axis_inside_ = 0, double_buffer_ = 0, padding_ = 0, dots_ = 0,
-         dot_axis_ = 0;
+         dot_axis_ = 0, tiles_of_group_ = 0;
   std::vector<size_t> threads_, rows_, steps_;
 };
 

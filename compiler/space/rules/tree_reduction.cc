@@ -6,8 +6,11 @@
 //     one thread:                    the rest, to the result
 // On a device with sub-groups the tree may end there instead: behind one barrier each of them adds
 // up all partial sums, and every thread has the result.
-// Neighbouring threads read neighbouring terms. Blocks without a reduction are launches of their
-// own. Reassociates, as every reduction across threads does.
+// Where neighbouring results, not neighbouring terms, are neighbours in memory, a group reduces
+// several of them, a column of threads for each (threadIdx.y are the parts of a sum then), and one
+// thread of a column adds them up. Else neighbouring threads read neighbouring terms. Blocks
+// without a reduction are launches of their own. Reassociates, as every reduction across threads
+// does.
 #include <algorithm>
 
 #include "compiler/space/rules/bound_nest.h"
@@ -22,8 +25,8 @@ constexpr int64_t kSubGroup = 0;  // in place of a fan-in
 
 struct RowReduction {
   std::string block;
-  size_t spatial = 0, reduce = 0;  // iterators, spatial ones first
-  size_t threads, fan_in;          // knobs
+  size_t spatial = 0, reduce = 0;   // iterators, spatial ones first
+  size_t threads, fan_in, columns;  // knobs
 };
 
 bool IsReductionToFew(const BlockInfo& block, const target::Target& target) {
@@ -42,6 +45,7 @@ class TreeReduction final : public Sketch {
  public:
   TreeReduction(const std::vector<BlockInfo>& blocks, const target::Target& target) {
     const int64_t most = target.machine.launch.group_threads;
+    most_threads_ = most;
     const KnobAdder add = Adder();
     std::vector<int64_t> fan_in = {2, 4, 8, 16};
     if (target.machine.launch.sub_groups) fan_in.push_back(kSubGroup);
@@ -52,9 +56,19 @@ class TreeReduction final : public Sketch {
       }
       std::vector<int64_t> threads = Divisors(block.iters.back().extent, kMinThreads, most);
       if (threads.empty()) return;  // usable() is false
-      RowReduction r{block.name, 0, 0, AddKnob("threads_" + block.name, std::move(threads)),
-                     AddKnob("fan_in_" + block.name, fan_in)};
+      RowReduction r{block.name,
+                     0,
+                     0,
+                     AddKnob("threads_" + block.name, std::move(threads)),
+                     AddKnob("fan_in_" + block.name, fan_in),
+                     0};
       for (const IterInfo& iter : block.iters) ++(iter.reduce ? r.reduce : r.spatial);
+      std::vector<int64_t> columns = {1};
+      for (const int64_t n : {8, 16, 32}) {
+        if (target.machine.launch.warp > 1 && block.iters[r.spatial - 1].extent % n == 0)
+          columns.push_back(n);
+      }
+      r.columns = AddKnob("columns_" + block.name, std::move(columns));
       reductions_.push_back(std::move(r));
     }
     usable_ = !reductions_.empty();
@@ -62,13 +76,23 @@ class TreeReduction final : public Sketch {
   bool usable() const { return usable_; }
   std::string name() const override { return "tree_reduction"; }
 
-  bool Feasible(const Point&) const override { return true; }
+  bool Feasible(const Point& point) const override {
+    return std::all_of(reductions_.begin(), reductions_.end(), [&](const RowReduction& r) {
+      const int64_t columns = Value(point, r.columns);
+      if (columns == 1) return true;
+      return point.choices[r.fan_in] == 0 && Value(point, r.threads) * columns <= most_threads_;
+    });
+  }
 
   absl::Status Apply(const Point& point, schedule::Schedule* s) const override {
     StepMaker make(s);
     for (const BoundNest& nest : others_) nest.Apply(*this, point, *s, &make);
     for (const RowReduction& r : reductions_) {
-      Reduce(r, Value(point, r.threads), Value(point, r.fan_in), s, &make);
+      if (const int64_t columns = Value(point, r.columns); columns > 1) {
+        ReduceColumns(r, Value(point, r.threads), columns, s, &make);
+      } else {
+        Reduce(r, Value(point, r.threads), Value(point, r.fan_in), s, &make);
+      }
       TW_TRY(make.status());
     }
     return make.status();
@@ -78,10 +102,10 @@ class TreeReduction final : public Sketch {
   // Makes the innermost reduction loop of a nest of r's block `parts` partial results; returns the
   // block that computes them.
   static int Factor(const RowReduction& r, int loop, int64_t parts, const schedule::Schedule& s,
-                    StepMaker* make) {
+                    StepMaker* make, const char* axis = "last") {
     const std::vector<int> split = make->Split(loop, {schedule::kInfer, parts}, false);
     if (split.size() != 2) return -1;
-    const std::vector<int> made = make->Rfactor(s.BlockHandle(r.block), split[1], "last");
+    const std::vector<int> made = make->Rfactor(s.BlockHandle(r.block), split[1], axis);
     return made.empty() ? -1 : made[0];
   }
 
@@ -104,6 +128,32 @@ class TreeReduction final : public Sketch {
     for (size_t i = levels.size(); i-- > 0;) PlaceInThreads(r, levels[i], group, make);
     const int thread = PlaceInThreads(r, copy[0], group, make);
     make->ComputeAt(terms, thread);
+  }
+
+  // A group for so many neighbouring results, a column of `parts` threads for each.
+  static void ReduceColumns(const RowReduction& r, int64_t parts, int64_t columns,
+                            schedule::Schedule* s, StepMaker* make) {
+    const int terms =
+        Factor(r, s->LoopsOf(s->BlockHandle(r.block)).back(), parts, *s, make, "first");
+    if (terms < 0) return;
+    const std::vector<int> copy = make->CacheWrite(terms);
+    if (copy.empty()) return;
+    std::vector<int> results = s->LoopsOf(s->BlockHandle(r.block));
+    if (results.size() < r.spatial) return;
+    const std::vector<int> own =
+        make->Split(results[r.spatial - 1], {schedule::kInfer, columns}, false);
+    if (own.size() != 2) return;
+    results.resize(r.spatial - 1);
+    results.push_back(own[0]);
+    const int group = make->Fuse(results);
+    make->Bind(group, "blockIdx.x");
+    make->Bind(own[1], "threadIdx.x");
+    const std::vector<int> loops = make->ComputeAt(copy[0], group);  // the parts first
+    if (loops.size() != r.spatial + 1) return;
+    make->Bind(loops[0], "threadIdx.y");
+    make->Bind(loops.back(), "threadIdx.x");
+    make->SetScope(copy[0], "shared");
+    make->ComputeAt(terms, loops.back());
   }
 
   // A group for each result; returns the loop.
@@ -139,6 +189,7 @@ class TreeReduction final : public Sketch {
 
   std::vector<RowReduction> reductions_;
   std::vector<BoundNest> others_;
+  int64_t most_threads_ = 0;
   bool usable_ = false;
 };
 

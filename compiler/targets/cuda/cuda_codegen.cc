@@ -6,6 +6,7 @@
 #include "compiler/codegen/c_artifact.h"
 #include "compiler/codegen/kernel_cpp.h"
 #include "compiler/targets/backend.h"
+#include "compiler/targets/cuda/cuda_fragments.h"
 #include "compiler/targets/cuda/nvrtc.h"
 #include "deploy/support/status.h"
 
@@ -51,87 +52,6 @@ struct half {
 };
 )";
 
-// Fragments of tensor cores, as the PTX ISA lays them out. A register holds 4 bytes of a row's
-// terms: thread t of a warp has rows t / 4 and 8 below (sums and A) or column t / 4 (B), and bytes
-// t % 4 * 4 and 16 further. Rows in shared memory at multiples of 16 bytes are loaded by ldmatrix,
-// for which threads name the rows of matrices of 8 x 16 bytes.
-constexpr std::string_view kFragments = R"(#ifdef __CUDACC_RTC__
-#define TW_MMA(form, kind, d, a, b) \
-  asm volatile("mma.sync.aligned." form " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, " \
-               "{%0, %1, %2, %3};" \
-               : "+" kind(d[0]), "+" kind(d[1]), "+" kind(d[2]), "+" kind(d[3]) \
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
-#define TW_LDMATRIX4(turned, f, row) \
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4" turned ".shared.b16 {%0, %1, %2, %3}, [%4];" \
-               : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3]) \
-               : "r"((tw_u32)__cvta_generic_to_shared(row)) : "memory")
-#define TW_LDMATRIX2(turned, f, row) \
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2" turned ".shared.b16 {%0, %1}, [%2];" \
-               : "=r"(f[0]), "=r"(f[1]) \
-               : "r"((tw_u32)__cvta_generic_to_shared(row)) : "memory")
-#endif
-template <class T> static inline tw_u32 tw_bits(const T& x) {
-  return sizeof(T) == 1 ? *(const tw_u8*)&x : *(const tw_u16*)&x;
-}
-template <int along, bool whole, class T> static inline tw_u32 tw_terms(const T* first) {
-  if (along == 1 && whole) return *(const tw_u32*)first;
-  tw_u32 word = 0;
-  for (int i = 0; i < 4 / (int)sizeof(T); ++i)
-    word |= tw_bits(first[i * along]) << 8 * (int)sizeof(T) * i;
-  return word;
-}
-template <int rows, int columns, int bytes, bool shared, class T>
-static inline void tw_load_a(tw_u32 (&f)[4], const T* p) {
-  constexpr int eight = 16 / sizeof(T);
-  const int lane = threadIdx.x;
-  if constexpr (shared && bytes == 16 && columns == 1) {
-    TW_LDMATRIX4("", f, p + lane % 16 * rows + lane / 16 * eight);
-  } else if constexpr (shared && bytes == 16 && rows == 1 && eight == 8) {
-    TW_LDMATRIX4(".trans", f, p + (lane % 8 + lane / 16 * 8) * columns + lane / 8 % 2 * 8);
-  } else {
-    for (int r = 0; r < 4; ++r)
-      f[r] = tw_terms<columns, bytes >= 4>(p + (lane / 4 + r % 2 * 8) * rows +
-                                           (lane % 4 * (eight / 4) + r / 2 * eight) * columns);
-  }
-}
-template <int rows, int columns, int bytes, bool shared, class T>
-static inline void tw_load_b(tw_u32 (&f)[2], const T* p) {
-  constexpr int eight = 16 / sizeof(T);
-  const int lane = threadIdx.x;
-  if constexpr (shared && bytes == 16 && rows == 1) {
-    TW_LDMATRIX2("", f, p + lane % 8 * columns + lane / 8 % 2 * eight);
-  } else if constexpr (shared && bytes == 16 && columns == 1 && eight == 8) {
-    TW_LDMATRIX2(".trans", f, p + lane % 16 * rows);
-  } else {
-    for (int r = 0; r < 2; ++r)
-      f[r] = tw_terms<rows, bytes >= 4>(p + lane / 4 * columns +
-                                        (lane % 4 * (eight / 4) + r * eight) * rows);
-  }
-}
-#define TW_LOAD(name, fragment, registers) \
-  template <int rows, int columns, int bytes, bool shared, class T> \
-  static inline void tw_cuda_load_##name(tw_u32 (&f)[registers], const T* p) { \
-    tw_load_##fragment<rows, columns, bytes, shared>(f, p); \
-  }
-TW_LOAD(a_f16, a, 4)
-TW_LOAD(a_bf16, a, 4)
-TW_LOAD(a_i8, a, 4)
-TW_LOAD(a_u8, a, 4)
-TW_LOAD(b_f16, b, 2)
-TW_LOAD(b_bf16, b, 2)
-TW_LOAD(b_i8, b, 2)
-#define TW_PRODUCT(name, type, form, kind) \
-  static inline void tw_cuda_mma_##name##_reset(type (&d)[4]) { d[0] = d[1] = d[2] = d[3] = 0; } \
-  static inline void tw_cuda_mma_##name(type (&d)[4], const tw_u32 (&a)[4], \
-                                        const tw_u32 (&b)[2]) { \
-    TW_MMA(form, kind, d, a, b); \
-  }
-TW_PRODUCT(f16, float, "m16n8k16.row.col.f32.f16.f16.f32", "f")
-TW_PRODUCT(bf16, float, "m16n8k16.row.col.f32.bf16.bf16.f32", "f")
-TW_PRODUCT(s8s8, int, "m16n8k32.row.col.s32.s8.s8.s32", "r")
-TW_PRODUCT(u8s8, int, "m16n8k32.row.col.s32.u8.s8.s32", "r")
-)";
-
 constexpr std::string_view kAsync = R"(#ifdef __CUDACC_RTC__
 #define TW_COPY_ASYNC(to, from, copies) \
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" \
@@ -160,14 +80,7 @@ constexpr codegen::CDialect CudaDialect() {
   cuda.prologue = kPrologue;
   cuda.half = {.prologue = kHalf};
   cuda.half_arithmetic = false;
-  cuda.fragments = {.prologue = kFragments,
-                    .threads = 32,
-                    .a = 4,
-                    .b = 2,
-                    .sums = 4,
-                    .row = "threadIdx.x / 4 + @ * 8",
-                    .run = "threadIdx.x % 4",
-                    .neighbours = 2};
+  cuda.fragments = kFragmentWords;
   cuda.async = {.prologue = kAsync,
                 .copy = "tw_copy_async",
                 .commit = "TW_COMMIT_ASYNC();",
@@ -175,7 +88,7 @@ constexpr codegen::CDialect CudaDialect() {
   cuda.dynamic_shared = {.prologue = kDynamicShared,
                          .above = 48 << 10,
                          .size = "extern \"C\" __device__ tw_u8 @_dynamic_shared_kib[#];",
-                         .memory = "extern __shared__ __align__(16) tw_u8 tw_dynamic_shared[];",
+                         .memory = "extern __shared__ __align__(1024) tw_u8 tw_dynamic_shared[];",
                          .array = "TW_DYNAMIC_SHARED"};
   return cuda;
 }

@@ -1,5 +1,9 @@
-// Tensor cores (PTX ISA, mma.sync): a warp multiplies fragments of 16 rows and of 8 columns, 32
-// bytes of terms at a time, and adds to sums of 32 bits.
+// Tensor cores (PTX ISA). mma.sync: a warp multiplies fragments of 16 rows and of 8 columns, 32
+// bytes of terms at a time, and adds to sums of 32 bits. wgmma: a group of four warps multiplies
+// factors in shared memory, 64 rows by 64, 128 or 256 columns. A row of 128 bytes of terms is four
+// instructions.
+#include <utility>
+
 #include "compiler/targets/intrinsic_table.h"
 #include "deploy/support/strings.h"
 
@@ -19,17 +23,37 @@ constexpr Product kProducts[] = {
     {"u8s8", "u8", "i8", "i32", "0i32", 32},
 };
 
-ir::TensorIntrinsicRow MmaRow(const Product& p) {
-  return {.name = StrCat("cuda.mma.", p.name),
+constexpr int kWarp = 32, kWarpGroup = 128;
+
+// The row of a product, but for its features and threads.
+ir::TensorIntrinsicRow ProductRow(std::string name, const Product& p, int rows, int columns,
+                                  int terms, const char* a_scope, const char* b_scope) {
+  const std::string c = StrCat("C: ", p.sum, "[", rows, ", ", columns, "] output");
+  const std::string loops = StrCat("for i in 0..", rows, " { for j in 0..", columns, " { ");
+  return {.name = std::move(name),
           .op = ir::TensorOp::kMma,
-          .update = StrCat(
-              "(C: ", p.sum, "[16, 8] output, A: ", p.a, "[16, ", p.terms, "] input, B: ", p.b, "[",
-              p.terms, ", 8] input) {", " for i in 0..16 { for j in 0..8 { for k in 0..", p.terms,
-              " { C[i, j] = C[i, j] + ", p.sum, "(A[i, k]) * ", p.sum, "(B[k, j]); } } } }"),
-          .reset = StrCat("(C: ", p.sum, "[16, 8] output) { for i in 0..16 { for j in 0..8 {",
-                          " C[i, j] = ", p.zero, "; } } }"),
-          .operands = {{"C", 1, "wmma.acc"}, {"A", 0, "wmma.a"}, {"B", 0, "wmma.b"}},
-          .features = {"mma"}};
+          .update =
+              StrCat("(", c, ", A: ", p.a, "[", rows, ", ", terms, "] input, B: ", p.b, "[", terms,
+                     ", ", columns, "] input) { ", loops, "for k in 0..", terms,
+                     " { C[i, j] = C[i, j] + ", p.sum, "(A[i, k]) * ", p.sum, "(B[k, j]); } } } }"),
+          .reset = StrCat("(", c, ") { ", loops, "C[i, j] = ", p.zero, "; } } }"),
+          .operands = {{"C", 1, "wmma.acc"}, {"A", 0, a_scope}, {"B", 0, b_scope}}};
+}
+
+ir::TensorIntrinsicRow MmaRow(const Product& p) {
+  ir::TensorIntrinsicRow row =
+      ProductRow(StrCat("cuda.mma.", p.name), p, 16, 8, p.terms, "wmma.a", "wmma.b");
+  row.features = {"mma"};
+  row.threads = kWarp;
+  return row;
+}
+
+ir::TensorIntrinsicRow WarpGroupRow(const Product& p, int columns) {
+  ir::TensorIntrinsicRow row = ProductRow(StrCat("cuda.wgmma.", p.name, ".n", columns), p, 64,
+                                          columns, 64, "shared", "shared");
+  row.features = {"sm_90a"};
+  row.threads = kWarpGroup;
+  return row;
 }
 
 ir::TensorIntrinsicRow LoadRow(const std::string& fragment, const std::string& type, int rows,
@@ -40,14 +64,21 @@ ir::TensorIntrinsicRow LoadRow(const std::string& fragment, const std::string& t
           .update = StrCat("(F: ", shape, " output, S: ", shape, " input) { for i in 0..", rows,
                            " { for j in 0..", columns, " { F[i, j] = S[i, j]; } } }"),
           .operands = {{"F", 0, StrCat("wmma.", fragment)}, {"S", 0}},
-          .features = {"mma"}};
+          .features = {"mma"},
+          .threads = kWarp};
 }
 
 }  // namespace
 
 std::vector<ir::TensorIntrinsicRow> IntrinsicRows() {
   std::vector<ir::TensorIntrinsicRow> rows;
-  for (const Product& p : kProducts) rows.push_back(MmaRow(p));
+  for (const Product& p : kProducts) {
+    rows.push_back(MmaRow(p));
+    const bool halves = p.terms == 16;
+    for (const int columns : {64, 128, 256}) {
+      if (halves) rows.push_back(WarpGroupRow(p, columns));
+    }
+  }
   for (const auto& [type, terms] : {std::pair{"f16", 16}, {"bf16", 16}, {"i8", 32}, {"u8", 32}})
     rows.push_back(LoadRow("a", type, 16, terms));
   for (const auto& [type, terms] : {std::pair{"f16", 16}, {"bf16", 16}, {"i8", 32}})

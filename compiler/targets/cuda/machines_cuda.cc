@@ -2,13 +2,15 @@
 // launch and of a multiprocessor), its white papers (multiprocessors, memories, clocks). Latencies
 // and the costs of launches and barriers are typical figures of published measurements, or what
 // orders kernels best that an H100 measured (tests/bench/results/gpu_estimate.txt).
+#include "compiler/targets/gpu_machine.h"
 #include "compiler/targets/kind_table.h"
 
 namespace tilewright::cuda {
 namespace {
 
-constexpr int64_t KiB = 1 << 10;
-constexpr int64_t MiB = 1 << 20;
+using targets::KiB;
+using targets::MiB;
+using targets::SetUnits;
 
 // A group has 48 KiB of shared memory whose size the text says, and more where the launch says it:
 // 163 KiB on the A100, of which other devices that run code for sm_80 have 99.
@@ -20,59 +22,42 @@ constexpr int64_t MiB = 1 << 20;
 constexpr target::Machine Row(std::string_view name, std::string_view features, int64_t units,
                               int64_t unit_shared_bytes, int64_t second_cache_bytes,
                               double memory_bytes_per_cycle, double clock_ghz, double half_products,
-                              int64_t launch_shared_bytes) {
-  return {.name = name,
-          .features = features,
-          // Of warps, by the four parts of a multiprocessor together.
-          .fma_per_cycle = 4,
-          .loads_per_cycle = 1,
-          .sums_in_flight = 16,
-          .divide_cycles = 4,
-          .special_cycles = 4,
-          .spill_cycles = 2,
-          .searched_body_ops = 512,
-          .searched_tile = {.rows = 16, .steps = 64},
-          .short_reduction = 16,
-          .l1 = {.bytes = unit_shared_bytes - 100 * KiB, .bytes_per_cycle = 128, .line_bytes = 128},
-          .l2 = {.bytes = second_cache_bytes / units,
-                 .sharers = static_cast<int>(units),
-                 .bytes_per_cycle = 32},
-          .l3 = {.bytes = second_cache_bytes / units,
-                 .sharers = static_cast<int>(units),
-                 .bytes_per_cycle = 32},
-          .memory_bytes_per_cycle = memory_bytes_per_cycle,
-          .clock_ghz = clock_ghz,
-          .launch = {.group_threads = 1024,
-                     .groups_yz = 65535,
-                     .shared_bytes = 48 * KiB,
-                     .launch_shared_bytes = launch_shared_bytes,
-                     .registers = 200,
-                     .usual_threads = 128,
-                     .warp = 32,
-                     .sub_groups = true,
-                     .unit_threads = 2048,
-                     .unit_shared_bytes = unit_shared_bytes,
-                     .unit_registers = 64 << 10,
-                     .units = units,
-                     .busy_threads = units * 2048,
-                     .thread_bytes = 4,
-                     .load_bytes = 16,
-                     .transaction_bytes = 32,
-                     .shared_banks = 32,
-                     .launch_ns = 4'000,
-                     .group_ns = 20,
-                     .barrier_cycles = 4,
-                     .load_latency = 200,
-                     .shared_latency = 30},
-          .fragments = {.half_products = half_products, .byte_products = 2 * half_products},
-          .rule_set = target::RuleSet::kGroups,
-          .feature_set = target::FeatureSet::kGroups};
+                              int64_t launch_shared_bytes, double shared_half_products = 0) {
+  target::Machine m = targets::WarpMachine(name, features);
+  // Of warps, by the four parts of a multiprocessor together.
+  m.fma_per_cycle = 4;
+  m.divide_cycles = 4;
+  m.spill_cycles = 2;
+  m.l1 = {.bytes = unit_shared_bytes - 100 * KiB, .bytes_per_cycle = 128, .line_bytes = 128};
+  m.l2 = {.bytes = second_cache_bytes / units,
+          .sharers = static_cast<int>(units),
+          .bytes_per_cycle = 32};
+  m.l3 = m.l2;
+  m.memory_bytes_per_cycle = memory_bytes_per_cycle;
+  m.clock_ghz = clock_ghz;
+  SetUnits(units, 2048, &m.launch);
+  m.launch.groups_yz = 65535;
+  m.launch.shared_bytes = 48 * KiB;
+  m.launch.launch_shared_bytes = launch_shared_bytes;
+  m.launch.registers = 200;
+  m.launch.usual_threads = 128;
+  m.launch.unit_shared_bytes = unit_shared_bytes;
+  m.launch.unit_registers = 64 << 10;
+  m.launch.transaction_bytes = 32;
+  m.launch.launch_ns = 4'000;
+  m.launch.group_ns = 20;
+  m.launch.load_latency = 200;
+  m.launch.shared_latency = 30;
+  m.fragments = {.half_products = half_products,
+                 .byte_products = 2 * half_products,
+                 .shared_half_products = shared_half_products};
+  return m;
 }
 
 constexpr target::Machine kCudaMachines[] = {
     Row("sm_80", "fma,mma,sm_80", 108, 164 * KiB, 40 * MiB, 10.2, 1.41, 1024, 99 * KiB),
     Row("sm_90", "fma,mma,sm_90", 132, 228 * KiB, 50 * MiB, 13.7, 1.83, 1290, 227 * KiB),
-    Row("sm_90a", "fma,mma,sm_90a", 132, 228 * KiB, 50 * MiB, 13.7, 1.83, 1290, 227 * KiB),
+    Row("sm_90a", "fma,mma,sm_90a", 132, 228 * KiB, 50 * MiB, 13.7, 1.83, 1290, 227 * KiB, 2048),
 };
 
 }  // namespace

@@ -3,13 +3,15 @@
 // instruction set manuals of CDNA 2, CDNA 3 and RDNA 3; the white papers of MI200 and MI300X; the
 // product page of the RX 7900 XTX). Latencies and the costs of launches and barriers are typical
 // figures, not measured ones.
+#include "compiler/targets/gpu_machine.h"
 #include "compiler/targets/kind_table.h"
 
 namespace tilewright::hip {
 namespace {
 
-constexpr int64_t KiB = 1 << 10;
-constexpr int64_t MiB = 1 << 20;
+using targets::KiB;
+using targets::MiB;
+using targets::SetUnits;
 
 // What differs between the machines; a unit is a compute unit.
 struct Facts {
@@ -21,53 +23,37 @@ struct Facts {
   double l3_bytes_per_cycle, memory_bytes_per_cycle, clock_ghz;
 };
 
-// A group has 64 KiB of local memory on all of them. A thread's operation computes one float.
+// A group has 64 KiB of local memory on all of them.
 constexpr target::Machine Row(const Facts& f) {
-  return {.name = f.name,
-          .features = f.features,
-          .fma_per_cycle = f.fma_per_cycle,
-          .loads_per_cycle = 1,
-          .sums_in_flight = 16,
-          .divide_cycles = 8,
-          .special_cycles = 4,
-          .spill_cycles = 2,
-          .searched_body_ops = 512,
-          .searched_tile = {.rows = 16, .steps = 64},
-          .short_reduction = 16,
-          .l1 = {.bytes = f.l1_bytes, .bytes_per_cycle = 64, .line_bytes = 128},
-          .l2 = {.bytes = f.l2_bytes / f.l2_sharers,
-                 .sharers = static_cast<int>(f.l2_sharers),
-                 .bytes_per_cycle = 64,
-                 .line_bytes = 128},
-          .l3 = {.bytes = f.l3_bytes / f.units,
-                 .sharers = static_cast<int>(f.units),
-                 .bytes_per_cycle = f.l3_bytes_per_cycle,
-                 .line_bytes = 128},
-          .memory_bytes_per_cycle = f.memory_bytes_per_cycle,
-          .clock_ghz = f.clock_ghz,
-          .launch = {.group_threads = 1024,
-                     .groups_yz = 65535,
-                     .shared_bytes = 64 * KiB,
-                     .registers = 200,
-                     .usual_threads = 256,
-                     .warp = f.warp,
-                     .sub_groups = true,
-                     .unit_threads = f.unit_threads,
-                     .unit_shared_bytes = 64 * KiB,
-                     .unit_registers = f.unit_registers,
-                     .units = f.units,
-                     .busy_threads = f.units * f.unit_threads,
-                     .thread_bytes = 4,
-                     .load_bytes = 16,
-                     .transaction_bytes = 64,
-                     .shared_banks = 32,
-                     .launch_ns = 6'000,
-                     .group_ns = 20,
-                     .barrier_cycles = 4,
-                     .load_latency = 300,
-                     .shared_latency = 64},
-          .rule_set = target::RuleSet::kGroups,
-          .feature_set = target::FeatureSet::kGroups};
+  target::Machine m = targets::WarpMachine(f.name, f.features);
+  m.fma_per_cycle = f.fma_per_cycle;
+  m.divide_cycles = 8;
+  m.spill_cycles = 2;
+  m.l1 = {.bytes = f.l1_bytes, .bytes_per_cycle = 64, .line_bytes = 128};
+  m.l2 = {.bytes = f.l2_bytes / f.l2_sharers,
+          .sharers = static_cast<int>(f.l2_sharers),
+          .bytes_per_cycle = 64,
+          .line_bytes = 128};
+  m.l3 = {.bytes = f.l3_bytes / f.units,
+          .sharers = static_cast<int>(f.units),
+          .bytes_per_cycle = f.l3_bytes_per_cycle,
+          .line_bytes = 128};
+  m.memory_bytes_per_cycle = f.memory_bytes_per_cycle;
+  m.clock_ghz = f.clock_ghz;
+  SetUnits(f.units, f.unit_threads, &m.launch);
+  m.launch.groups_yz = 65535;
+  m.launch.shared_bytes = 64 * KiB;
+  m.launch.registers = 200;
+  m.launch.usual_threads = 256;
+  m.launch.warp = f.warp;
+  m.launch.unit_shared_bytes = 64 * KiB;
+  m.launch.unit_registers = f.unit_registers;
+  m.launch.transaction_bytes = 64;
+  m.launch.launch_ns = 6'000;
+  m.launch.group_ns = 20;
+  m.launch.load_latency = 300;
+  m.launch.shared_latency = 64;
+  return m;
 }
 
 constexpr target::Machine kHipMachines[] = {

@@ -167,8 +167,8 @@ extern "C" __global__ __launch_bounds__(32 * 2 * 1) void mma_k0(const half* rest
     }
     #pragma unroll
     for (int element = 0; element < 2; ++element) {
-      const int i_c_a_1 = (int)(threadIdx.x / 4 + element * 8);
-      const int j_c_a_2 = (int)(threadIdx.x % 4);
+      const int i_c_a_1 = (int)(threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + element % 2 * 8);
+      const int j_c_a_2 = (int)(threadIdx.x % 4 + element / 2 * 4);
       {
         const float lane = C_local[0][(element * 2)];
         const float lane_1 = C_local[0][((element * 2) + 1)];
@@ -178,8 +178,8 @@ extern "C" __global__ __launch_bounds__(32 * 2 * 1) void mma_k0(const half* rest
     }
     #pragma unroll
     for (int element_1 = 0; element_1 < 2; ++element_1) {
-      const int i_c_a_1_1 = (int)(threadIdx.x / 4 + element_1 * 8);
-      const int j_c_a_2_1 = (int)(threadIdx.x % 4);
+      const int i_c_a_1_1 = (int)(threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + element_1 % 2 * 8);
+      const int j_c_a_2_1 = (int)(threadIdx.x % 4 + element_1 / 2 * 4);
       {
         const float lane_2 = C_local[1][(element_1 * 2)];
         const float lane_3 = C_local[1][((element_1 * 2) + 1)];
@@ -189,8 +189,8 @@ extern "C" __global__ __launch_bounds__(32 * 2 * 1) void mma_k0(const half* rest
     }
     #pragma unroll
     for (int element_2 = 0; element_2 < 2; ++element_2) {
-      const int i_c_a_1_2 = (int)(threadIdx.x / 4 + element_2 * 8);
-      const int j_c_a_2_2 = (int)(threadIdx.x % 4);
+      const int i_c_a_1_2 = (int)(threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + element_2 % 2 * 8);
+      const int j_c_a_2_2 = (int)(threadIdx.x % 4 + element_2 / 2 * 4);
       {
         const float lane_4 = C_local[2][(element_2 * 2)];
         const float lane_5 = C_local[2][((element_2 * 2) + 1)];
@@ -200,8 +200,8 @@ extern "C" __global__ __launch_bounds__(32 * 2 * 1) void mma_k0(const half* rest
     }
     #pragma unroll
     for (int element_3 = 0; element_3 < 2; ++element_3) {
-      const int i_c_a_1_3 = (int)(threadIdx.x / 4 + element_3 * 8);
-      const int j_c_a_2_3 = (int)(threadIdx.x % 4);
+      const int i_c_a_1_3 = (int)(threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + element_3 % 2 * 8);
+      const int j_c_a_2_3 = (int)(threadIdx.x % 4 + element_3 / 2 * 4);
       {
         const float lane_6 = C_local[3][(element_3 * 2)];
         const float lane_7 = C_local[3][((element_3 * 2) + 1)];

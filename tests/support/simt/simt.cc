@@ -12,6 +12,7 @@ namespace {
 using support::StrCat;
 
 constexpr size_t kMostArguments = 24;
+constexpr uint32_t kMeeting = 4;  // warps
 
 // Integers and pointers are passed alike, and a callee ignores arguments that it does not declare:
 // so the calling conventions of x86-64 and AArch64 say.
@@ -32,6 +33,11 @@ Emulator::Emulator(Limits limits) : limits_(limits) {
   hooks_.shared = OnShared;
   hooks_.exchange = OnExchange;
   hooks_.gather = OnGather;
+  hooks_.shared_address = OnSharedAddress;
+  hooks_.shared_at = OnSharedAt;
+  hooks_.order_writes = OnOrderWrites;
+  hooks_.meet = OnMeet;
+  hooks_.fail = OnFail;
 }
 
 absl::Status Emulator::CheckLaunch(const LaunchRequest& request) const {
@@ -65,15 +71,14 @@ absl::Status Emulator::Launch(const LaunchRequest& request) {
     hooks_.groups[a] = static_cast<unsigned>(request.groups[a]);
     hooks_.threads[a] = static_cast<unsigned>(request.threads[a]);
   }
-  for (unsigned z = 0; z < hooks_.groups[2] && !failed(); ++z) {
-    for (unsigned y = 0; y < hooks_.groups[1] && !failed(); ++y) {
-      for (unsigned x = 0; x < hooks_.groups[0] && !failed(); ++x) {
-        hooks_.group[0] = x;
-        hooks_.group[1] = y;
-        hooks_.group[2] = z;
-        RunGroup(request);
-      }
-    }
+  const int64_t groups = request.groups[0] * request.groups[1] * request.groups[2];
+  const int64_t runs = request.most_groups > 0 ? std::min(request.most_groups, groups) : groups;
+  for (int64_t i = 0; i < runs && !failed(); ++i) {
+    const int64_t group = i * groups / runs;
+    hooks_.group[0] = static_cast<unsigned>(group % request.groups[0]);
+    hooks_.group[1] = static_cast<unsigned>(group / request.groups[0] % request.groups[1]);
+    hooks_.group[2] = static_cast<unsigned>(group / request.groups[0] / request.groups[1]);
+    RunGroup(request);
   }
   if (counts_) traffic_ = counter_.Take();
   if (!failed()) return absl::OkStatus();
@@ -98,8 +103,9 @@ void Emulator::RunGroup(const LaunchRequest& request) {
   const auto ended = [&](uint32_t t) { return fibers_.Ended(t); };
   bool all_ended = false;
   while (!all_ended && !failed()) {
-    for (uint32_t first = 0; first < count && !failed(); first += hooks_.warp)
-      RunWarp(first, std::min(first + hooks_.warp, count));
+    const uint32_t four = kMeeting * hooks_.warp;
+    for (uint32_t first = 0; first < count && !failed(); first += four)
+      RunFourWarps(first, std::min(first + four, count));
     if (failed()) break;
     all_ended = true;
     for (uint32_t t = 0; t < count; ++t) all_ended = all_ended && ended(t);
@@ -111,6 +117,32 @@ void Emulator::RunGroup(const LaunchRequest& request) {
     Fail({"simt.launch.limits", StrCat("expected at most ", most, " bytes of shared memory, found ",
                                        memory_.shared_bytes())});
   }
+}
+
+void Emulator::RunFourWarps(uint32_t first, uint32_t end) {
+  do {
+    for (uint32_t warp = first; warp < end && !failed(); warp += hooks_.warp)
+      RunWarp(warp, std::min(warp + hooks_.warp, end));
+  } while (!failed() && FinishMeeting(first, end));
+}
+
+// Lets threads go on that wait for all of their four warps. Returns whether there were any.
+bool Emulator::FinishMeeting(uint32_t first, uint32_t end) {
+  const Thread* asked = nullptr;
+  uint32_t here = 0;
+  for (uint32_t t = first; t < end; ++t) {
+    if (threads_[t].wait == Wait::kFourWarps) asked = &threads_[t];
+  }
+  if (asked == nullptr) return false;
+  for (uint32_t t = first; t < end; ++t)
+    here += threads_[t].wait == Wait::kFourWarps && threads_[t].site == asked->site;
+  if (here != kMeeting * hooks_.warp) {
+    Fail({"simt.warp.divergent",
+          StrCat("expected all threads of four warps at one product, found ", here)});
+    return false;
+  }
+  for (uint32_t t = first; t < end; ++t) threads_[t].wait = Wait::kNone;
+  return true;
 }
 
 // Runs the threads of a warp to a barrier or their end.
@@ -209,11 +241,11 @@ void Emulator::FailThread(Fault fault) {
 }
 
 void Emulator::OnAccess(SimtHooks* hooks, const void* address, unsigned long bytes,
-                        unsigned long align, int write, const void* site) {
+                        unsigned long align, int kind, const void* site) {
   Emulator* self = Of(hooks);
   const auto at = reinterpret_cast<uintptr_t>(address);
   if (self->fibers_.OnStack(self->actor_.thread, at)) return;
-  const Access access{at, bytes, align, write != 0, site};
+  const Access access{at, bytes, align, kind == SIMT_WRITE, kind == SIMT_UNIT_READ, site};
   Fault fault = self->memory_.Check(access, self->actor_);
   if (!fault.none()) return self->FailThread(std::move(fault));
   if (self->counts_) self->counter_.Add(access, self->memory_.IsShared(at), self->actor_.thread);
@@ -229,8 +261,33 @@ void Emulator::OnBarrier(SimtHooks* hooks, int global, unsigned long site) {
 }
 
 void* Emulator::OnShared(SimtHooks* hooks, const char* name, unsigned long bytes,
-                         unsigned long element) {
-  return Of(hooks)->memory_.Shared(name, bytes, element);
+                         unsigned long element, unsigned long align) {
+  return Of(hooks)->memory_.Shared(name, bytes, element, align);
+}
+
+unsigned Emulator::OnSharedAddress(SimtHooks* hooks, const void* element) {
+  return Of(hooks)->memory_.SharedAddress(element);
+}
+
+const void* Emulator::OnSharedAt(SimtHooks* hooks, unsigned address) {
+  return Of(hooks)->memory_.SharedAt(address);
+}
+
+void Emulator::OnOrderWrites(SimtHooks* hooks) {
+  Of(hooks)->memory_.OrderWrites(Of(hooks)->actor_.thread);
+}
+
+void Emulator::OnMeet(SimtHooks* hooks, unsigned long site) {
+  Emulator* self = Of(hooks);
+  Thread& thread = self->threads_[self->actor_.thread];
+  thread.wait = Wait::kFourWarps;
+  thread.site = site;
+  self->fibers_.Yield();
+}
+
+void Emulator::OnFail(SimtHooks* hooks, const char* slug, const char* detail) {
+  Emulator* self = Of(hooks);
+  self->FailThread({slug, StrCat(detail, ", by thread ", self->actor_.thread)});
 }
 
 unsigned long Emulator::OnExchange(SimtHooks* hooks, unsigned long mask, unsigned long value,

@@ -9,7 +9,10 @@
 //   simt.out_of_bounds | simt.misaligned      of one access
 //   simt.barrier.divergent                    not all threads of a group come to the same barrier
 //   simt.warp.divergent                       the same of the threads of a shuffle, or of what a
-//                                             whole warp does together
+//                                             whole warp, or four of them, do together
+//   simt.unordered.shared                     a unit next to the threads reads what a thread has
+//                                             written and not ordered
+//   simt.product.*                            a product of four warps (simt_warp_groups.h)
 //   simt.launch.limits                        no such group, or too much shared memory
 #pragma once
 
@@ -43,6 +46,7 @@ struct LaunchRequest {
   std::vector<uint64_t> arguments = {};  // pointers and integers
   int64_t dynamic_shared_bytes = 0;      // that the launch gives; 0: the limit holds
   bool count_traffic = false;
+  int64_t most_groups = 0;  // runs only so many, at even distances; 0: all
 };
 
 class Emulator {
@@ -57,7 +61,7 @@ class Emulator {
   const Traffic& traffic() const { return traffic_; }
 
  private:
-  enum class Wait : uint8_t { kNone, kBarrier, kWarp };
+  enum class Wait : uint8_t { kNone, kBarrier, kWarp, kFourWarps };
   struct Thread {
     Wait wait = Wait::kNone;
     uint64_t site = 0;
@@ -70,10 +74,15 @@ class Emulator {
   };
 
   static void OnAccess(SimtHooks* hooks, const void* address, unsigned long bytes,
-                       unsigned long align, int write, const void* site);
+                       unsigned long align, int kind, const void* site);
   static void OnBarrier(SimtHooks* hooks, int global, unsigned long site);
   static void* OnShared(SimtHooks* hooks, const char* name, unsigned long bytes,
-                        unsigned long element);
+                        unsigned long element, unsigned long align);
+  static unsigned OnSharedAddress(SimtHooks* hooks, const void* element);
+  static const void* OnSharedAt(SimtHooks* hooks, unsigned address);
+  static void OnOrderWrites(SimtHooks* hooks);
+  static void OnMeet(SimtHooks* hooks, unsigned long site);
+  static void OnFail(SimtHooks* hooks, const char* slug, const char* detail);
   static unsigned long OnExchange(SimtHooks* hooks, unsigned long mask, unsigned long value,
                                   unsigned from, unsigned long site);
   static const void* OnGather(SimtHooks* hooks, const void* own, unsigned long bytes,
@@ -82,6 +91,8 @@ class Emulator {
   absl::Status CheckLaunch(const LaunchRequest& request) const;
   void RunGroup(const LaunchRequest& request);
   void RunWarp(uint32_t first, uint32_t end);
+  void RunFourWarps(uint32_t first, uint32_t end);
+  bool FinishMeeting(uint32_t first, uint32_t end);
   bool FinishExchange(uint32_t first, uint32_t end);
   bool GatherFrom(uint32_t first, uint32_t end);
   void FinishInterval();

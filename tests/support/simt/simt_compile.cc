@@ -36,12 +36,14 @@ std::string HeaderOf(Language language) {
 // for the last of their elements.
 std::string AsCpp(const std::string& text) {
   static const std::regex kShared(
-      R"((__shared__(?: __align__\(16\))?|__local|(?:alignas\(16\) )?threadgroup) ([\w ]+) (\w+)\[(\d+)\];)");
+      R"((__shared__|__local|(?:alignas\(16\) )?threadgroup) ([\w ]+) (\w+)\[(\d+)\];)");
+  static const std::regex kAligned(R"(__shared__ __align__\((\d+)\) ([\w ]+) (\w+)\[(\d+)\];)");
   static const std::regex kVector(R"(\(\((u?(char|short|int|long)|float|double)(2|4|8|16)\)\()");
   static const std::regex kExtern(R"re(extern "C" )re");
-  static const std::regex kDynamic(R"(extern __shared__ __align__\(16\) tw_u8 \w+\[\];)");
-  std::string cpp = std::regex_replace(std::regex_replace(text, kDynamic, ""), kShared,
-                                       "SIMT_SHARED($2, $3, $4);");
+  static const std::regex kDynamic(R"(extern __shared__ __align__\(\d+\) tw_u8 \w+\[\];)");
+  std::string cpp = std::regex_replace(std::regex_replace(text, kDynamic, ""), kAligned,
+                                       "SIMT_SHARED_AT($2, $3, $4, $1);");
+  cpp = std::regex_replace(cpp, kShared, "SIMT_SHARED($2, $3, $4);");
   cpp = std::regex_replace(cpp, kVector, "(simt_make<$1$3>(");
   return std::regex_replace(cpp, kExtern, "");
 }

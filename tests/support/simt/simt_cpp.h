@@ -42,6 +42,7 @@ SIMT_PLAIN unsigned long simt_whole_warp() {
 template <class T, int N>
 struct alignas(sizeof(T) * N) tw_wide {
   T v[N];
+  tw_wide() = default;
   __attribute__((noinline, no_sanitize("thread"))) tw_wide(const tw_wide& from) {
     simt->access(simt, &from, sizeof(v), sizeof(v), 0, SIMT_HERE);
     for (int i = 0; i < N; ++i) v[i] = from.v[i];

@@ -5,7 +5,9 @@
 #define __device__
 #define __forceinline__
 #define __launch_bounds__(...)
-#define TW_DYNAMIC_SHARED(type, name, count, offset) SIMT_SHARED(type, name, count)
+// The memory that the launch gives begins at a multiple of 1,024.
+#define TW_DYNAMIC_SHARED(type, name, count, offset) \
+  SIMT_SHARED_AT(type, name, count, ((offset) | 1024) & -((offset) | 1024))
 
 #define threadIdx simt_thread()
 #define blockIdx simt_group()
@@ -145,7 +147,7 @@ SIMT_PLAIN void simt_copy_async(void* to, const void* from, bool copies, unsigne
   if (copies) simt->access(simt, from, bytes, bytes, 0, (const void*)site);
   simt->access(simt, to, bytes, bytes, 1, (const void*)site);
   SimtCopies& own = simt_own_copies();
-  if (own.count == 128) __builtin_trap();
+  if (own.count == 128) simt->fail(simt, "simt.copies", "expected 128 copies under way at most");
   SimtCopy& copy = own.copies[own.count++];
   copy.to = (char*)to, copy.bytes = bytes, copy.group = own.groups;
   __builtin_memset(copy.value, 0, bytes);
@@ -170,3 +172,4 @@ SIMT_PLAIN void simt_wait_async(unsigned groups, unsigned long site) {
 SIMT_PLAIN void simt_commit_async() { ++simt_own_copies().groups; }
 #define TW_COMMIT_ASYNC() simt_commit_async()
 #define TW_WAIT_ASYNC(groups) simt_wait_async(groups, __LINE__)
+#include "tests/support/simt/simt_warp_groups.h"

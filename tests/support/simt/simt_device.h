@@ -35,12 +35,14 @@ SIMT_RANGE(__tsan_write_range, 1)
 extern "C" void __tsan_init() {}
 #pragma GCC visibility pop
 
-SIMT_PLAIN void* simt_shared(const char* name, unsigned long bytes, unsigned long element) {
-  return simt->shared(simt, name, bytes, element);
+SIMT_PLAIN void* simt_shared(const char* name, unsigned long bytes, unsigned long element,
+                             unsigned long align) {
+  return simt->shared(simt, name, bytes, element, align);
 }
-// A shared array: `type name[count];` of a kernel's body.
-#define SIMT_SHARED(type, name, count) \
-  type* const name = (type*)simt_shared(#name, sizeof(type) * (count), sizeof(type))
+// A shared array: `type name[count];` of a kernel's body, at a multiple of `align` bytes.
+#define SIMT_SHARED_AT(type, name, count, align) \
+  type* const name = (type*)simt_shared(#name, sizeof(type) * (count), sizeof(type), align)
+#define SIMT_SHARED(type, name, count) SIMT_SHARED_AT(type, name, count, 16)
 
 SIMT_PLAIN unsigned simt_at(const unsigned* axes, unsigned axis) { return axes[axis]; }
 

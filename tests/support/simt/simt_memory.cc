@@ -25,7 +25,8 @@ constexpr uint32_t kMany = ~uint32_t{0};
 struct Memory::Cell {
   uint32_t write_group = 0, write_thread = 0, write_interval = 0;
   uint32_t read_group = 0, read_thread = 0, read_interval = 0;
-  uint32_t read_launch = 0;  // Actor::first_group of the reads
+  uint32_t read_launch = 0;   // Actor::first_group of the reads
+  uint32_t write_number = 0;  // of the group's writes to shared memory
   bool written = false;
 };
 
@@ -35,6 +36,7 @@ struct Memory::Block {
   size_t bytes = 0, element = 1;
   bool shared = false;
   std::vector<Cell> cells;
+  uint32_t device_address = 0;  // of a shared array
 };
 
 Memory::Memory() : slots_(kSharedSlot) {
@@ -79,9 +81,11 @@ void Memory::MarkWritten(const void* address, size_t bytes) {
 void Memory::BeginGroup() {
   shared_in_use_ = 0;
   shared_bytes_ = 0;
+  shared_writes_ = 0;
+  ordered_.clear();
 }
 
-void* Memory::Shared(const char* name, size_t bytes, size_t element) {
+void* Memory::Shared(const char* name, size_t bytes, size_t element, size_t align) {
   for (size_t i = 0; i < shared_in_use_; ++i) {
     if (shared_[i]->name == name) return shared_[i]->address;
   }
@@ -96,12 +100,36 @@ void* Memory::Shared(const char* name, size_t bytes, size_t element) {
   block.bytes = bytes;
   block.element = element;
   block.shared = true;
+  const size_t before = shared_in_use_ == 0 ? 0
+                                            : shared_[shared_in_use_ - 1]->device_address +
+                                                  shared_[shared_in_use_ - 1]->bytes;
+  block.device_address =
+      static_cast<uint32_t>((before + align) / (2 * align) * (2 * align) + align);
   block.cells.assign((bytes + element - 1) / element, Cell());
   std::memset(address, 0xFE, bytes);
   ++shared_in_use_;
   shared_bytes_ += bytes;
   return address;
 }
+
+uint32_t Memory::SharedAddress(const void* element) {
+  const auto at = reinterpret_cast<uintptr_t>(element);
+  const Block* block = IsShared(at) ? BlockOf(at) : nullptr;
+  if (block == nullptr) return 0;
+  return block->device_address +
+         static_cast<uint32_t>(at - reinterpret_cast<uintptr_t>(block->address));
+}
+
+const void* Memory::SharedAt(uint32_t address) const {
+  for (size_t i = 0; i < shared_in_use_; ++i) {
+    const Block& block = *shared_[i];
+    if (address >= block.device_address && address < block.device_address + block.bytes)
+      return block.address + (address - block.device_address);
+  }
+  return nullptr;
+}
+
+void Memory::OrderWrites(uint32_t thread) { ordered_[thread] = shared_writes_; }
 
 bool Memory::IsShared(uintptr_t address) const {
   return (address - reinterpret_cast<uintptr_t>(base_)) / kSlotBytes == kSharedSlot;
@@ -118,7 +146,7 @@ Memory::Block* Memory::BlockOf(uintptr_t address) {
 }
 
 Fault Memory::CheckCell(const Block& block, Cell& cell, size_t element, const Access& access,
-                        const Actor& actor) const {
+                        const Actor& actor) {
   const uint32_t interval = block.shared ? actor.shared_interval : actor.global_interval;
   const auto race = [&](const char* earlier, uint32_t group, uint32_t thread) {
     const std::string who = thread == kMany        ? "several threads"
@@ -139,7 +167,16 @@ Fault Memory::CheckCell(const Block& block, Cell& cell, size_t element, const Ac
     const bool before = cell.write_group == actor.group && cell.write_interval != interval;
     if (!own && !before) return race("has written", cell.write_group, cell.write_thread);
   }
+  if (access.by_unit) {
+    const auto ordered = ordered_.find(cell.write_thread);
+    if (ordered == ordered_.end() || cell.write_number > ordered->second) {
+      return {"simt.unordered.shared",
+              StrCat("expected that thread ", cell.write_thread, " orders its writes, found that ",
+                     block.name, "[", element, "] is read by a unit before")};
+    }
+  }
   if (access.write) {
+    if (block.shared) cell.write_number = ++shared_writes_;
     if (cell.read_launch == actor.first_group) {
       const bool own = cell.read_group == actor.group && cell.read_thread == actor.thread;
       const bool before = cell.read_group == actor.group && cell.read_interval != interval;

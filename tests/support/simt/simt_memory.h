@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ struct Access {
   uintptr_t address = 0;
   size_t bytes = 0, align = 1;
   bool write = false;
+  bool by_unit = false;  // that sees writes to shared memory once their threads have ordered them
   const void* site = nullptr;
 };
 
@@ -50,8 +52,13 @@ class Memory {
 
   // The shared arrays of a group. All are unwritten when a group begins.
   void BeginGroup();
-  void* Shared(const char* name, size_t bytes, size_t element);
+  void* Shared(const char* name, size_t bytes, size_t element, size_t align);
   size_t shared_bytes() const { return shared_bytes_; }
+  // Addresses as the device has them: arrays one behind the other, each at a multiple of its
+  // alignment and of no larger power of two. Without an array there: 0, or null.
+  uint32_t SharedAddress(const void* element);
+  const void* SharedAt(uint32_t address) const;
+  void OrderWrites(uint32_t thread);
 
   // Checks an access and remembers it.
   Fault Check(const Access& access, const Actor& actor);
@@ -64,13 +71,15 @@ class Memory {
 
   Block* BlockOf(uintptr_t address);
   Fault CheckCell(const Block& block, Cell& cell, size_t element, const Access& access,
-                  const Actor& actor) const;
+                  const Actor& actor);
 
   char* base_ = nullptr;
   std::vector<std::unique_ptr<Block>> slots_;  // of global memory; null: free
   std::vector<std::unique_ptr<Block>> shared_;
   size_t shared_in_use_ = 0;  // arrays of the running group
   size_t shared_bytes_ = 0;
+  uint32_t shared_writes_ = 0;            // by the running group
+  std::map<uint32_t, uint32_t> ordered_;  // by thread: writes before its last order
   bool allow_unwritten_ = false;
 };
 

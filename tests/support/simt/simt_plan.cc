@@ -26,12 +26,30 @@ absl::StatusOr<std::vector<void*>> Allocate(const codegen::HostPlan& plan, const
     if (address == nullptr)
       return support::ResourceExhausted("simt.memory", "no room for " + buffer.name);
     buffers.push_back(address);
-    if (i >= plan.num_params) continue;
+    if (i >= args.size()) continue;
     args[i]->bytes.resize(static_cast<size_t>(bytes));
     std::memcpy(address, args[i]->bytes.data(), args[i]->bytes.size());
     if (buffer.role != ir::Role::kOutput) memory->MarkWritten(address, static_cast<size_t>(bytes));
   }
   return buffers;
+}
+
+absl::StatusOr<LaunchRequest> RequestOf(const CompiledPlan& compiled, size_t launch,
+                                        const SizeValues& values,
+                                        const std::vector<void*>& buffers) {
+  const codegen::Launch& l = compiled.plan.launches[launch];
+  LaunchRequest request{.kernel = compiled.kernels[launch]};
+  constexpr int64_t kStatic = 48 << 10, kKib = 1 << 10;  // beyond that the launch says it
+  if (l.shared_bytes > kStatic)
+    request.dynamic_shared_bytes = (l.shared_bytes + kKib - 1) / kKib * kKib;
+  for (size_t a = 0; a < 3; ++a) {
+    TW_ASSIGN(request.groups[a], ir::EvalIntExpr(l.grid[a], values));
+    TW_ASSIGN(request.threads[a], ir::EvalIntExpr(l.group[a], values));
+  }
+  for (const auto& [var, size] : values) request.arguments.push_back(static_cast<uint64_t>(size));
+  for (int i : l.arguments)
+    request.arguments.push_back(reinterpret_cast<uint64_t>(buffers[static_cast<size_t>(i)]));
+  return request;
 }
 
 void Add(const Traffic& more, Traffic* sum) {
@@ -65,24 +83,29 @@ absl::Status RunPlan(const CompiledPlan& compiled, const std::vector<int64_t>& s
   Emulator emulator;
   TW_ASSIGN(const std::vector<void*> buffers, Allocate(plan, values, args, &emulator.memory()));
   for (size_t l = 0; l < plan.launches.size(); ++l) {
-    const codegen::Launch& launch = plan.launches[l];
-    LaunchRequest request{.kernel = compiled.kernels[l], .count_traffic = traffic != nullptr};
-    constexpr int64_t kStatic = 48 << 10, kKib = 1 << 10;  // beyond that the launch says it
-    if (launch.shared_bytes > kStatic)
-      request.dynamic_shared_bytes = (launch.shared_bytes + kKib - 1) / kKib * kKib;
-    for (size_t a = 0; a < 3; ++a) {
-      TW_ASSIGN(request.groups[a], ir::EvalIntExpr(launch.grid[a], values));
-      TW_ASSIGN(request.threads[a], ir::EvalIntExpr(launch.group[a], values));
-    }
-    for (int64_t size : sizes) request.arguments.push_back(static_cast<uint64_t>(size));
-    for (int i : launch.arguments)
-      request.arguments.push_back(reinterpret_cast<uint64_t>(buffers[static_cast<size_t>(i)]));
+    TW_ASSIGN(LaunchRequest request, RequestOf(compiled, l, values, buffers));
+    request.count_traffic = traffic != nullptr;
     TW_TRY(emulator.Launch(request));
     if (traffic != nullptr) Add(emulator.traffic(), traffic);
   }
   for (size_t i = 0; i < plan.num_params; ++i)
     std::memcpy(args[i]->bytes.data(), buffers[i], args[i]->bytes.size());
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Traffic>> CountPlan(const CompiledPlan& compiled, int64_t groups) {
+  Emulator emulator;
+  emulator.memory().AllowUnwritten(true);
+  TW_ASSIGN(const std::vector<void*> buffers, Allocate(compiled.plan, {}, {}, &emulator.memory()));
+  std::vector<Traffic> counts;
+  for (size_t l = 0; l < compiled.plan.launches.size(); ++l) {
+    TW_ASSIGN(LaunchRequest request, RequestOf(compiled, l, {}, buffers));
+    request.count_traffic = true;
+    request.most_groups = groups;
+    TW_TRY(emulator.Launch(request));
+    counts.push_back(emulator.traffic());
+  }
+  return counts;
 }
 
 }  // namespace tilewright::simt

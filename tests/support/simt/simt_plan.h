@@ -32,4 +32,8 @@ absl::StatusOr<std::vector<CompiledPlan>> CompilePlans(const std::vector<PlanTex
 absl::Status RunPlan(const CompiledPlan& compiled, const std::vector<int64_t>& sizes,
                      const std::vector<ir::TensorData*>& args, Traffic* traffic = nullptr);
 
+// What up to `groups` groups of each launch move, of a function of fixed sizes. Buffers have room
+// and no values: kernels whose addresses depend on values are counted wrong.
+absl::StatusOr<std::vector<Traffic>> CountPlan(const CompiledPlan& compiled, int64_t groups);
+
 }  // namespace tilewright::simt

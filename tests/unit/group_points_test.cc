@@ -1,0 +1,233 @@
+// Points of the rules for groups of threads on the emulated GPU. Products of four warps whose
+// factors are in shared memory (wgmma): each layout of the factors and each width, what NVRTC makes
+// of them, and that the emulator finds each step that is left out, and each wrong layout. Sums in
+// parts, groups of several tiles, sums of neighbouring results, vectors of terms.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/codegen/host_device.h"
+#include "compiler/ir/ir_text.h"
+#include "compiler/space/space.h"
+#include "compiler/targets/cuda/cuda_codegen.h"
+#include "compiler/targets/cuda/nvrtc.h"
+#include "compiler/transform/passes.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+#include "tests/support/equivalence.h"
+#include "tests/support/simt/simt_plan.h"
+
+namespace tilewright::tests {
+namespace {
+
+using support::StatusText;
+using support::StrCat;
+
+target::Target Machine() { return *target::ParseTarget("cuda,arch=sm_90a"); }
+
+// C[m,n] = A[m,k] B[k,n], each factor with rows of terms or of its own elements.
+ir::Function Product(int64_t m, int64_t n, int64_t k, const std::string& type, bool a_turned,
+                     bool b_turned) {
+  const std::string a = a_turned ? "vk, vi" : "vi, vk", b = b_turned ? "vk, vj" : "vj, vk";
+  const auto box = [](const std::string& at) {
+    return StrCat(at.substr(0, 2), ":1", at.substr(2), ":1");
+  };
+  return *ir::ParseFunction(StrCat(
+      "fn product(A: ", type,
+      a_turned ? StrCat("[", k, ", ", m, "]") : StrCat("[", m, ", ", k, "]"), " input, B: ", type,
+      b_turned ? StrCat("[", k, ", ", n, "]") : StrCat("[", n, ", ", k, "]"), " input, C: f32[", m,
+      ", ", n, "] output) stage=scheduled { for i in 0..", m, " { for j in 0..", n,
+      " { for k in 0..", k, " { block C(vi: spatial 0..", m, " = i, vj: spatial 0..", n,
+      " = j, vk: reduce 0..", k, " = k) { reads A[", box(a), "], B[", box(b),
+      "]; writes C[vi:1, vj:1]; init { C[vi, vj] = 0.0f32; } C[vi, vj] = C[vi, vj] + f32(A[", a,
+      "]) * f32(B[", b, "]); } } } } }"));
+}
+
+// The point of a sketch with these knobs, others at their first value, as text.
+simt::PlanText TextOf(const ir::Function& program, const std::string& sketch,
+                      const std::map<std::string, int64_t>& chosen) {
+  const auto space = space::Space::Create(program, Machine());
+  EXPECT_TRUE(space.ok()) << StatusText(space.status());
+  const auto& sketches = (*space)->sketches();
+  space::Point point;
+  while (sketches[static_cast<size_t>(point.sketch)]->name() != sketch) ++point.sketch;
+  for (const space::Knob& knob : sketches[static_cast<size_t>(point.sketch)]->knobs()) {
+    const auto value = chosen.find(knob.name);
+    const auto at = value == chosen.end()
+                        ? knob.menu.begin()
+                        : std::find(knob.menu.begin(), knob.menu.end(), value->second);
+    EXPECT_NE(at, knob.menu.end()) << knob.name;
+    point.choices.push_back(static_cast<int>(at - knob.menu.begin()));
+  }
+  EXPECT_TRUE((*space)->Feasible(point));
+  const auto scheduled = (*space)->Apply(point);
+  EXPECT_TRUE(scheduled.ok()) << StatusText(scheduled.status());
+  transform::PassContext context;
+  context.target = Machine();
+  const auto lowered =
+      transform::RunPipeline(scheduled->function(), transform::GpuPipeline(), context);
+  EXPECT_TRUE(lowered.ok()) << StatusText(lowered.status());
+  const auto plan = codegen::SplitHostDevice(*lowered);
+  EXPECT_TRUE(plan.ok()) << StatusText(plan.status());
+  std::vector<ir::Function> kernels;
+  for (const codegen::Launch& launch : plan->launches) kernels.push_back(launch.kernel);
+  const auto text = cuda::EmitCuda(kernels);
+  EXPECT_TRUE(text.ok()) << StatusText(text.status());
+  return {simt::Language::kCuda, *plan, *text};
+}
+
+absl::Status Check(const ir::Function& program, const simt::CompiledPlan& compiled) {
+  EquivalenceOptions options;
+  options.run_other = [&](const ir::Function&, const std::vector<int64_t>& sizes,
+                          std::vector<ir::TensorData*> args) {
+    return simt::RunPlan(compiled, sizes, args);
+  };
+  return SameResults(program, program, options);
+}
+
+TEST(WarpGroups, EveryLayoutAndWidthIsRight) {
+  std::vector<ir::Function> programs;
+  std::vector<simt::PlanText> texts;
+  for (const int width : {64, 128, 256}) {
+    for (const int way : {0, 1, 2, 3}) {
+      const std::string type = width == 128 ? "bf16" : "f16";
+      programs.push_back(
+          Product(128, std::max(128, width), 64, type, (way & 1) != 0, (way & 2) != 0));
+      // Two groups of warps next to each other, two products of each, where there is room.
+      std::map<std::string, int64_t> knobs = {{"fragments_rows", 2}};
+      if (width == 256) knobs = {{"fragments_rows", 1}, {"warps_rows", 2}};
+      if (width == 64) knobs["warps_columns"] = 2;
+      texts.push_back(TextOf(programs.back(), StrCat("tensor_tiles_64x", width), knobs));
+    }
+  }
+  const auto compiled = simt::CompilePlans(texts);
+  ASSERT_TRUE(compiled.ok()) << StatusText(compiled.status());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const absl::Status same = Check(programs[i], (*compiled)[i]);
+    EXPECT_TRUE(same.ok()) << StatusText(same) << "\n" << texts[i].text;
+  }
+  if (cuda::NvrtcName() == "nvrtc-none") GTEST_SKIP() << "[SKIP] no NVRTC";
+  for (size_t i = 0; i < texts.size(); i += 5) {  // each width, each way of a factor
+    const auto cubin = cuda::CompileText(texts[i].text, "sm_90a");
+    ASSERT_TRUE(cubin.ok()) << StatusText(cubin.status()) << "\n" << texts[i].text;
+    EXPECT_EQ(cubin->kernels[0].spill_bytes + cubin->kernels[0].stack_bytes, 0) << texts[i].text;
+  }
+}
+
+struct Planted {
+  const char* what;
+  const char* with;
+};
+// Each is at least once in the text of the test below.
+constexpr Planted kPlanted[] = {
+    {"TW_PRODUCTS_BEGIN();", ""},                        // registers are not ordered
+    {"TW_PRODUCTS_END();", ""},                          // nothing lands
+    {"TW_ORDER_SHARED();", ""},                          // the unit sees old values
+    {"__syncthreads();", ""},                            // threads do not wait for each other
+    {"TW_WAIT_ASYNC(", "(void)("},                       // copies are on their way
+    {"(c % 64 ^ r * 8)", "c % 64"},                      // rows as they are
+    {"(c % 64 ^ r * 8)", "(c % 64 ^ (r + 1) % 8 * 8)"},  // turned by another row's number
+    {"c / 64 * 512", "c / 64 * 1024"},                   // blocks apart, over others
+    {"next_rows = row", "next_rows = 2 * row"},          // the stride of blocks of rows
+    {"next_in_row = 1024 / 16", "next_in_row = 512 / 16"},
+    {"swizzle_128 = 1", "swizzle_128 = 2"},                        // the 64-byte swizzle
+    {"(a_turned ? 2 * a_row : 2)", "(a_turned ? 2 * a_row : 4)"},  // steps of other terms
+    {"(b_turned ? 2 * b_row : 2)", "2"},
+    {"from_a + k", "from_b + k"},
+    {"__align__(1024) half A", "__align__(16) half A"},  // blocks begin where the pattern does not
+};
+
+TEST(WarpGroups, TheEmulatorFindsWhatIsLeftOutOrLiesWrong) {
+  const ir::Function program = Product(64, 128, 128, "f16", false, true);
+  const simt::PlanText right = TextOf(program, "tensor_tiles_64x128", {{"stages", 2}});
+  std::vector<simt::PlanText> texts = {right};
+  std::vector<std::string> planted = {"nothing"};
+  for (const Planted& fault : kPlanted) {
+    simt::PlanText faulty = right;
+    const std::string what = fault.what;
+    size_t count = 0;
+    for (size_t at = 0; (at = faulty.text.find(what, at)) != std::string::npos; ++count) {
+      faulty.text.replace(at, what.size(), fault.with);
+      at += std::string_view(fault.with).size();
+    }
+    EXPECT_GT(count, 0u) << what << "\n" << right.text;
+    texts.push_back(std::move(faulty));
+    planted.push_back(StrCat(what, " as ", fault.with));
+  }
+  const auto compiled = simt::CompilePlans(texts);
+  ASSERT_TRUE(compiled.ok()) << StatusText(compiled.status());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const absl::Status same = Check(program, (*compiled)[i]);
+    EXPECT_EQ(same.ok(), i == 0) << planted[i] << ": " << StatusText(same);
+  }
+}
+
+// y[0, n] = sum over k of x[0, k] * w[k, n]: neighbours in memory are of different results.
+constexpr char kRow[] =
+    "fn row(X: f32[1, 96] input, W: f32[96, 48] input, Y: f32[1, 48] output) stage=scheduled { for "
+    "i in 0..1 { for j in 0..48 { for k in 0..96 { block Y(vi: spatial 0..1 = i, vj: spatial 0..48 "
+    "= j, vk: reduce 0..96 = k) { reads X[vi:1, vk:1], W[vk:1, vj:1]; writes Y[vi:1, vj:1]; init { "
+    "Y[vi, vj] = 0.0f32; } Y[vi, vj] = Y[vi, vj] + X[vi, vk] * W[vk, vj]; } } } } }";
+// A convolution of one tap on channels in blocks of four: the terms of a block are neighbours.
+constexpr char kBlocks[] =
+    "fn blocks(X: f32[2, 32, 4] input, W: f32[4, 2, 4, 4] input, Y: f32[4, 32, 4] output) "
+    "stage=scheduled { for o in 0..4 { for w in 0..32 { for p in 0..4 { for c in 0..2 { for q in "
+    "0..4 { block Y(vo: spatial 0..4 = o, vw: spatial 0..32 = w, vp: spatial 0..4 = p, vc: reduce "
+    "0..2 = c, vq: reduce 0..4 = q) { reads X[vc:1, vw:1, vq:1], W[vo:1, vc:1, vq:1, vp:1]; writes "
+    "Y[vo:1, vw:1, vp:1]; init { Y[vo, vw, vp] = 0.0f32; } Y[vo, vw, vp] = Y[vo, vw, vp] + X[vc, "
+    "vw, vq] * W[vo, vc, vq, vp]; } } } } } } }";
+
+// A row of the test below: its point is right, and moves no more sectors than `sectors`.
+struct PointRow {
+  ir::Function program;
+  const char* sketch;
+  std::map<std::string, int64_t> knobs;
+  int64_t most_over_least = 0;  // sectors of global memory, in percent; 0: any
+};
+
+TEST(GroupPoints, PartsTilesColumnsAndVectorsAreRight) {
+  const ir::Function halves = Product(128, 128, 256, "f16", false, true);
+  const std::vector<PointRow> rows = {
+      {halves, "tensor_tiles", {{"parts", 4}, {"warps_rows", 2}, {"fragments_columns", 4}}},
+      {halves, "tensor_tiles_64x64", {{"parts", 2}, {"tiles_of_group", 4}}},
+      {halves, "tensor_tiles_64x128", {{"tiles_of_group", 2}, {"stages", 2}}},
+      {*ir::ParseFunction(kRow), "tree_reduction", {{"columns_Y", 16}, {"threads_Y", 24}}, 105},
+      {*ir::ParseFunction(kBlocks),
+       "thread_tiles",
+       {{"lanes", 4}, {"threads_vw", 32}, {"tiles_of_group", 2}},
+       105},
+  };
+  std::vector<simt::PlanText> texts;
+  for (const PointRow& row : rows) texts.push_back(TextOf(row.program, row.sketch, row.knobs));
+  const auto compiled = simt::CompilePlans(texts);
+  ASSERT_TRUE(compiled.ok()) << StatusText(compiled.status());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const absl::Status same = Check(rows[i].program, (*compiled)[i]);
+    EXPECT_TRUE(same.ok()) << StatusText(same) << "\n" << texts[i].text;
+    if (rows[i].most_over_least == 0) continue;
+    const auto counts = simt::CountPlan((*compiled)[i], 4);
+    ASSERT_TRUE(counts.ok()) << StatusText(counts.status());
+    EXPECT_LE(100 * (*counts)[0].global_sectors,
+              rows[i].most_over_least * (*counts)[0].global_ideal_sectors)
+        << texts[i].text;
+  }
+}
+
+// On machines without such products there are no such points.
+TEST(WarpGroups, OnlyTheirMachineHasThem) {
+  const ir::Function program = Product(128, 128, 128, "f16", false, false);
+  for (const char* arch : {"cuda,arch=sm_80", "cuda,arch=sm_90", "cuda,arch=sm_90a"}) {
+    const auto space = space::Space::Create(program, *target::ParseTarget(arch));
+    ASSERT_TRUE(space.ok()) << StatusText(space.status());
+    const auto count = std::count_if(
+        (*space)->sketches().begin(), (*space)->sketches().end(),
+        [](const auto& sketch) { return sketch->name().starts_with("tensor_tiles_"); });
+    EXPECT_EQ(count, std::string_view(arch).ends_with("a") ? 3 : 0) << arch;
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::tests
