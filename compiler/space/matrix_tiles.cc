@@ -8,8 +8,6 @@ namespace tilewright::space {
 namespace {
 
 constexpr double kSumBytes = 4;
-// Of an instruction, in addition to its loops.
-constexpr int64_t kStartCycles = 6;
 // Instructions of a tile of maxima but those on its windows: bytes become sums by two, maxima begin
 // by three.
 constexpr int64_t kPoolOperations = 5;
@@ -175,7 +173,7 @@ double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& p, const 
   const Work work = WorkOf(p, t);
   const MicroOpsOfTile micro_ops = MicroOpsOf(unit, p, t);
   const double product =
-      d(work.products + kStartCycles) + micro_ops.Cycles(unit, micro_ops.product);
+      d(work.products + unit.start_cycles) + micro_ops.Cycles(unit, micro_ops.product);
   const double load = d(unit.load_cycles * (work.loads + 1)) + d(work.inputs) * block / bytes +
                       d(work.weights) * block * block / bytes;
   const double sums = d(work.sums);
@@ -183,7 +181,7 @@ double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& p, const 
   const double vectors = d((keeps ? p.columns : t.columns) * p.operands);
   const double operands = vectors * block * kSumBytes / bytes + d(unit.load_cycles * p.operands);
   const double epilogue = sums * d(unit.sums_cycles) * static_cast<double>(p.stages.size()) +
-                          d(kStartCycles * (micro_ops.operations + micro_ops.parts - 1)) +
+                          d(unit.start_cycles * (micro_ops.operations + micro_ops.parts - 1)) +
                           (keeps ? 0 : operands) +
                           d(micro_ops.operations) * micro_ops.Cycles(unit, micro_ops.operation);
   const double store = d(unit.load_cycles * work.stores) + sums * block / bytes;
