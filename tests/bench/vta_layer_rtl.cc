@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "deploy/support/clock.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -23,9 +24,7 @@ constexpr size_t kLeastResults = 12;  // that differ
 
 // Of processor time: other work on the machine counts less.
 double ProcessorSeconds() {
-  timespec time = {};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  return static_cast<double>(support::ReadClockNs(CLOCK_PROCESS_CPUTIME_ID)) * 1e-9;
 }
 
 // Writes random numbers from `low` to `high` over a parameter, as integers of type T.
