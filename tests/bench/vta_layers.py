@@ -5,7 +5,8 @@ vta_layers and adds up its lines by how often the network has each layer. Writes
   python3 tests/bench/vta_layers.py [--build-dir build/release] [--rtl] [CONFIG ...]
 
 With --rtl (a build with -DTILEWRIGHT_BUILD_RTL=ON) every program also runs on the RTL: results are those of the simulators,
-bit for bit, and cycles differ by 2 % at most. DRAM has 64 cycles of latency and brings 8 bytes a cycle.
+bit for bit, and cycles differ by 2 % at most; exit code 1 otherwise, or if a layer of ResNet-18 is further from the bound than
+it was. DRAM has 64 cycles of latency and brings 8 bytes a cycle.
 With --optimum CONFIG:LAYER it runs every tile of these layers instead (minutes each), and adds to the results at which
 trial a search by the estimate comes to the best.
 """
@@ -28,6 +29,9 @@ NETWORKS = {
                   "K14x256x512k1": 1, "K14x512x512k1": 5, "K7x512x1024k1": 1, "K7x1024x1024k1": 1},
 }
 BAR = 0.97  # of the bound
+# What ResNet-18's layers reach of the bound by default where it is less. They are short: their first load and last store,
+# which nothing hides, are 4 to 10 % of the time. In block32 DRAM and the small memories are the limit, and nothing is held.
+SHORT = {"block8": {}, "block16": {"C5": 0.92, "C8": 0.91, "C11": 0.89}}
 MOST_DIFFERENCE = 0.02  # of the cycle model from the RTL
 MOST_TILES = 20000  # of a layer whose every tile is run
 
@@ -91,6 +95,13 @@ def show(config, found):
         print(f"{config} RTL: {found['rtl']}", flush=True)
 
 
+def too_low(config, rows):
+    """Layers of ResNet-18 whose default is further from the bound than it has to be."""
+    held = SHORT.get(config)
+    return [] if held is None else [r["layer"] for r in rows if r["layer"] in NETWORKS["resnet18"] and r["tile"] == "default"
+                                    and r["of_bound"] < held.get(r["layer"], BAR)]
+
+
 def optimum(binary, word, known):
     """The rows of `known` with that of one layer."""
     config, layer = word.split(":")
@@ -114,7 +125,7 @@ def main():
     binary = args.build_dir / "bin" / "vta_layers"
     result = json.loads(RESULT.read_text())
     result["date"] = time.strftime("%Y-%m-%d", time.gmtime())
-    differs = False
+    failures = []
     for word in args.optimum:
         result["optimum"] = optimum(binary, word, result.get("optimum", []))
         result["median_trials_to_best"] = statistics.median(r["trials_to_best"] for r in result["optimum"])
@@ -126,8 +137,11 @@ def main():
         result["configurations"][config] = found
         write(result)
         show(config, found)
-        differs |= args.rtl and found["rtl"]["most_difference"] > MOST_DIFFERENCE
-    return 1 if differs else 0
+        failures += [f"{config} {layer}: too far from the bound" for layer in too_low(config, found["layers"])]
+        if args.rtl and found["rtl"]["most_difference"] > MOST_DIFFERENCE:
+            failures.append(f"{config}: cycles of the model and the RTL differ by {found['rtl']['most_difference']}")
+    print("\n".join(failures), end="\n" if failures else "")
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":
