@@ -5,8 +5,7 @@
   vta/rtl/synthesise.py block8 block16
 
 Without names: every configuration of isa.def. Two to twenty minutes each; standard error says so every half minute.
-With --json: one
-line of JSON for each, {"error": WHY} where Yosys fails, as `tilewright explore --synthesise` asks for it.
+With --json: one line of JSON for each, {"error": WHY} where Yosys fails, as `tilewright explore --synthesise` asks for it.
 Wants `deploy/install_packages.sh --rtl`.
 """
 
