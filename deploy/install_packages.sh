@@ -31,7 +31,7 @@ TEST_PACKAGES=(
 DEV_PACKAGES=(ccache clang-tidy-19 debootstrap)
 FUZZ_PACKAGES=(clang-19 libclang-rt-19-dev)
 BENCH_PACKAGES=(libclblast-dev libdnnl-dev libopenblas-dev libxnnpack-dev libpthreadpool-dev python3-venv)
-RTL_PACKAGES=(make verilator yosys)
+RTL_PACKAGES=(clang-19 make verilator yosys)
 
 ATTEMPTS=4
 

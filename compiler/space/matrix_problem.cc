@@ -90,7 +90,10 @@ bool AddStages(const std::vector<BlockSite>& blocks, size_t first, MatrixProblem
   for (size_t b = first; b < blocks.size(); ++b) {
     const ir::StmtNode& stage = *blocks[b].block;
     if (stage.init != nullptr) return false;
-    if (b + 1 < blocks.size()) problem->stages.push_back(stage.name);
+    if (b + 1 < blocks.size()) {
+      problem->stages.push_back(stage.name);
+      problem->immediates += stage.reads.size() == 1 ? 1 : 0;
+    }
     for (const ir::BufferRegion& read : stage.reads) {
       if (read.buffer->role == ir::Role::kIntermediate) continue;
       ++(read.buffer->dtype == ir::kI8 ? problem->images : problem->operands);

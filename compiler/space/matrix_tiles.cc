@@ -8,8 +8,6 @@ namespace tilewright::space {
 namespace {
 
 constexpr double kSumBytes = 4;
-// Of an instruction, in addition to its loops.
-constexpr int64_t kStartCycles = 6;
 // Instructions of a tile of maxima but those on its windows: bytes become sums by two, maxima begin
 // by three.
 constexpr int64_t kPoolOperations = 5;
@@ -175,15 +173,18 @@ double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& p, const 
   const Work work = WorkOf(p, t);
   const MicroOpsOfTile micro_ops = MicroOpsOf(unit, p, t);
   const double product =
-      d(work.products + kStartCycles) + micro_ops.Cycles(unit, micro_ops.product);
+      d(work.products + unit.start_cycles) + micro_ops.Cycles(unit, micro_ops.product);
   const double load = d(unit.load_cycles * (work.loads + 1)) + d(work.inputs) * block / bytes +
                       d(work.weights) * block * block / bytes;
   const double sums = d(work.sums);
   const bool keeps = KeepsOperands(unit, p, t);
   const double vectors = d((keeps ? p.columns : t.columns) * p.operands);
   const double operands = vectors * block * kSumBytes / bytes + d(unit.load_cycles * p.operands);
-  const double epilogue = sums * d(unit.sums_cycles) * static_cast<double>(p.stages.size()) +
-                          d(kStartCycles * (micro_ops.operations + micro_ops.parts - 1)) +
+  // An operation with a constant takes a cycle, as a product does.
+  const auto stages = static_cast<int64_t>(p.stages.size());
+  const int64_t each = p.immediates + unit.sums_cycles * (stages - p.immediates);
+  const double epilogue = sums * d(each) +
+                          d(unit.start_cycles * (micro_ops.operations + micro_ops.parts - 1)) +
                           (keeps ? 0 : operands) +
                           d(micro_ops.operations) * micro_ops.Cycles(unit, micro_ops.operation);
   const double store = d(unit.load_cycles * work.stores) + sums * block / bytes;
@@ -195,7 +196,10 @@ double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& p, const 
   const double tile = product + epilogue + (turns - 1) * std::max(load, product);
   // Before the first operations on sums all threads load.
   const double first = load + d(t.threads - 1) * std::max(0.0, load - product);
-  return once + d(work.tiles) * std::max(tile, turns * load) + first + store;
+  // The last thread's next sums wait until its results are stored. Meanwhile the others multiply.
+  const double groups = d(work.tiles) / d(t.threads);
+  const double stalls = (groups - 1) * std::max(0.0, store - d(t.threads - 1) * product);
+  return once + d(work.tiles) * std::max(tile, turns * load) + first + stalls + store;
 }
 
 std::optional<MatrixTile> BestTile(const target::MatrixUnit& unit, const MatrixProblem& p,
@@ -209,7 +213,7 @@ std::optional<MatrixTile> BestTile(const target::MatrixUnit& unit, const MatrixP
     best = tile;
     least = cycles;
   };
-  const std::vector<int64_t> some = {2, 1};
+  const std::vector<int64_t> some = {2, 4, 1};
   for (const int64_t threads : given.threads > 0 ? std::vector{given.threads} : some) {
     for (const int64_t rows : MenuOf(given.rows, p.rows)) {
       for (const int64_t width : MenuOf(given.width, p.width)) {

@@ -42,8 +42,9 @@ struct MatrixProblem {
   bool skips_rows = false;              // the staging takes some of the image's rows
   // A row of outputs reads whole rows of the image. If it skips some: all outputs read all others.
   bool whole_rows = false;
-  int64_t operands = 0;  // vectors of sums for each block of columns (bias, multipliers)
-  int64_t images = 0;    // of bytes, that operations read
+  int64_t operands = 0;    // vectors of sums for each block of columns (bias, multipliers)
+  int64_t images = 0;      // of bytes, that operations read
+  int64_t immediates = 0;  // stages that read one vector and a constant
   // The block whose name the choices for this problem have.
   const std::string& key() const { return product.empty() ? last : product; }
 };

@@ -93,9 +93,10 @@ struct MatrixUnit {
   int64_t instructions = 0;  // of a program, at most
   int64_t padding = 0;       // rows or columns of zeros at a side of what a load brings, at most
   // A product of a vector and a matrix takes a cycle; an operation on two vectors of sums so many.
-  int64_t sums_cycles = 2;
-  int64_t bytes_per_cycle = 8;  // of memory
-  int64_t load_cycles = 64;     // from the start of a load to its first bytes
+  int64_t sums_cycles = 0;
+  int64_t start_cycles = 0;     // of an instruction, in addition to its products or operations
+  int64_t bytes_per_cycle = 0;  // of memory
+  int64_t load_cycles = 0;      // from the start of a load to its first bytes
 };
 
 // Which rules make the space of a machine's programs (compiler/space/rules).

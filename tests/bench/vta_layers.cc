@@ -1,237 +1,233 @@
-// How much of the accelerator's time its products take: ResNet-18's convolutions but the first, by
-// their default schedules on the cycle model, with and without a second virtual thread, which hides
-// loads and stores; then the best of the tiles that the estimate likes most. Prints a line of JSON
-// for each. At best, products take products / (products + operations) of the time: `bound`, where
-// operations are those of the bias, relu and requantisation. `of_bound` is the part of it that is
-// reached; sums that are set to zero, loads, stores and what waits for them are what is missing.
-//   vta_layers [CONFIG [FOLDER [LAYER]]]
-//     CONFIG: block16 (default), block8, block32
-//     FOLDER: gets a timeline of each layer, as a picture and for Chrome's trace viewer; '' for
-//       none
-//     LAYER: C2 to C12: runs every tile of this layer that fits instead, and prints the best and
-//       the default
+// How much of the accelerator's time its products take: convolutions by their default schedules,
+// with and without more virtual threads, which hide loads and stores; then the best of the tiles
+// that the estimate likes most. Cycles are those of the cycle model, and with --rtl also those of
+// the RTL. Prints a line of JSON for each. At best, products take products / (products +
+// operations) of the time: `bound`, where operations are those of the bias, relu and
+// requantisation. `of_bound` is the part of it that is reached; sums that are set to zero, loads,
+// stores and what waits for them are what is missing. `reads` is the share of cycles in which DRAM
+// brings something, `least_reads` the same if it brought each operand once. `fill`,
+// `operand_loads`, `waits` and `drain` are the shares of Idle.
+//   vta_layers [--config NAME] [--rtl] [--timelines FOLDER] [--tiles] [LAYER ...]
+//     --config: block16 (default), block8, block32
+//     --rtl: runs on the RTL too; results are those of the simulators, bit for bit, or it fails
+//     --timelines: a timeline of each layer, as a picture and for Chrome's trace viewer
+//     --tiles: runs every tile that fits instead, and prints the best and the default
+//     LAYER: names of FindLayer (layers.h); default: ResNet-18's, C2 to C12
 #include <algorithm>
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "compiler/driver/compile.h"
 #include "compiler/space/block_info.h"
-#include "compiler/space/default_schedule.h"
-#include "compiler/space/matrix_tiles.h"
-#include "compiler/targets/backend.h"
-#include "compiler/transform/passes.h"
 #include "deploy/support/file.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
-#include "tests/bench/layers.h"
-#include "tests/support/matrix_tasks.h"
-#include "vta/isa/code_object.h"
-#include "vta/sim/cycle_model.h"
-#include "vta/sim/stream_cycles.h"
+#include "tests/bench/vta_layer_run.h"
 #include "vta/sim/timeline.h"
 
-namespace tilewright {
+namespace tilewright::bench {
 namespace {
 
 using support::StrCat;
 
-constexpr uint64_t kSeed = 1;
 constexpr size_t kSearched = 16;  // tiles of a layer
+// Everything is chosen.
+constexpr space::MatrixTile kFree{.rows = 0, .columns = 0, .steps = 0, .threads = 0, .width = 0};
 
-struct Run {
-  space::MatrixTile tile;
-  vta::CycleReport report;
-  int64_t operations = 0, resets = 0;  // cycles of alu, and of gemm that only clears
+struct Options {
+  std::string config = "block16", timelines;
+  bool rtl = false, tiles = false;
+  std::vector<std::string> layers;
 };
 
-absl::StatusOr<Run> RunLayer(const ir::Function& function, const target::Target& target,
-                             const space::MatrixTile& given, const std::string& timeline) {
-  const target::MatrixUnit& unit = target.machine.matrix;
-  const auto problem = space::MatrixProblemOf(function, unit);
-  TW_CHECK(problem.has_value());
-  const auto tile = space::BestTile(unit, *problem, given);
-  if (!tile.has_value()) return support::NotFound("bench.tile", "no tile fits the memories");
-  schedule::Schedule scheduled(function);
-  space::Choices choices;
-  space::BlockChoice& choice = choices[problem->key()];
-  choice.rows = given.rows;
-  choice.planes = given.width;
-  choice.vectors = given.columns;
-  choice.unroll = given.steps;
-  choice.threads = given.threads;
-  space::ApplyDefaultSchedule(target, choices, &scheduled);
-  transform::PassContext context;
-  context.target = target;
-  const targets::Backend& backend = targets::BackendOf(target);
-  TW_ASSIGN(ir::Function lowered,
-            transform::RunPipeline(scheduled.function(), backend.pipeline(), context));
-  const std::vector<ir::Function> functions = {std::move(lowered)};
-  TW_ASSIGN(const codegen::Artifact artifact, backend.generate({functions, target, {}}));
-  TW_ASSIGN(const vta::CodeObject code, vta::ParseCode(artifact.bytes));
-  TW_ASSIGN(const vta::Isa isa, vta::Isa::Make(code.config));
-  const vta::Program& program = code.programs.at(0);
-  TW_ASSIGN(const std::vector<vta::Word128> words, program.Encoded(isa));
-  TW_ASSIGN(std::vector<uint8_t> dram, program.Image(isa));
-  Run run{.tile = *tile, .report = {}};
-  for (const vta::Instruction& i : program.stream) {
-    if (i.op == vta::Opcode::kAlu) run.operations += vta::LoopCycles(i, 0);
-    if (i.op == vta::Opcode::kGemm && i.reset != 0) run.resets += vta::LoopCycles(i, 0);
-  }
-  TW_ASSIGN(run.report, vta::RunCycles(isa, words, {}, kSeed, &dram));
-  if (timeline.empty()) return run;
-  TW_TRY(support::WriteFileAtomic(timeline + ".svg", vta::TimelineSvg(program.stream, run.report)));
-  TW_TRY(
-      support::WriteFileAtomic(timeline + ".json", vta::ChromeTrace(program.stream, run.report)));
-  return run;
+long long Int(int64_t n) { return n; }
+
+absl::Status Draw(const VtaProgram& program, const vta::CycleReport& report,
+                  const std::string& path) {
+  const auto& stream = program.code.programs.at(0).stream;
+  TW_TRY(support::WriteFileAtomic(path + ".svg", vta::TimelineSvg(stream, report)));
+  return support::WriteFileAtomic(path + ".json", vta::ChromeTrace(stream, report));
 }
 
-// Products are counted once for each pair of a vector and a matrix, without resets.
-void Print(const std::string& layer, const char* chosen, int64_t products, const Run& run) {
-  const space::MatrixTile& tile = run.tile;
-  const vta::CycleReport& report = run.report;
+// Cycles in which compute neither multiplies nor operates. Those of `loads` and `waits` are between
+// the first product and the last operation.
+struct Idle {
+  int64_t fill = 0;   // before the first product
+  int64_t loads = 0;  // while compute loads biases, multipliers and micro-ops
+  int64_t waits = 0;  // while it waits for load and store
+  int64_t drain = 0;  // after the last operation: the last store
+};
+Idle IdleOf(const std::vector<vta::Instruction>& stream, const vta::CycleReport& report) {
+  Idle idle;
+  int64_t last = 0;  // the end of the instruction before; 0: no product has begun
+  for (const vta::StageSpan& span : report.trace) {
+    if (span.module != vta::Module::kCompute) continue;
+    const vta::Opcode op = stream[span.instruction].op;
+    if (op == vta::Opcode::kFinish || (last == 0 && op == vta::Opcode::kLoad)) continue;
+    (last == 0 ? idle.fill : idle.waits) += span.start - last;
+    if (op == vta::Opcode::kLoad) idle.loads += span.end - span.start;
+    last = span.end;
+  }
+  idle.drain = report.cycles - last;
+  return idle;
+}
+
+// Runs a program and prints its row. `timeline`: a path without an ending; empty: no timeline.
+absl::Status Measure(const VtaLayer& layer, const char* chosen, const VtaProgram& program, bool rtl,
+                     const std::string& timeline) {
+  TW_ASSIGN(const vta::CycleReport report, RunOnModel(program));
+  const Idle idle = IdleOf(program.code.programs.at(0).stream, report);
+  const space::MatrixTile& tile = program.tile;
+  const int64_t work = layer.products + program.operations;
   const auto share = [&](int64_t part) {
     return static_cast<double>(part) / static_cast<double>(report.cycles);
   };
   std::printf(
-      "{\"layer\": \"%s\", \"tile\": \"%s\", \"threads\": %d, \"rows\": %d, \"width\": %d, "
-      "\"columns\": %d, \"steps\": %d, \"instructions\": %d, \"cycles\": %d, "
+      "{\"layer\": \"%s\", \"tile\": \"%s\", \"threads\": %lld, \"rows\": %lld, \"width\": %lld, "
+      "\"columns\": %lld, \"steps\": %lld, \"instructions\": %lld, \"cycles\": %lld, "
       "\"bound\": %.4f, \"of_bound\": %.4f, \"resets\": %.4f, \"products\": %.4f, "
-      "\"compute\": %.4f, \"load\": %.4f, \"store\": %.4f}\n",
-      layer.c_str(), chosen, static_cast<int>(tile.threads), static_cast<int>(tile.rows),
-      static_cast<int>(tile.width), static_cast<int>(tile.columns), static_cast<int>(tile.steps),
-      static_cast<int>(report.counters.instructions), static_cast<int>(report.cycles),
-      static_cast<double>(products) / static_cast<double>(products + run.operations),
-      share(products + run.operations), share(run.resets), share(products), share(report.busy[1]),
-      share(report.busy[0]), share(report.busy[2]));
+      "\"compute\": %.4f, \"load\": %.4f, \"store\": %.4f, \"reads\": %.4f, "
+      "\"least_reads\": %.4f, \"fill\": %.4f, \"operand_loads\": %.4f, \"waits\": %.4f, "
+      "\"drain\": %.4f",
+      layer.name.c_str(), chosen, Int(tile.threads), Int(tile.rows), Int(tile.width),
+      Int(tile.columns), Int(tile.steps), Int(report.counters.instructions), Int(report.cycles),
+      static_cast<double>(layer.products) / static_cast<double>(work), share(work),
+      share(program.resets), share(layer.products), share(report.busy[1]), share(report.busy[0]),
+      share(report.busy[2]), share(report.read_beats),
+      share(program.operand_bytes / vta::CycleTiming().bytes_per_beat), share(idle.fill),
+      share(idle.loads), share(idle.waits), share(idle.drain));
+  if (rtl) {
+    TW_ASSIGN(const RtlRun real, RunOnRtl(program));
+    std::printf(", \"rtl_cycles\": %lld, \"rtl_seconds\": %.2f", Int(real.cycles), real.seconds);
+  }
+  std::printf("}\n");
+  std::fflush(stdout);
+  return timeline.empty() ? absl::OkStatus() : Draw(program, report, timeline);
 }
 
-// Calls visit for every tile that fits.
-template <typename Visit>
-void ForEachTile(const target::MatrixUnit& unit, const space::MatrixProblem& problem, Visit visit) {
+// Every tile that fits, those of the best estimates first.
+std::vector<space::MatrixTile> TilesByEstimate(const target::MatrixUnit& unit,
+                                               const space::MatrixProblem& problem) {
+  std::vector<std::pair<double, space::MatrixTile>> found;
   for (const int64_t rows : space::Divisors(problem.rows, 1, problem.rows)) {
     for (const int64_t width : space::Divisors(problem.width, 1, problem.width)) {
       for (const int64_t columns : space::Divisors(problem.columns, 1, problem.columns)) {
         for (const int64_t steps : space::Divisors(problem.steps, 1, problem.steps)) {
           for (const int64_t threads : {1, 2, 4}) {
             const space::MatrixTile tile{rows, columns, steps, threads, width};
-            if (Fits(unit, problem, tile)) visit(tile);
+            if (Fits(unit, problem, tile))
+              found.emplace_back(TileCycles(unit, problem, tile), tile);
           }
         }
       }
     }
   }
-}
-
-// A search of few trials: runs the tiles of the best estimates.
-absl::StatusOr<Run> SearchTiles(const ir::Function& function, const target::Target& target) {
-  const target::MatrixUnit& unit = target.machine.matrix;
-  const auto problem = space::MatrixProblemOf(function, unit);
-  TW_CHECK(problem.has_value());
-  std::vector<std::pair<double, space::MatrixTile>> tiles;
-  ForEachTile(unit, *problem, [&](const space::MatrixTile& tile) {
-    tiles.emplace_back(TileCycles(unit, *problem, tile), tile);
-  });
-  std::stable_sort(tiles.begin(), tiles.end(),
+  std::stable_sort(found.begin(), found.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
-  tiles.resize(std::min(tiles.size(), kSearched));
-  std::optional<Run> best;
-  for (const auto& [estimate, tile] : tiles) {
-    TW_ASSIGN(Run run, RunLayer(function, target, tile, ""));
-    if (!best || run.report.cycles < best->report.cycles) best = std::move(run);
-  }
-  TW_CHECK(best.has_value());
-  return *std::move(best);
+  std::vector<space::MatrixTile> tiles;
+  for (const auto& [estimate, tile] : found) tiles.push_back(tile);
+  return tiles;
 }
 
-// Every tile that fits, by the estimate: where the default stands among them, and at which trial a
-// search in this order comes to the best.
-absl::Status RunTiles(const std::string& name, const ir::Function& function,
-                      const target::Target& target) {
+struct TilesRun {
+  std::vector<int64_t> cycles;  // of each tile, in the order of the estimates
+  std::optional<VtaProgram> best;
+  size_t best_at = 0;
+};
+absl::StatusOr<TilesRun> RunTiles(const VtaLayer& layer, const target::Target& target,
+                                  size_t most) {
   const target::MatrixUnit& unit = target.machine.matrix;
-  const auto problem = space::MatrixProblemOf(function, unit);
-  TW_CHECK(problem.has_value());
-  const space::MatrixTile free{.rows = 0, .columns = 0, .steps = 0, .threads = 0, .width = 0};
-  const auto chosen = space::BestTile(unit, *problem, free);
-  std::optional<Run> best, of_default;
-  int64_t better = 0;
-  std::vector<int64_t> cycles;
-  std::vector<space::MatrixTile> all;
-  ForEachTile(unit, *problem, [&](const space::MatrixTile& tile) { all.push_back(tile); });
-  std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& c) {
-    return TileCycles(unit, *problem, a) < TileCycles(unit, *problem, c);
-  });
-  int64_t trials_to_best = 0;
-  for (const space::MatrixTile& tile : all) {
-    TW_ASSIGN(Run run, RunLayer(function, target, tile, ""));
-    cycles.push_back(run.report.cycles);
-    const bool is_default = chosen->rows == tile.rows && chosen->width == tile.width &&
-                            chosen->columns == tile.columns && chosen->steps == tile.steps &&
-                            chosen->threads == tile.threads;
-    if (is_default) of_default = run;
-    if (best && run.report.cycles >= best->report.cycles) continue;
-    best = std::move(run);
-    trials_to_best = static_cast<int64_t>(cycles.size());
+  std::vector<space::MatrixTile> tiles =
+      TilesByEstimate(unit, *space::MatrixProblemOf(layer.function, unit));
+  tiles.resize(std::min(tiles.size(), most));
+  TilesRun run;
+  for (const space::MatrixTile& tile : tiles) {
+    TW_ASSIGN(VtaProgram program, CompileTile(layer, target, tile));
+    TW_ASSIGN(const vta::CycleReport report, RunOnModel(program));
+    run.cycles.push_back(report.cycles);
+    if (run.best.has_value() && report.cycles >= run.cycles[run.best_at]) continue;
+    run.best = std::move(program);
+    run.best_at = run.cycles.size() - 1;
   }
-  TW_CHECK(best && of_default);
-  for (const int64_t n : cycles) better += n < of_default->report.cycles;
-  const space::MatrixTile& b = best->tile;
+  if (run.best.has_value()) return run;
+  return support::NotFound("bench.tile", "no tile fits the memories");
+}
+
+// Where the default is among all tiles, and at which trial a search by the estimate comes to the
+// best.
+absl::Status PrintOptimum(const VtaLayer& layer, const target::Target& target) {
+  TW_ASSIGN(const TilesRun all, RunTiles(layer, target, SIZE_MAX));
+  TW_ASSIGN(const VtaProgram chosen, CompileTile(layer, target, kFree));
+  TW_ASSIGN(const vta::CycleReport report, RunOnModel(chosen));
+  const auto better = std::count_if(all.cycles.begin(), all.cycles.end(),
+                                    [&](int64_t n) { return n < report.cycles; });
+  const space::MatrixTile& best = all.best->tile;
   std::printf(
-      "{\"layer\": \"%s\", \"tiles\": %d, \"best_cycles\": %d, \"default_cycles\": %d, "
-      "\"better_than_default\": %d, \"trials_to_best\": %d, \"best\": {\"rows\": %d, \"width\": "
-      "%d, \"columns\": %d, "
-      "\"steps\": %d, \"threads\": %d}}\n",
-      name.c_str(), static_cast<int>(all.size()), static_cast<int>(best->report.cycles),
-      static_cast<int>(of_default->report.cycles), static_cast<int>(better),
-      static_cast<int>(trials_to_best), static_cast<int>(b.rows), static_cast<int>(b.width),
-      static_cast<int>(b.columns), static_cast<int>(b.steps), static_cast<int>(b.threads));
+      "{\"layer\": \"%s\", \"tiles\": %zu, \"best_cycles\": %lld, \"default_cycles\": %lld, "
+      "\"better_than_default\": %lld, \"trials_to_best\": %zu, \"best\": {\"rows\": %lld, "
+      "\"width\": %lld, \"columns\": %lld, \"steps\": %lld, \"threads\": %lld}}\n",
+      layer.name.c_str(), all.cycles.size(), Int(all.cycles[all.best_at]), Int(report.cycles),
+      Int(better), all.best_at + 1, Int(best.rows), Int(best.width), Int(best.columns),
+      Int(best.steps), Int(best.threads));
   std::fflush(stdout);
   return absl::OkStatus();
 }
 
-absl::Status RunAll(const std::string& config, const std::string& folder, const std::string& only) {
-  TW_ASSIGN(const target::Target target, target::ParseTarget("vta,config=" + config));
-  const int64_t block = target.machine.matrix.block;
-  if (!folder.empty()) TW_TRY(support::MakeDirs(folder));
-  for (int n = 2; n <= 12; ++n) {
-    TW_ASSIGN(const bench::Layer layer, bench::FindLayer(StrCat("C", n)));
-    const tests::ConvolutionTask task{.inputs = layer.in / block,
-                                      .columns = layer.out / block,
-                                      .height = layer.size,
-                                      .width = layer.size,
-                                      .taps = layer.kernel,
-                                      .stride = layer.stride,
-                                      .pad = layer.kernel / 2};
-    const ir::Function function = tests::FunctionOf(task, block);
-    const int64_t out = layer.out_size();
-    const int64_t products = out * out * task.columns * task.inputs * layer.kernel * layer.kernel;
-    if (!only.empty()) {
-      if (only == layer.name) TW_TRY(RunTiles(layer.name, function, target));
-      continue;
-    }
-    for (const int64_t threads : {1, 2}) {
-      const std::string timeline =
-          folder.empty() ? "" : support::PathJoin(folder, StrCat(layer.name, "_", threads));
-      TW_ASSIGN(const Run run,
-                RunLayer(function, target,
-                         {.rows = 0, .columns = 0, .steps = 0, .threads = threads, .width = 0},
-                         timeline));
-      Print(layer.name, threads == 1 ? "one thread" : "default", products, run);
-    }
-    TW_ASSIGN(const Run found, SearchTiles(function, target));
-    Print(layer.name, "search", products, found);
+absl::Status RunLayer(const VtaLayer& layer, const target::Target& target, const Options& options) {
+  if (options.tiles) return PrintOptimum(layer, target);
+  for (const bool hides : {false, true}) {
+    space::MatrixTile given = kFree;
+    if (!hides) given.threads = 1;
+    TW_ASSIGN(const VtaProgram program, CompileTile(layer, target, given));
+    const std::string timeline =
+        options.timelines.empty()
+            ? ""
+            : support::PathJoin(options.timelines, StrCat(layer.name, "_", program.tile.threads));
+    TW_TRY(Measure(layer, hides ? "default" : "one thread", program, options.rtl, timeline));
+  }
+  TW_ASSIGN(const TilesRun found, RunTiles(layer, target, kSearched));
+  return Measure(layer, "search", *found.best, options.rtl, "");
+}
+
+absl::Status RunAll(const Options& options) {
+  TW_ASSIGN(const target::Target target, target::ParseTarget("vta,config=" + options.config));
+  if (!options.timelines.empty()) TW_TRY(support::MakeDirs(options.timelines));
+  for (const std::string& name : options.layers) {
+    TW_ASSIGN(const VtaLayer layer, MakeVtaLayer(name, target.machine.matrix.block));
+    TW_TRY(RunLayer(layer, target, options));
   }
   return absl::OkStatus();
 }
 
+Options ParseFlags(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view flag = argv[i];
+    if (flag == "--config" && i + 1 < argc) {
+      options.config = argv[++i];
+    } else if (flag == "--timelines" && i + 1 < argc) {
+      options.timelines = argv[++i];
+    } else if (flag == "--rtl") {
+      options.rtl = true;
+    } else if (flag == "--tiles") {
+      options.tiles = true;
+    } else {
+      options.layers.emplace_back(flag);
+    }
+  }
+  if (!options.layers.empty()) return options;
+  for (int n = 2; n <= 12; ++n) options.layers.push_back(StrCat("C", n));
+  return options;
+}
+
 }  // namespace
-}  // namespace tilewright
+}  // namespace tilewright::bench
 
 int main(int argc, char** argv) {
-  const absl::Status ran = tilewright::RunAll(argc > 1 ? argv[1] : "block16",
-                                              argc > 2 ? argv[2] : "", argc > 3 ? argv[3] : "");
+  const absl::Status ran = tilewright::bench::RunAll(tilewright::bench::ParseFlags(argc, argv));
   if (!ran.ok()) std::fprintf(stderr, "%s\n", tilewright::support::StatusText(ran).c_str());
   return ran.ok() ? 0 : 1;
 }

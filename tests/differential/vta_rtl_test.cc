@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "deploy/support/clock.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "tests/support/test_seed.h"
@@ -40,9 +41,7 @@ std::string DifferenceOf(const VtaCase& c, const std::vector<uint8_t>& expected,
 
 // Of processor time: other work on the machine counts less.
 double ProcessorSeconds() {
-  timespec time = {};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  return static_cast<double>(support::ReadClockNs(CLOCK_PROCESS_CPUTIME_ID)) * 1e-9;
 }
 
 class VtaRtl : public testing::TestWithParam<NamedConfig> {

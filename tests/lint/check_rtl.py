@@ -2,7 +2,7 @@
 """Checks the RTL of the accelerator: Verilator's lint with every warning on, for each configuration.
 
 - every .sv file has one module or package with its name, and the build compiles it
-- verilator --lint-only -Wall says nothing. Without verilator this part is left out loudly
+- verilator --lint-only -Wall says nothing, for simulation and for synthesis. Without verilator this part is left out loudly
   (deploy/install_packages.sh --rtl)
 """
 
@@ -37,8 +37,11 @@ def check_files(report, root, sources):
 def lint(root, sources, config):
     """What Verilator says about one configuration; the first has no macro."""
     macro = ["-DVTA_CONFIG_" + config] if config else []
-    done = subprocess.run(LINT + macro + sources, cwd=root, capture_output=True, text=True)
-    return [] if done.returncode == 0 else (done.stdout + done.stderr).splitlines()
+    said = []
+    for purpose in [], ["-DSYNTHESIS"]:
+        done = subprocess.run(LINT + macro + purpose + sources, cwd=root, capture_output=True, text=True)
+        said += [] if done.returncode == 0 else (done.stdout + done.stderr).splitlines()
+    return said
 
 
 def main():

@@ -218,6 +218,7 @@ constexpr Convolution kConvolutions[] = {
     {.inputs = 1, .columns = 1, .height = 5, .width = 9, .taps = 3, .pad = 0, .bias = false},
     {.inputs = 1, .columns = 3, .height = 7, .width = 7, .taps = 5, .pad = 2, .images = 2},
     {.inputs = 1, .columns = 2, .height = 9, .width = 8, .pad = 2, .dilation = 2},
+    {.inputs = 1, .columns = 2, .height = 4, .width = 6, .taps = 1, .pad = 0},
     {.inputs = 4, .columns = 4, .height = 8, .width = 6, .apart = true},
     {.inputs = 3, .columns = 3, .height = 9, .width = 9, .stride = 2, .apart = true},
 };
@@ -450,6 +451,57 @@ TEST(MatrixUnitTest, TheDefaultIsNearTheOptimum) {
       Convolution{
           .inputs = 2, .columns = 4, .height = 14, .width = 14, .taps = 1, .stride = 2, .pad = 0},
       16));
+}
+
+// A sum of one product is reset and begun in the same loops. Both are loops of instructions anyway.
+TEST(MatrixUnitTest, SumsOfOneProductAreFewInstructions) {
+  const target::Target target = TargetOf("block16");
+  const ir::Function function = FunctionOf(
+      Convolution{.inputs = 1, .columns = 2, .height = 12, .width = 12, .taps = 1, .pad = 0}, 16);
+  schedule::Schedule scheduled(function);
+  ApplyDefaultSchedule(target, {}, &scheduled);
+  const auto code = CodeOf(scheduled.function(), target);
+  ASSERT_TRUE(code.ok()) << code.status();
+  const auto parsed = vta::ParseCode(*code);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_LT(parsed->programs.at(0).stream.size(), 60U);  // 288 sums
+  EXPECT_TRUE(RunOn(vta::MakeCycleModel(), *code, SampleOf(function)).ok());
+}
+
+// Sums wait until the results before them are stored: with few products the last thread does. The
+// estimate counts it, so a tile that waits is not the default.
+TEST(MatrixUnitTest, TheEstimateCountsWaitsForStores) {
+  const target::Target target = TargetOf("block16");
+  const target::MatrixUnit& unit = target.machine.matrix;
+  const ir::Function function = FunctionOf(
+      Convolution{
+          .inputs = 4, .columns = 8, .height = 56, .width = 56, .taps = 1, .stride = 2, .pad = 0},
+      16);
+  const auto problem = MatrixProblemOf(function, unit);
+  ASSERT_TRUE(problem.has_value());
+  const Sample sample = SampleOf(function);
+  const MatrixTile waits{.rows = 14, .columns = 8, .steps = 1, .threads = 2, .width = 7};
+  const auto chosen = BestTile(unit, *problem, {0, 0, 0, 0, 0});
+  ASSERT_TRUE(chosen.has_value());
+  std::vector<int64_t> cycles;
+  for (const MatrixTile& tile : {waits, *chosen}) {
+    Choices choices;
+    BlockChoice& choice = choices[problem->key()];
+    choice.rows = tile.rows;
+    choice.planes = tile.width;
+    choice.vectors = tile.columns;
+    choice.unroll = tile.steps;
+    choice.threads = tile.threads;
+    schedule::Schedule scheduled(function);
+    ApplyDefaultSchedule(target, choices, &scheduled);
+    const auto code = CodeOf(scheduled.function(), target);
+    ASSERT_TRUE(code.ok()) << code.status();
+    const auto ran = RunOn(vta::MakeCycleModel(), *code, sample);
+    ASSERT_TRUE(ran.ok()) << ran.status();
+    cycles.push_back(*ran);
+    EXPECT_NEAR(TileCycles(unit, *problem, tile) / static_cast<double>(*ran), 1, 0.05);
+  }
+  EXPECT_LT(static_cast<double>(cycles[1]), 0.95 * static_cast<double>(cycles[0]));
 }
 
 // A function that the unit does not compute gets no steps, and the generator names what it found.

@@ -10,21 +10,28 @@ module vta_gemm (
   localparam int unsigned BLOCK = vta_isa::BLOCK;
   localparam int unsigned SUM_BITS = 16 + $clog2(BLOCK);  // the others are copies of the sign
 
-  // Synthesis finds the 8 bits that matter in signed words only. A simulator is twice as fast with
-  // unsigned ones, whose product has the same low 32 bits.
-  function automatic logic [31:0] dot(input logic [8*BLOCK-1:0] a, input logic [8*BLOCK-1:0] b);
-    logic signed [31:0] x, y;
-    dot = '0;
-    for (int unsigned i = 0; i < BLOCK; i++) begin
-      x = 32'($signed(a[8*i+:8]));
-      y = 32'($signed(b[8*i+:8]));
 `ifdef SYNTHESIS
-      x = x * y;  // apart, since an unsigned sum would make it unsigned
-      dot += $unsigned(x);
-`else
-      dot += $unsigned(x) * $unsigned(y);
-`endif
+  // Signed words of 8 bits are what a multiplier of the part takes. The products are nets of their
+  // own: in the process of the register Yosys would make a multiplexer for each of their bits.
+  for (genvar o = 0; o < BLOCK; o++) begin : g_output
+    logic signed [15:0] products[BLOCK];
+    logic signed [SUM_BITS-1:0] sum;
+    for (genvar i = 0; i < BLOCK; i++) begin : g_input
+      assign products[i] = $signed(inp[8*i+:8]) * $signed(wgt[8*(BLOCK*o+i)+:8]);
     end
+    always_comb begin
+      sum = '0;
+      for (int unsigned i = 0; i < BLOCK; i++) sum += SUM_BITS'(products[i]);
+    end
+    always_ff @(posedge clk) if (valid) sums[32*o+:32] <= 32'(sum);
+  end
+`else
+  // A simulator is twice as fast with unsigned words, whose product has the same low 32 bits, and
+  // with sums that it makes in cycles with `valid` only.
+  function automatic logic [31:0] dot(input logic [8*BLOCK-1:0] a, input logic [8*BLOCK-1:0] b);
+    dot = '0;
+    for (int unsigned i = 0; i < BLOCK; i++)
+      dot += 32'($signed(a[8*i+:8])) * 32'($signed(b[8*i+:8]));
   endfunction
 
   for (genvar o = 0; o < BLOCK; o++) begin : g_output
@@ -32,4 +39,5 @@ module vta_gemm (
       if (valid) sums[32*o+:32] <= 32'($signed(SUM_BITS'(dot(inp, wgt[8*BLOCK*o+:8*BLOCK]))));
     end
   end
+`endif
 endmodule

@@ -20,9 +20,20 @@ module vta_memory #(
     input logic [INDEX_BITS-1:0] read_index,
     output logic [BITS-1:0] read_data
 );
-  logic [BITS-1:0] elements[ELEMENTS];
   logic [BITS-1:0] stored;
-
+`ifdef SYNTHESIS
+  // A memory for each bank: Yosys makes a write port with the bits of all banks for each bank of a
+  // memory, and takes an hour to find that they are one.
+  for (genvar b = 0; b < BANKS; b++) begin : g_memory
+    logic [BANK_BITS-1:0] elements[ELEMENTS];
+    always_ff @(posedge clk) begin
+      if (write[b]) elements[write_index] <= write_data[b*BANK_BITS%WRITE_BITS+:BANK_BITS];
+      if (read) stored[b*BANK_BITS+:BANK_BITS] <= elements[read_index];
+    end
+  end
+`else
+  // A simulator copies a whole element faster than its banks.
+  logic [BITS-1:0] elements[ELEMENTS];
   always_ff @(posedge clk) begin
     if (write != '0) begin  // spares the simulator the loop
       for (int unsigned b = 0; b < BANKS; b++) begin
@@ -33,6 +44,7 @@ module vta_memory #(
     end
     if (read) stored <= elements[read_index];
   end
+`endif
 
   if (FORWARD) begin : g_forward
     logic [BANKS-1:0] forwards;

@@ -1,4 +1,4 @@
-// The sizes of the micro-architecture. They are those of CycleTiming (vta/sim/cycle_model.h).
+// The sizes of the micro-architecture. They are those of CycleTiming (vta/isa/timing.h).
 package vta_rtl;
   localparam int unsigned BEAT_BYTES = 8;
   localparam int unsigned BEAT_BITS = 8 * BEAT_BYTES;

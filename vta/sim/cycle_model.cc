@@ -15,8 +15,6 @@ namespace {
 
 using support::StrCat;
 
-constexpr int64_t kDecodeCycles = 1;
-
 // A module and the instruction that it runs.
 struct Stage {
   enum class Phase { kIdle, kReading, kWorking };
@@ -148,7 +146,7 @@ class Pipeline {
       return support::WithContext(status, StrCat("instruction ", stage.instruction));
     stage.phase = Stage::Phase::kWorking;
     stage.start = now_;
-    stage.end = now_ + kDecodeCycles;
+    stage.end = now_ + CycleTiming::kDecodeCycles;
     switch (i.op) {
       case Opcode::kFinish:
         break;

@@ -24,7 +24,8 @@ int64_t LoopCycles(const Instruction& i, int64_t pipeline_depth) {
   const int64_t uops = std::max<int64_t>(0, i.uop_end - i.uop_begin);
   const int64_t passes = i.iter_out * i.iter_in * uops;
   if (passes == 0) return 0;
-  const int64_t each = i.op == Opcode::kAlu && i.use_imm == 0 ? 2 : 1;
+  const bool slow = i.op == Opcode::kAlu && i.use_imm == 0;
+  const int64_t each = slow ? CycleTiming::kTwoOperandCycles : 1;
   return passes * each + pipeline_depth;
 }
 

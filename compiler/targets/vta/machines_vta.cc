@@ -2,9 +2,12 @@
 #include "compiler/targets/kind_table.h"
 #include "compiler/targets/vta/vta_codegen.h"
 #include "vta/isa/config.h"
+#include "vta/isa/timing.h"
 
 namespace tilewright::vta {
 namespace {
+
+constexpr CycleTiming kTiming;
 
 constexpr target::Machine MachineOf(std::string_view name, const Config& c) {
   return {.name = name,
@@ -16,7 +19,11 @@ constexpr target::Machine MachineOf(std::string_view name, const Config& c) {
                      .sums = c.acc,
                      .micro_ops = c.uop,
                      .instructions = kMaxInstructions,
-                     .padding = (int64_t{1} << c.pad_bits) - 1},
+                     .padding = (int64_t{1} << c.pad_bits) - 1,
+                     .sums_cycles = CycleTiming::kTwoOperandCycles,
+                     .start_cycles = CycleTiming::kDecodeCycles + kTiming.pipeline_depth,
+                     .bytes_per_cycle = kTiming.bytes_per_beat,
+                     .load_cycles = kTiming.dram_latency},
           .rule_set = target::RuleSet::kMatrix};
 }
 

@@ -106,6 +106,21 @@ absl::Status VtaEmitter::Walk(const Stmt& s) {
   }
 }
 
+namespace {
+
+// The statements of sequences in sequences.
+std::vector<Stmt> Flattened(const Stmt& s) {
+  if (s->kind != StmtKind::kSeq) return {s};
+  std::vector<Stmt> all;
+  for (const Stmt& child : s->stmts) {
+    const std::vector<Stmt> parts = Flattened(child);
+    all.insert(all.end(), parts.begin(), parts.end());
+  }
+  return all;
+}
+
+}  // namespace
+
 absl::Status VtaEmitter::WalkFor(const Stmt& s) {
   std::vector<Stmt> loops;
   Stmt at = s;
@@ -114,6 +129,12 @@ absl::Status VtaEmitter::WalkFor(const Stmt& s) {
     at = at->body;
   }
   if (at->kind == StmtKind::kFor) return EmitNest(loops, at);
+  const std::vector<Stmt> parts = Flattened(at);
+  TW_ASSIGN(const bool begins, BeginsSums(loops, parts));
+  if (begins) {
+    for (const Stmt& nest : parts) TW_TRY(EmitNest(loops, nest));
+    return absl::OkStatus();
+  }
   TW_ASSIGN(int64_t min, Value(s->range.min));
   TW_ASSIGN(int64_t extent, Value(s->range.extent));
   for (int64_t i = 0; i < extent; ++i) {

@@ -98,6 +98,11 @@ class VtaEmitter {
   absl::StatusOr<int64_t> UnitOf(const ir::TensorOperandMatch& operand, vta::Memory held,
                                  const ir::Stmt& s);
   absl::Status EmitNest(const std::vector<ir::Stmt>& loops, const ir::Stmt& nest);
+  // Whether the body of the loops is the reset of a sum and its only product, or those of several
+  // threads, and each of their iterations has sums of its own: then all of them may be reset before
+  // the first product.
+  absl::StatusOr<bool> BeginsSums(const std::vector<ir::Stmt>& loops,
+                                  const std::vector<ir::Stmt>& nests);
   absl::StatusOr<bool> StepsOf(const std::vector<ir::Stmt>& loops, const ir::TensorMatch& match,
                                const ir::Stmt& nest, std::vector<VtaLoopStep>* steps,
                                std::array<int64_t, 3>* base);

@@ -1,8 +1,10 @@
 // How loops around an operation become instructions with micro-ops.
 #include <algorithm>
+#include <cstdlib>
 #include <type_traits>
 #include <utility>
 
+#include "compiler/ir/structural.h"
 #include "compiler/targets/vta/vta_emitter.h"
 
 namespace tilewright::vta {
@@ -10,6 +12,9 @@ namespace tilewright::vta {
 namespace {
 
 using ir::Stmt;
+using ir::StmtKind;
+using ir::TensorMatch;
+using ir::TensorOp;
 using vta::Memory;
 
 LoopPlan PlanLoops(const std::vector<VtaLoopStep>& steps, const std::array<int64_t, 3>& base) {
@@ -157,6 +162,62 @@ absl::Status VtaEmitter::ClearNow(const std::vector<VtaRegion>& regions, const S
     }
   }
   return absl::OkStatus();
+}
+
+namespace {
+
+// Whether the first operand is another unit at every point of the loops.
+bool MovesEverywhere(std::vector<VtaLoopStep> steps) {
+  const auto size = [](const VtaLoopStep& s) { return std::abs(s.step[0]); };
+  std::sort(steps.begin(), steps.end(),
+            [&](const auto& a, const auto& b) { return size(a) < size(b); });
+  int64_t reach = 0;  // of the loops with smaller steps
+  for (const VtaLoopStep& step : steps) {
+    if (step.extent < 2) continue;
+    if (size(step) <= reach) return false;
+    reach += (step.extent - 1) * size(step);
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<bool> VtaEmitter::BeginsSums(const std::vector<Stmt>& loops,
+                                            const std::vector<Stmt>& nests) {
+  const size_t threads = nests.size() / 2;
+  if (threads == 0 || nests.size() % 2 != 0) return false;
+  std::vector<TensorMatch> matches;
+  for (const Stmt& nest : nests) {
+    if (nest->kind != StmtKind::kFor || ir::TensorNameOf(*nest).empty()) return false;
+    TW_ASSIGN(TensorMatch match, ir::MatchTensor(nest, ir::TensorNameOf(*nest)));
+    if (match.intrinsic->op != TensorOp::kGemm) return false;
+    matches.push_back(std::move(match));
+  }
+  std::vector<VtaLoopStep> steps;
+  int64_t first = 0;  // the sum of the first thread where the loops start
+  for (size_t t = 0; t < threads; ++t) {
+    const TensorMatch &reset = matches[t], &product = matches[threads + t];
+    if (!reset.reset || product.reset || reset.operands[0].buffer != product.operands[0].buffer ||
+        !ir::StructuralEqual(reset.operands[0].base, product.operands[0].base)) {
+      return false;
+    }
+    std::vector<VtaLoopStep> own;
+    std::array<int64_t, 3> base = {};
+    TW_ASSIGN(const bool linear, StepsOf(loops, product, nests[threads + t], &own, &base));
+    if (!linear) return false;
+    if (t == 0) {
+      steps = own;
+      first = base[0];
+    } else if (t == 1) {  // threads are one more loop
+      steps.push_back({.extent = static_cast<int64_t>(threads), .step = {base[0] - first}});
+    } else if (base[0] != first + static_cast<int64_t>(t) * steps.back().step[0]) {
+      return false;
+    }
+    for (size_t l = 0; l < own.size(); ++l) {
+      if (own[l].step[0] != steps[l].step[0]) return false;
+    }
+  }
+  return MovesEverywhere(std::move(steps));
 }
 
 }  // namespace tilewright::vta

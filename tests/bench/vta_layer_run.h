@@ -1,0 +1,49 @@
+// A convolution on the accelerator: its program for a tile, and runs of it on the simulators and on
+// the RTL. Programs are values; runs are pure functions of the program.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/ir.h"
+#include "compiler/space/matrix_tiles.h"
+#include "compiler/target/target.h"
+#include "vta/isa/code_object.h"
+#include "vta/sim/cycle_model.h"
+
+namespace tilewright::bench {
+
+struct VtaLayer {
+  std::string name;  // of FindLayer (layers.h)
+  ir::Function function;
+  int64_t products = 0;  // of a vector and a matrix, each once
+};
+// A convolution with bias, relu and a requantisation to bytes, channels in blocks of `block`.
+absl::StatusOr<VtaLayer> MakeVtaLayer(const std::string& name, int64_t block);
+
+struct VtaProgram {
+  space::MatrixTile tile;
+  vta::CodeObject code;       // has one program
+  int64_t operations = 0;     // cycles of alu
+  int64_t resets = 0;         // cycles of gemm that only clears
+  int64_t operand_bytes = 0;  // of all parameters but the result
+};
+// The default schedule with the members of the tile that are not 0; the others are chosen.
+//   bench.tile: no such tile fits the memories.
+absl::StatusOr<VtaProgram> CompileTile(const VtaLayer& layer, const target::Target& target,
+                                       const space::MatrixTile& given);
+
+// Runs on the cycle model, on zeros: cycles do not depend on data.
+absl::StatusOr<vta::CycleReport> RunOnModel(const VtaProgram& program);
+
+struct RtlRun {
+  int64_t cycles = 0;
+  double seconds = 0;  // of processor time that the simulation took
+};
+// Runs on the RTL of the program's configuration and on both simulators, on random operands.
+//   bench.rtl.image: images differ, or results that hardly differ from each other, which would
+//   show nothing; bench.rtl.none: this build has no RTL.
+absl::StatusOr<RtlRun> RunOnRtl(const VtaProgram& program);
+
+}  // namespace tilewright::bench
