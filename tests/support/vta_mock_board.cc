@@ -140,6 +140,7 @@ void MockBoard::Start() {
   const vta::Isa isa = IsaOf(options_.config);
   std::vector<uint8_t> dram(static_cast<size_t>(options_.memory_address));
   dram.insert(dram.end(), memory_->data, memory_->data + memory_->bytes);
+  const std::vector<uint8_t> before(dram);
   const int64_t address = static_cast<int64_t>(Read(Register::kStreamHigh)) << 32 |
                           static_cast<int64_t>(Read(Register::kStreamLow));
   std::vector<vta::Word128> words(Read(Register::kStreamLength));
@@ -147,8 +148,11 @@ void MockBoard::Start() {
   const auto ran =
       RunCycles(isa, words, {}, /*seed=*/static_cast<uint64_t>(runs_.load()), &dram, kMostCycles);
   if (ran.ok()) {
-    const uint8_t* result = dram.data() + options_.memory_address;
-    std::memcpy(memory_->data, result, memory_->bytes);
+    // Only what the stream stored: meanwhile the driver may have written other memory.
+    const auto base = static_cast<size_t>(options_.memory_address);
+    for (size_t i = 0; i < memory_->bytes; ++i) {
+      if (dram[base + i] != before[base + i]) memory_->data[i] = dram[base + i];
+    }
     Set(Register::kCyclesLow, static_cast<uint32_t>(ran->cycles));
     Set(Register::kStatus, uint32_t{1} << static_cast<int>(Status::kDone));
     return;

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "deploy/runtime/device_loader.h"
@@ -43,10 +45,14 @@ class VtaBoard : public testing::Test {
   support::SystemClock clock_;
 };
 
-// A device with one program and its operands.
+// A stream with one program and its operands.
 struct Job {
-  Job(std::unique_ptr<Backend> backend, const Config& config) : device(std::move(backend)) {
-    const std::string bytes = tests::CodeBytes(config, {tests::ScaleProgram(config, kVectors, 3)});
+  Job(std::unique_ptr<Backend> backend, const Config& config)
+      : Job(std::make_shared<Accelerator>(std::move(backend)), config, 3) {}
+  Job(std::shared_ptr<Accelerator> accelerator, const Config& config, int64_t factor)
+      : device(std::move(accelerator)) {
+    const std::string bytes =
+        tests::CodeBytes(config, {tests::ScaleProgram(config, kVectors, factor)});
     code = *device.Load(bytes);
     for (int32_t i = 0; i < kVectors * config.block; ++i) values.push_back(7 * i - 40);
     const auto count = static_cast<int64_t>(values.size());
@@ -164,6 +170,40 @@ TEST_F(VtaBoard, HasOneUserAtATime) {
   EXPECT_TRUE(Open(mock).ok());
 }
 
+// As two modules of a process: nobody waits for ever, nobody sees the other's memory, and cycles
+// are those of a stream's own launches.
+TEST_F(VtaBoard, StreamsOfAProcessShareIt) {
+  constexpr int kLaunches = 12;
+  const MockBoard mock({.clock_khz = 50'000});
+  auto board = Open(mock);
+  ASSERT_TRUE(board.ok()) << board.status();
+  const auto shared = std::make_shared<Accelerator>(*std::move(board));
+  auto first = std::make_unique<Job>(shared, Config{}, 3),
+       second = std::make_unique<Job>(shared, Config{}, 5);
+  const auto work = [](Job* job, int factor) {
+    for (int i = 0; i < kLaunches; ++i) {
+      for (int32_t& value : job->values) value = (value + i) % 40;
+      std::memcpy(job->device.Bytes(job->operands[0]).data(), job->values.data(),
+                  4 * job->values.size());
+      const absl::Status launched = job->Launch();
+      ASSERT_TRUE(launched.ok()) << launched;
+      ASSERT_EQ(job->Result(), tests::Scaled(job->values, factor));
+    }
+  };
+  std::thread other(work, second.get(), 5);
+  work(first.get(), 3);
+  other.join();
+  Job alone(MakeCycleModel(), {});
+  ASSERT_TRUE(alone.Launch().ok());
+  EXPECT_EQ(first->device.cycles(), kLaunches * alone.device.cycles() * 20);  // 20 ns each
+  EXPECT_EQ(second->device.cycles(), first->device.cycles());
+  second.reset();
+  EXPECT_EQ(shared->used_bytes(), alone.device.used_bytes());
+  EXPECT_TRUE(first->Launch().ok());
+  first.reset();
+  EXPECT_EQ(shared->used_bytes(), 0);
+}
+
 struct FaultRow {
   const char* name;
   BoardFault fault;
@@ -259,6 +299,9 @@ TEST_F(VtaBoard, IsADeviceOfThePlugin) {
   EXPECT_STREQ(info.unit, "device_ns");
   EXPECT_THAT(info.fingerprint, HasSubstr("config_accepts=block8\n"));
   EXPECT_EQ(table.open(devices, &d, error, sizeof(error)), TW_DEVICE_NOT_FOUND);
+  TwDevice* stream = nullptr;
+  ASSERT_EQ(table.open(devices - 1, &stream, error, sizeof(error)), TW_DEVICE_OK) << error;
+  table.close(stream);
 
   const TwDeviceSelfTest* test = runtime::WholeSelfTestOf(table);
   ASSERT_NE(test, nullptr);

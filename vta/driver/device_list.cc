@@ -1,6 +1,8 @@
 #include "vta/driver/device_list.h"
 
 #include <iterator>
+#include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -35,6 +37,18 @@ support::Clock* BoardClock() {
   return kClock;
 }
 
+absl::StatusOr<std::shared_ptr<Accelerator>> OpenSharedBoard(const BoardPlace& place) {
+  static std::mutex* const mutex = new std::mutex();
+  static auto* const open = new std::map<std::string, std::weak_ptr<Accelerator>>();  // by place
+  const std::lock_guard lock(*mutex);
+  std::weak_ptr<Accelerator>& known = (*open)[place.registers];
+  if (std::shared_ptr<Accelerator> board = known.lock()) return board;
+  TW_ASSIGN(std::unique_ptr<Backend> backend, OpenBoard(place, BoardClock()));
+  auto board = std::make_shared<Accelerator>(std::move(backend));
+  known = board;
+  return board;
+}
+
 }  // namespace
 
 int32_t CountDevices() {
@@ -42,16 +56,18 @@ int32_t CountDevices() {
   return static_cast<int32_t>(std::size(kSimulated) + (boards.ok() ? boards->size() : 0));
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> OpenDevice(int32_t index) {
+absl::StatusOr<std::shared_ptr<Accelerator>> OpenDevice(int32_t index) {
   const auto at = static_cast<size_t>(index);
-  if (index >= 0 && at < std::size(kSimulated)) return kSimulated[at]();
+  if (index >= 0 && at < std::size(kSimulated)) {
+    return std::make_shared<Accelerator>(kSimulated[at]());
+  }
   TW_ASSIGN(const std::vector<BoardPlace> boards, Boards());
   const size_t devices = std::size(kSimulated) + boards.size();
   if (index < 0 || at >= devices) {
     return support::NotFound("vta.driver.index", support::StrCat("expected one of ", devices,
                                                                  " devices, found ", index));
   }
-  return OpenBoard(boards[at - std::size(kSimulated)], BoardClock());
+  return OpenSharedBoard(boards[at - std::size(kSimulated)]);
 }
 
 }  // namespace tilewright::vta

@@ -6,15 +6,17 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "vta/driver/vta_backend.h"
+#include "vta/driver/accelerator.h"
 
 namespace tilewright::vta {
 
 // Boards whose description is broken do not count; to open one says what is wrong.
 int32_t CountDevices();
 
-// NOT_FOUND vta.driver.index: no such device; as FindBoards and OpenBoard. TILEWRIGHT_VTA_ROOT
-// names a folder that stands for "/" when boards are looked for.
-absl::StatusOr<std::unique_ptr<Backend>> OpenDevice(int32_t index);
+// A simulator is a new one for each call. A board is one for all of this process that have it open:
+// they share it, and other processes do not get it. NOT_FOUND vta.driver.index: no such device; as
+// FindBoards and OpenBoard. TILEWRIGHT_VTA_ROOT names a folder that stands for "/" when boards are
+// looked for.
+absl::StatusOr<std::shared_ptr<Accelerator>> OpenDevice(int32_t index);
 
 }  // namespace tilewright::vta

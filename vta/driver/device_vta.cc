@@ -14,8 +14,8 @@
 #include "vta/driver/vta_device.h"
 
 struct TwDevice {
-  explicit TwDevice(std::unique_ptr<tilewright::vta::Backend> backend)
-      : device(std::move(backend)) {}
+  explicit TwDevice(std::shared_ptr<tilewright::vta::Accelerator> accelerator)
+      : device(std::move(accelerator)) {}
   tilewright::vta::VtaDevice device;
   std::string error, fingerprint;
 };
@@ -63,18 +63,18 @@ TwDeviceResult Count(int32_t* devices) {
 }
 
 TwDeviceResult Open(int32_t index, TwDevice** device, char* error, size_t error_bytes) {
-  auto backend = OpenDevice(index);
-  if (!backend.ok()) {
-    const std::string text = support::StatusText(backend.status());
+  auto accelerator = OpenDevice(index);
+  if (!accelerator.ok()) {
+    const std::string text = support::StatusText(accelerator.status());
     if (error != nullptr && error_bytes > 0) {
       const size_t length = std::min(error_bytes - 1, text.size());
       std::memcpy(error, text.data(), length);
       error[length] = '\0';
     }
-    const bool none = support::Slug(backend.status()) == "vta.driver.index";
-    return none ? TW_DEVICE_NOT_FOUND : ResultOf(backend.status(), TW_DEVICE_FAILED);
+    const bool none = support::Slug(accelerator.status()) == "vta.driver.index";
+    return none ? TW_DEVICE_NOT_FOUND : ResultOf(accelerator.status(), TW_DEVICE_FAILED);
   }
-  auto opened = std::make_unique<TwDevice>(*std::move(backend));
+  auto opened = std::make_unique<TwDevice>(*std::move(accelerator));
   const BackendInfo& info = opened->device.info();
   // A job for one configuration goes to devices that accept it (tracker/device_match.h).
   opened->fingerprint =

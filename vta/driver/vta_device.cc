@@ -32,29 +32,24 @@ VtaKernel* VtaCode::Find(std::string_view name) {
   return nullptr;
 }
 
-VtaDevice::VtaDevice(std::unique_ptr<Backend> backend)
-    : backend_(std::move(backend)), allocator_(backend_->info().memory_bytes, kDramAlignment) {}
-
-absl::StatusOr<DramRange> VtaDevice::Allocate(int64_t bytes) {
-  TW_ASSIGN(const int64_t address, allocator_.Allocate(bytes));
-  const absl::Status grown = backend_->Grow(allocator_.high_water());
-  if (!grown.ok()) {
-    allocator_.Free(address);
-    return grown;
-  }
-  return DramRange{address, bytes};
+VtaDevice::~VtaDevice() {
+  for (const int64_t address : allocated_) accelerator_->Free({.address = address});
 }
 
-std::span<uint8_t> VtaDevice::Bytes(const DramRange& range) {
-  const std::span<uint8_t> memory = backend_->memory();
-  TW_CHECK(range.address >= 0 && range.bytes >= 0 &&
-           range.address + range.bytes <= static_cast<int64_t>(memory.size()));
-  return memory.subspan(static_cast<size_t>(range.address), static_cast<size_t>(range.bytes));
+absl::StatusOr<DramRange> VtaDevice::Allocate(int64_t bytes) {
+  TW_ASSIGN(const DramRange range, accelerator_->Allocate(bytes));
+  allocated_.insert(range.address);
+  return range;
+}
+
+void VtaDevice::Free(const DramRange& range) {
+  allocated_.erase(range.address);
+  accelerator_->Free(range);
 }
 
 absl::StatusOr<std::unique_ptr<VtaCode>> VtaDevice::Load(std::string_view bytes) {
   TW_ASSIGN(CodeObject object, ParseCode(bytes));
-  TW_TRY(backend_->CheckConfig(object.config));
+  TW_TRY(accelerator_->CheckConfig(object.config));
   TW_ASSIGN(Isa isa, Isa::Make(object.config));
   std::unique_ptr<VtaCode> code(new VtaCode(std::move(object), std::move(isa)));
   code->kernels_.reserve(code->object_.programs.size());  // callers keep pointers
@@ -151,10 +146,10 @@ absl::Status VtaDevice::Launch(VtaKernel* kernel, std::span<const DramRange> ope
     if (kernel->operands != std::vector(operands.begin(), operands.end())) {
       TW_TRY(WriteCommands(kernel, operands));
     }
-    return backend_->Run(kernel->code->isa_,
-                         {.address = kernel->commands.address,
-                          .count = static_cast<int64_t>(kernel->program->stream.size()),
-                          .max_cycles = kernel->max_cycles});
+    return accelerator_->Run(kernel->code->isa_,
+                             {.address = kernel->commands.address,
+                              .count = static_cast<int64_t>(kernel->program->stream.size()),
+                              .max_cycles = kernel->max_cycles});
   };
   const absl::StatusOr<int64_t> cycles = run();
   if (!cycles.ok()) {

@@ -1,12 +1,14 @@
-// A device of the accelerator: memory, code and launches on a backend (vta_backend.h). Code is
-// checked when it is loaded, so that a bad stream never reaches the hardware: its form, its
-// addresses, and the tokens between its modules. Objects belong to one thread; code and memory
-// belong to their device, which outlives them.
+// A stream of launches on an accelerator, with memory and code. Several of them may share one
+// (accelerator.h): what they launch runs one after the other, and nobody sees the others' memory.
+// Code is checked when it is loaded, so that bad instructions never reach the hardware: their form,
+// their addresses, and the tokens between its modules. Objects belong to one thread; code and
+// memory belong to their device, which outlives them.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,18 +16,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "vta/driver/dram_allocator.h"
+#include "vta/driver/accelerator.h"
 #include "vta/driver/stream_relocation.h"
-#include "vta/driver/vta_backend.h"
 #include "vta/isa/code_object.h"
 
 namespace tilewright::vta {
-
-// Bytes of the device's DRAM.
-struct DramRange {
-  int64_t address = 0, bytes = 0;
-  bool operator==(const DramRange&) const = default;
-};
 
 class VtaCode;
 
@@ -57,17 +52,24 @@ class VtaCode {
 
 class VtaDevice {
  public:
-  explicit VtaDevice(std::unique_ptr<Backend> backend);
+  explicit VtaDevice(std::shared_ptr<Accelerator> accelerator)
+      : accelerator_(std::move(accelerator)) {}
+  // The only stream of a backend.
+  explicit VtaDevice(std::unique_ptr<Backend> backend)
+      : VtaDevice(std::make_shared<Accelerator>(std::move(backend))) {}
+  ~VtaDevice();  // frees what is still allocated
+  VtaDevice(const VtaDevice&) = delete;
+  VtaDevice& operator=(const VtaDevice&) = delete;
 
-  const BackendInfo& info() const { return backend_->info(); }
+  const BackendInfo& info() const { return accelerator_->info(); }
 
-  // vta.driver.bytes | vta.driver.memory: as DramAllocator.
+  // As Accelerator.
   absl::StatusOr<DramRange> Allocate(int64_t bytes);
-  void Free(const DramRange& range) { allocator_.Free(range.address); }
-  // Of all allocations and of loaded code.
-  int64_t used_bytes() const { return allocator_.used_bytes(); }
-  // The bytes of a range. REQUIRES: within an allocation. Valid until the next Allocate or Load.
-  std::span<uint8_t> Bytes(const DramRange& range);
+  void Free(const DramRange& range);
+  // Of all allocations and of loaded code, of all streams.
+  int64_t used_bytes() const { return accelerator_->used_bytes(); }
+  // As Accelerator; Load allocates.
+  std::span<uint8_t> Bytes(const DramRange& range) { return accelerator_->Bytes(range); }
 
   // DATA_LOSS or INVALID_ARGUMENT for code that is none, of another configuration, or whose streams
   // are wrong; "program NAME" is in the error. vta.driver.cycles: a stream whose instructions alone
@@ -75,13 +77,14 @@ class VtaDevice {
   absl::StatusOr<std::unique_ptr<VtaCode>> Load(std::string_view bytes);
   void Unload(std::unique_ptr<VtaCode> code);
 
-  // Runs a kernel on operands in the order of its parameters, and waits for its end.
+  // Runs a kernel on operands in the order of its parameters, after what other streams launched,
+  // and waits for its end.
   //   vta.driver.operands: another number of them; one that is too short; one that the kernel
   //   writes and that shares bytes with another. vta.driver.alignment: as Relocate; vta.isa.field:
   //   an address that instructions cannot hold; as Backend::Run. With the name of the program.
   absl::Status Launch(VtaKernel* kernel, std::span<const DramRange> operands);
 
-  // Of all launches so far, one after the other, in info().unit.
+  // Of all its launches so far, one after the other, in info().unit.
   int64_t cycles() const { return cycles_; }
 
   // A stream of more cycles is refused: on a simulator it would take minutes.
@@ -92,8 +95,8 @@ class VtaDevice {
   absl::Status CheckOperands(const VtaKernel& kernel, std::span<const DramRange> operands) const;
   absl::Status WriteCommands(VtaKernel* kernel, std::span<const DramRange> operands);
 
-  std::unique_ptr<Backend> backend_;
-  DramAllocator allocator_;
+  const std::shared_ptr<Accelerator> accelerator_;
+  std::set<int64_t> allocated_;  // addresses
   int64_t cycles_ = 0;
 };
 
