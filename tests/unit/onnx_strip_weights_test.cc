@@ -128,7 +128,9 @@ TEST(OnnxStripWeights, QuantizedModelsKeepTheirTasks) {
   auto kernels = [](const std::string& onnx) {
     auto g = ImportOnnx(onnx);
     TW_CHECK(g.ok()) << support::StatusText(g.status());
-    auto fused = RunGraphPasses(*g);
+    GraphPassContext context;
+    context.enabled = {"block_layouts"};
+    auto fused = RunGraphPasses(*g, context);
     TW_CHECK(fused.ok()) << support::StatusText(fused.status());
     std::vector<std::string> texts;
     for (const Node& node : fused->nodes) {

@@ -148,7 +148,8 @@ absl::Status BuilderSession::ImportModel(const v1::OpenJob& request, const std::
   TW_ASSIGN(graph::Graph imported, graph::ImportOnnx(bytes, options));
   graph::GraphPassContext context = driver::PassContext(target_);
   context.disabled.assign(request.disabled_passes().begin(), request.disabled_passes().end());
-  context.enabled.assign(request.enabled_passes().begin(), request.enabled_passes().end());
+  context.enabled.insert(context.enabled.end(), request.enabled_passes().begin(),
+                         request.enabled_passes().end());
   const auto passes = [&](graph::Graph graph) {
     return RunPassesThatPay(std::move(graph), target_, context);
   };
