@@ -48,8 +48,8 @@ absl::Status Count(const Graph& fused, int sign, std::map<std::string, Uses>* us
   return absl::OkStatus();
 }
 
-// The estimate for devices of groups has seen no programs of bytes, and finds their blocks slower. In
-// blocks they are 1.26 times as fast even where no instruction sums up four products (PoCL).
+// The estimate for devices of groups has seen no programs of bytes, and finds their blocks slower.
+// In blocks they are 1.26 times as fast even where no instruction sums up four products (PoCL).
 bool IsOfUnknownBytes(const driver::Task& task, const target::Target& target) {
   return target.machine.has_groups() && task.data_type == kBytes;
 }
