@@ -51,10 +51,6 @@ absl::Status Dump(const std::string& dir, size_t number, std::string_view pass, 
   return support::WriteFileAtomic(support::PathJoin(dir, file), Print(g));
 }
 
-bool Named(const std::vector<std::string>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 // `names` may only hold passes of these uses.
 absl::Status CheckNames(const std::vector<std::string>& names,
                         std::initializer_list<GraphPass::Use> uses) {
@@ -74,8 +70,8 @@ absl::Status CheckNames(const std::vector<std::string>& names,
 }
 
 bool Runs(const GraphPass& pass, const GraphPassContext& ctx) {
-  if (Named(ctx.disabled, pass.name)) return false;
-  return pass.use != GraphPass::Use::kOptional || Named(ctx.enabled, pass.name);
+  if (IsNamed(ctx.disabled, pass.name)) return false;
+  return pass.use != GraphPass::Use::kOptional || IsNamed(ctx.enabled, pass.name);
 }
 
 std::vector<std::string> NodeNames(const Graph& g) {
@@ -87,6 +83,10 @@ std::vector<std::string> NodeNames(const Graph& g) {
 }  // namespace
 
 std::span<const GraphPass> GraphPasses() { return kPasses; }
+
+bool IsNamed(const std::vector<std::string>& names, std::string_view pass) {
+  return std::find(names.begin(), names.end(), pass) != names.end();
+}
 
 absl::StatusOr<Graph> InferTypes(Graph g, const GraphPassContext&) {
   for (Node& node : g.nodes) {

@@ -131,6 +131,8 @@ struct GraphPass {
   bool open = false;  // runs on graphs with size variables, too
 };
 std::span<const GraphPass> GraphPasses();
+// Whether a pass is among those that a context enables, disables or has changed by.
+bool IsNamed(const std::vector<std::string>& names, std::string_view pass);
 // Runs the table; verifies after each pass.
 absl::StatusOr<Graph> RunGraphPasses(Graph g, const GraphPassContext& ctx = {});
 

@@ -81,18 +81,8 @@ absl::StatusOr<Loaded> LoadOnDevice(module::ModuleFile file, const target::Targe
 
 // What training continues from: the shipped model, if it knows the target's features.
 std::string BaseOf(const target::Target& target) {
-  const bool knows = target.machine.feature_set == cost_model::FeatureSet::kLoops;
+  const bool knows = cost_model::KnowsShippedModel(target.machine.feature_set);
   return knows ? std::string(cost_model::ShippedModel()) : "";
-}
-
-// As a job ranks before its first training.
-std::unique_ptr<cost_model::CostModel> FirstModel(uint64_t seed, const target::Target& target) {
-  const cost_model::FeatureSet features = target.machine.feature_set;
-  const std::string base = BaseOf(target);
-  if (base.empty()) return cost_model::MakePriorModel(features);
-  auto model = cost_model::MakeXgbModel(seed, "", features);
-  TW_CHECK(model->Load(base).ok());
-  return model;
 }
 
 Loaded Start(const driver::Task& task, const target::Target& target, Found* found) {
@@ -206,7 +196,8 @@ Found Tune(const driver::Task& task, const target::Target& target, const TuneOpt
   auto search = Must(search::SearchTask::Create(variants, task.flops, target, with), task.name);
   std::unique_ptr<cost_model::CostModel> model =
       options.random ? cost_model::MakeRandomModel(options.seed, target.machine.feature_set)
-                     : FirstModel(options.seed, target);
+                     : Must(cost_model::ModelBeforeMeasurements(target.machine.feature_set),
+                            "the model before measurements");
   search->Tell({built.program_hash, v1::OK, found.default_ns, false}, found.default_steps);
   for (int done = 0, batch = 0; done < trials; ++batch) {
     search::AskResult asked = Must(

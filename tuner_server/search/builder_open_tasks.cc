@@ -4,7 +4,7 @@
 
 #include "compiler/driver/compile.h"
 #include "compiler/driver/specialise.h"
-#include "cost_model/model.h"
+#include "cost_model/shipped_model.h"
 #include "deploy/support/status.h"
 #include "tuner_server/log/cost_models.h"
 #include "tuner_server/search/builder_session.h"
@@ -55,8 +55,7 @@ absl::Status BuilderSession::AddOpenTask(const driver::Task& task, const v1::Ope
 // make equal modules.
 absl::Status BuilderSession::PredictOpenTasks(v1::CompileModule* request) const {
   if (base_.empty()) return absl::OkStatus();  // no model knows the target's machines
-  const std::unique_ptr<cost_model::CostModel> model = cost_model::MakeXgbModel(job_.seed());
-  TW_TRY(model->Load(base_));
+  TW_ASSIGN(const auto model, cost_model::ModelBeforeMeasurements(target_.machine.feature_set));
   double all_ns = 0;
   for (const auto& [hash, task] : tasks_) {
     if (task.task.open_sizes) all_ns += task.task.weight * task.estimate_ns;

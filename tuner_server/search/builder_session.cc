@@ -240,9 +240,7 @@ absl::Status BuilderSession::DescribeCheck(const driver::Task& task, v1::Builder
 }
 
 absl::Status BuilderSession::UseShippedModel(v1::ShippedModel* reply) {
-  std::unique_ptr<cost_model::CostModel> shipped = cost_model::MakeXgbModel(job_.seed());
-  TW_TRY(shipped->Load(cost_model::ShippedModel()));
-  model_ = std::move(shipped);
+  TW_ASSIGN(model_, cost_model::ModelBeforeMeasurements(target_.machine.feature_set));
   model_id_ = cost_model::ShippedModelId();
   base_ = std::string(cost_model::ShippedModel());
   reply->set_model_id(model_id_);
