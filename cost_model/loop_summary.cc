@@ -11,6 +11,7 @@
 #include "compiler/analysis/address.h"
 #include "compiler/analysis/analyzer.h"
 #include "compiler/ir/tensor_intrinsics.h"
+#include "compiler/ir/type_rules.h"
 #include "compiler/ir/visit.h"
 
 namespace tilewright::cost_model {
@@ -56,6 +57,8 @@ void CountOps(const Expr& e, OpCounts* ops) {
         if (x->intrinsic == ir::Intrinsic::kFma) {
           ops->add += 1;
           ops->mul += 1;
+        } else if (ir::IsIntegerStep(x->intrinsic)) {
+          ops->integer += 1;
         } else {
           ops->special += 1;
         }

@@ -75,6 +75,7 @@ class Analyzer {
   Value EvalCast(const ir::ExprNode& e) const;
   Value EvalRamp(const ir::ExprNode& e) const;
   Value EvalAbs(const ir::ExprNode& e) const;
+  Value EvalCall(const ir::ExprNode& e) const;
   Value EvalBinary(const ir::ExprNode& e) const;
   bool NeverWraps(const ir::ExprNode& e) const;
 

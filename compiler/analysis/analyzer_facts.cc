@@ -156,6 +156,23 @@ Analyzer::Value Analyzer::EvalAbs(const ExprNode& e) const {
   return {{v.max < 0 ? -v.max : 0, std::max(-v.min, v.max)}, {}};
 }
 
+Analyzer::Value Analyzer::EvalCall(const ExprNode& e) const {
+  if (e.intrinsic == ir::Intrinsic::kAbs) return EvalAbs(e);
+  if (e.intrinsic == ir::Intrinsic::kWideningMul) {
+    return {BinaryInterval(ExprKind::kMul, e.dtype, Values(e.args[0]), Values(e.args[1])), {}};
+  }
+  if (e.intrinsic == ir::Intrinsic::kRoundingShiftRight) {
+    // Monotone in its first operand.
+    const Interval a = Values(e.args[0]), count = Values(e.args[1]);
+    if (!count.is_point() || count.min < 0) return {TypeInterval(e.dtype), {}};
+    const auto shifted = [&](int64_t end) {
+      return ir::EvalIntIntrinsic(e.intrinsic, e.dtype, end, count.min);
+    };
+    return {{shifted(a.min), shifted(a.max)}, {}};
+  }
+  return {TypeInterval(e.dtype), {}};
+}
+
 Analyzer::Value Analyzer::EvalBinary(const ExprNode& e) const {
   if (e.args[0]->dtype.is_float()) return {{0, 1}, {}};  // a comparison of floats
   const Value a = Eval(*e.args[0]), b = Eval(*e.args[1]);
@@ -206,8 +223,7 @@ Analyzer::Value Analyzer::Eval(const ExprNode& e) const {
       return {{1 - v.max, 1 - v.min}, {}};
     }
     case ExprKind::kCall:
-      if (e.intrinsic == ir::Intrinsic::kAbs) return EvalAbs(e);
-      return {TypeInterval(e.dtype), {}};
+      return EvalCall(e);
     case ExprKind::kLoad:
       return {TypeInterval(e.dtype), {}};
     default:

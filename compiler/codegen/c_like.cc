@@ -25,6 +25,10 @@ std::string HelperText(std::string_view helper) {
   std::string name(helper.substr(0, colon)), type(helper.substr(colon + 1));
   std::string head =
       StrCat("static inline ", type, " tw_", name, "_", type, "(", type, " a, ", type, " b) {\n");
+  if (name == "rounding_shift") {
+    return head +
+           "  return b == 0 ? a : b < 8 * sizeof(a) ? (a >> b) + (a >> (b - 1) & 1) : 0;\n}\n";
+  }
   if (name == "floordiv")
     return head + "  return a / b - (a % b != 0 && (a % b < 0) != (b < 0));\n}\n";
   return head + "  return a % b + (a % b != 0 && (a % b < 0) != (b < 0) ? b : 0);\n}\n";

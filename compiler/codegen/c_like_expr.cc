@@ -262,9 +262,9 @@ std::string CExpressions::Dot4Text(const Expr& e, int lane) {
   return StrCat(dialect_.dot4, "(", args, ")");
 }
 
-// Operations on the bits of integers. C shifts by fewer bits than there are, and only unsigned
+// Products and operations on the bits of integers. C shifts by fewer bits than there are, and only unsigned
 // numbers without their sign.
-std::string CExpressions::BitsText(const Expr& e, int lane) {
+std::string CExpressions::IntegerText(const Expr& e, int lane) {
   const DType type = e->dtype.Element();
   const std::string t = TypeOf(type), u = TypeOf({TypeCode::kUInt, type.bits, 1});
   const std::string a = Lane(e->args[0], lane), b = Lane(e->args[1], lane);
@@ -275,6 +275,10 @@ std::string CExpressions::BitsText(const Expr& e, int lane) {
       return StrCat("((", t, ")(", a, " | ", b, "))");
     case ir::Intrinsic::kBitXor:
       return StrCat("((", t, ")(", a, " ^ ", b, "))");
+    case ir::Intrinsic::kWideningMul:
+      return StrCat("((", t, ")((", t, ")", a, " * (", t, ")", b, "))");
+    case ir::Intrinsic::kRoundingShiftRight:
+      return StrCat(Helper("rounding_shift", type), "(", a, ", ", b, ")");
     default: {
       const bool left = e->intrinsic == ir::Intrinsic::kShiftLeft;
       return StrCat("((", t, ")((", u, ")", b, " < ", static_cast<int>(type.bits), " ? (", u, ")",
@@ -300,7 +304,7 @@ std::string CExpressions::CallText(const Expr& e, int lane) {
     const std::string call = StrCat(dialect_.function_prefix, name, "(", args, ")");
     return half ? StrCat("((", TypeOf(ir::kF16), ")", call, ")") : call;
   }
-  if (e->dtype.is_int() && e->args.size() == 2) return BitsText(e, lane);
+  if (e->dtype.is_int() && e->args.size() == 2) return IntegerText(e, lane);
   Fail(StrCat("intrinsic ", ir::IntrinsicText(e->intrinsic)));
   return "0";
 }

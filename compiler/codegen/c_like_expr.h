@@ -106,7 +106,7 @@ class CExpressions {
   std::optional<std::string> VectorCall(const ir::Expr& e);
   void RefuseHalf(const ir::Expr& e);
   std::string CastTo(ir::DType to, ir::DType from, const std::string& value);
-  std::string BitsText(const ir::Expr& e, int lane);
+  std::string IntegerText(const ir::Expr& e, int lane);
   std::string CallText(const ir::Expr& e, int lane);
   std::string FourLanes(const ir::Expr& e, int first);
   std::string Dot4Text(const ir::Expr& e, int lane);

@@ -185,6 +185,7 @@ class FunctionEmitter {
                                             const Side& else_side);
   bool IsSafeToSpeculate(const ir::Expr& e) const;
   absl::StatusOr<llvm::Value*> EmitCall(const ir::Expr& e);
+  llvm::Value* EmitRoundingShift(const ir::Expr& e, llvm::Value* a, llvm::Value* n);
   absl::StatusOr<llvm::Value*> EmitMathCall(const std::string& stem,
                                             const std::vector<llvm::Value*>& args, ir::DType type);
   absl::StatusOr<llvm::Value*> EmitRamp(const ir::Expr& e);

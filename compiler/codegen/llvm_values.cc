@@ -390,6 +390,17 @@ StatusOrValue FunctionEmitter::EmitMathCall(const std::string& stem,
   return result;
 }
 
+// (a >> n) + bit n - 1 of a: no sum can overflow. Constant counts leave no selection behind.
+Value* FunctionEmitter::EmitRoundingShift(const Expr& e, Value* a, Value* n) {
+  llvm::Type* type = a->getType();
+  Value *zero = llvm::Constant::getNullValue(type), *one = llvm::ConstantInt::get(type, 1);
+  Value* last = builder_.CreateAnd(builder_.CreateAShr(a, builder_.CreateSub(n, one)), one);
+  Value* rounded = builder_.CreateAdd(builder_.CreateAShr(a, n), last);
+  Value* inside = builder_.CreateICmpULT(n, llvm::ConstantInt::get(type, e->dtype.bits));
+  Value* shifted = builder_.CreateSelect(inside, rounded, zero);
+  return builder_.CreateSelect(builder_.CreateICmpEQ(n, zero), a, shifted);
+}
+
 StatusOrValue FunctionEmitter::EmitCall(const Expr& e) {
   std::vector<Value*> args;
   TW_TRY(RefuseHalf(e));
@@ -439,6 +450,14 @@ StatusOrValue FunctionEmitter::EmitCall(const Expr& e) {
       return builder_.CreateSelect(inside, shifted,
                                    llvm::Constant::getNullValue(args[0]->getType()));
     }
+    case Intrinsic::kWideningMul: {
+      TW_ASSIGN(llvm::Type * wide, module_.ValueType(e->dtype));
+      const bool is_signed = e->dtype.code == ir::TypeCode::kInt;
+      return builder_.CreateMul(builder_.CreateIntCast(args[0], wide, is_signed),
+                                builder_.CreateIntCast(args[1], wide, is_signed));
+    }
+    case Intrinsic::kRoundingShiftRight:
+      return EmitRoundingShift(e, args[0], args[1]);
     default:
       if (Value* value = EmitMath(builder_, e->intrinsic, args[0],
                                   module_.family().power_scaling(module_.target(), e->dtype.lanes)))

@@ -5,6 +5,7 @@
 
 #include "compiler/graph/graph_passes.h"
 #include "compiler/graph/rewrite_util.h"
+#include "compiler/ir/type_rules.h"
 #include "compiler/ir/visit.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -216,7 +217,7 @@ class Fuser {
     bool calls = false;
     ir::VisitExprs(spec->scalar(args, node.attrs), [&](const ir::Expr& e) {
       ++operations;
-      calls = calls || e->kind == ir::ExprKind::kCall || e->kind == ir::ExprKind::kDiv;
+      calls = calls || ir::IsMathCall(*e) || e->kind == ir::ExprKind::kDiv;
       return true;
     });
     return !calls && operations <= kMaxPrologue;

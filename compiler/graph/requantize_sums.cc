@@ -20,7 +20,10 @@ namespace {
 
 // The largest multiplier has so many bits but for a few: shifts are multiples of kShiftStep, so
 // that layers of one shape are few tasks.
-constexpr int kMultiplierBits = 30, kShiftStep = 4, kMaxShift = 60;
+constexpr int kMultiplierBits = 30, kShiftStep = 4;
+// Products of 63 bits that are shifted by 55 or more fit into 8 bits: the passes would drop the cut
+// to 8 bits that a unit's instruction has. Scales so small leave zeros anyway.
+constexpr int kMaxShift = 52;
 // Of the factors of bytes, whose products are added up in 32 bits.
 constexpr int kFactorBits = 22;
 // Of a mean, whose weights lie on the chip: so many squares fit small units, too.

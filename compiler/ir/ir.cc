@@ -207,7 +207,7 @@ Expr Broadcast(Expr value, int lanes) {
 
 Expr Call(Intrinsic intrinsic, std::vector<Expr> args) {
   TW_CHECK(!args.empty()) << "intrinsic without arguments";
-  ExprNode node{.kind = ExprKind::kCall, .dtype = args[0]->dtype};
+  ExprNode node{.kind = ExprKind::kCall, .dtype = CallType(intrinsic, args[0]->dtype)};
   node.args = std::move(args);
   node.intrinsic = intrinsic;
   return MakeChecked(std::move(node));

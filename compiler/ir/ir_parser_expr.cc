@@ -225,6 +225,7 @@ Parser::Deep Parser::FunctionLike(const Token& word) {
     if (IntrinsicText(static_cast<Intrinsic>(i)) != word.text) continue;
     node.kind = ExprKind::kCall;
     node.intrinsic = static_cast<Intrinsic>(i);
+    node.dtype = CallType(node.intrinsic, node.dtype);
     return Finish(std::move(node), height, word);
   }
   FailAt(word, "syntax",

@@ -247,6 +247,8 @@ double EvalFloatIntrinsic(Intrinsic intrinsic, DType t, double a, double b, doub
     case Intrinsic::kBitXor:
     case Intrinsic::kShiftLeft:
     case Intrinsic::kShiftRight:
+    case Intrinsic::kWideningMul:
+    case Intrinsic::kRoundingShiftRight:
     case Intrinsic::kDot4:  // integers, vectors: the interpreter does them
     case Intrinsic::kDotTile:
     case Intrinsic::kPrefetch:
@@ -273,6 +275,10 @@ int64_t EvalIntIntrinsic(Intrinsic intrinsic, DType t, int64_t a, int64_t b) {
       return out ? 0 : WrapInt(static_cast<int64_t>(ua << ub), t);
     case Intrinsic::kShiftRight:
       return out ? 0 : WrapInt(static_cast<int64_t>(pattern >> ub), t);
+    case Intrinsic::kWideningMul:
+      return WrapInt(static_cast<int64_t>(ua * ub), t);
+    case Intrinsic::kRoundingShiftRight:
+      return out || b == 0 ? (out ? 0 : a) : (a >> b) + ((a >> (b - 1)) & 1);
     default:
       return 0;
   }

@@ -85,6 +85,16 @@ std::string DotTileError(const ExprNode& n) {
   return "";
 }
 
+std::string WideningMulError(const ExprNode& n) {
+  const DType a = n.args[0]->dtype;
+  if (!a.is_int() || a.bits > 32)
+    return Mismatch("arguments of widening_mul", "integers of up to 32 bits", TypeName(a));
+  if (n.args[1]->dtype != a)
+    return Mismatch("arguments of widening_mul", TypeName(a), TypeName(n.args[1]->dtype));
+  const DType wide = CallType(n.intrinsic, a);
+  return n.dtype == wide ? "" : Mismatch("type of widening_mul", TypeName(wide), TypeName(n.dtype));
+}
+
 std::string CallError(const ExprNode& n) {
   if (n.intrinsic == Intrinsic::kNone) return "call without an intrinsic";
   std::string name(IntrinsicText(n.intrinsic));
@@ -98,14 +108,17 @@ std::string CallError(const ExprNode& n) {
   }
   if (n.intrinsic == Intrinsic::kDot4) return Dot4Error(n);
   if (n.intrinsic == Intrinsic::kDotTile) return DotTileError(n);
+  if (n.intrinsic == Intrinsic::kWideningMul) return WideningMulError(n);
   for (const Expr& a : n.args) {
     if (a->dtype != n.dtype)
       return Mismatch("arguments of " + name, TypeName(n.dtype), TypeName(a->dtype));
   }
-  const bool of_bits = n.intrinsic >= Intrinsic::kBitAnd && n.intrinsic <= Intrinsic::kShiftRight;
-  if (of_bits && !n.dtype.is_int())
+  const bool integer = IsIntegerStep(n.intrinsic);
+  if (integer && !n.dtype.is_int())
     return Mismatch("arguments of " + name, "an integer", TypeName(n.dtype));
-  bool ok = of_bits || n.dtype.is_float() || (n.intrinsic == Intrinsic::kAbs && n.dtype.is_int());
+  if (n.intrinsic == Intrinsic::kRoundingShiftRight && n.dtype.code != TypeCode::kInt)
+    return Mismatch("arguments of " + name, "a signed integer", TypeName(n.dtype));
+  bool ok = integer || n.dtype.is_float() || (n.intrinsic == Intrinsic::kAbs && n.dtype.is_int());
   return ok ? "" : Mismatch("arguments of " + name, "a float", TypeName(n.dtype));
 }
 
@@ -158,6 +171,19 @@ std::string_view IntrinsicText(Intrinsic intrinsic) {
 #include "compiler/ir/nodes.def"
       "none"};
   return kText[static_cast<int>(intrinsic)];
+}
+
+bool IsIntegerStep(Intrinsic intrinsic) {
+  return intrinsic >= Intrinsic::kBitAnd && intrinsic <= Intrinsic::kRoundingShiftRight;
+}
+
+bool IsMathCall(const ExprNode& e) {
+  return e.kind == ExprKind::kCall && !IsIntegerStep(e.intrinsic);
+}
+
+DType CallType(Intrinsic intrinsic, DType first) {
+  if (intrinsic == Intrinsic::kWideningMul) first.bits = static_cast<uint8_t>(2 * first.bits);
+  return first;
 }
 
 int IntrinsicArity(Intrinsic intrinsic) {

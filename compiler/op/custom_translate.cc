@@ -407,8 +407,7 @@ absl::StatusOr<Term> Translator::Call(const NodeRef& node, Hint hint) {
   if (terms.size() == 1) terms.push_back(terms[0]);  // unified with itself
   TW_TRY(Unify(node, &terms[0], &terms[1], hint));
   const ir::DType type = terms[0].expr->dtype;
-  const bool bits =
-      function && *function >= ir::Intrinsic::kBitAnd && *function <= ir::Intrinsic::kShiftRight;
+  const bool bits = function && ir::IsIntegerStep(*function);
   const bool numbers = extreme || (function && *function == ir::Intrinsic::kAbs);
   if (type.is_bool() || (bits && !type.is_int()) || (!bits && !numbers && !type.is_float())) {
     return Wrong("type", node,

@@ -100,12 +100,10 @@ absl::StatusOr<TensorTypes> InferRequantize(Types inputs, const Attrs& attrs,
   return TensorTypes{out};
 }
 
-int64_t HalfOf(const Attrs& attrs) { return (int64_t{1} << GetInt(attrs, "shift", 0)) / 2; }
-
 Expr Requantize(std::span<const Expr> a, const Attrs& attrs) {
-  const Expr scale = ir::Int(int64_t{1} << GetInt(attrs, "shift", 0), ir::kI64);
-  const Expr product = ir::Cast(ir::kI64, a[0]) * ir::Cast(ir::kI64, a[1]);
-  const Expr rounded = ir::FloorDiv(product + ir::Int(HalfOf(attrs), ir::kI64), scale);
+  const Expr product = ir::Call(ir::Intrinsic::kWideningMul, {a[0], a[1]});
+  const Expr rounded = ir::Call(ir::Intrinsic::kRoundingShiftRight,
+                                {product, ir::Int(GetInt(attrs, "shift", 0), ir::kI64)});
   return ir::Cast(ir::kI32,
                   ir::Max(ir::Min(rounded, ir::Int(kHigh, ir::kI64)), ir::Int(kLow, ir::kI64)));
 }
@@ -146,8 +144,8 @@ std::vector<OpSpec> QuantizeRows() {
   requantize.staged = true;
   requantize.scalar = Requantize;
   requantize.integer_reference = [](std::span<const int64_t> a, ir::DType, const Attrs& attrs) {
-    const int64_t rounded = (a[0] * a[1] + HalfOf(attrs)) >> GetInt(attrs, "shift", 0);
-    return std::clamp(rounded, kLow, kHigh);
+    const int64_t shift = GetInt(attrs, "shift", 0), half = (int64_t{1} << shift) / 2;
+    return std::clamp((a[0] * a[1] + half) >> shift, kLow, kHigh);
   };
   requantize.infer = InferRequantize;
   return {quantize, dequantize, requantize};

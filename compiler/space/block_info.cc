@@ -4,6 +4,7 @@
 #include <set>
 
 #include "compiler/analysis/address.h"
+#include "compiler/ir/type_rules.h"
 #include "compiler/ir/visit.h"
 
 namespace tilewright::space {
@@ -40,7 +41,7 @@ BlockInfo Describe(const ir::StmtNode& block, const std::vector<const ir::StmtNo
   info.name = block.name;
   info.has_init = block.init != nullptr;
   ir::VisitExprsIn(block.body, [&info](const ir::Expr& e) {
-    info.calls = info.calls || e->kind == ir::ExprKind::kCall;
+    info.calls = info.calls || ir::IsMathCall(*e);
     return true;
   });
   info.perfect_nest = loops.size() == block.iters.size() && block.predicate == nullptr;

@@ -7,6 +7,7 @@
 
 #include "compiler/ir/buffer_bytes.h"
 #include "compiler/ir/streamed_writes.h"
+#include "compiler/ir/type_rules.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
 #include "compiler/schedule/schedule.h"
@@ -86,7 +87,7 @@ void DefaultScheduler::InlineCheapStages() {
     bool calls = false, chooses = false;
     ir::VisitExprs(block->body->value, [&](const Expr& e) {
       ++nodes;
-      calls = calls || e->kind == ir::ExprKind::kCall;
+      calls = calls || ir::IsMathCall(*e);
       chooses = chooses || e->kind == ir::ExprKind::kSelect;
       return true;
     });

@@ -11,6 +11,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/interp.h"
 #include "compiler/ir/ir_text.h"
+#include "compiler/ir/type_rules.h"
 #include "compiler/schedule/schedule.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
@@ -455,6 +456,42 @@ TEST(Codegen, BitsOfIntegers) {
       s.Do("split %Y.0 [?,8]").Do("vectorize %Y.1");
       CheckSchedule(MakeCase(f), s.Text());
     }
+  }
+}
+
+// Halves go up, nothing wraps on the way, and counts of the width and more give 0. Counts that a
+// program knows make other code than those that it loads.
+TEST(Codegen, RoundingShifts) {
+  for (const ir::DType type : {ir::kI8, ir::kI16, ir::kI32, ir::kI64}) {
+    for (const int64_t known : {-1, 0, 1, 2, type.bits / 2, type.bits - 1, int{type.bits}}) {
+      ir::FunctionBuilder b("shifts");
+      Buffer x = b.Input("X", type, Shape({61})), n = b.Input("N", ir::kU8, Shape({61}));
+      Buffer y = b.Compute("Y", type, Shape({61}), {"i"}, [&](const std::vector<Var>& v) {
+        const Expr count =
+            known < 0 ? ir::Cast(type, ir::FloorMod(ir::Load(n, {v[0]}), ir::Int(80, ir::kU8)))
+                      : ir::Int(known, type);
+        return ir::Call(ir::Intrinsic::kRoundingShiftRight, {ir::Load(x, {v[0]}), count});
+      });
+      ir::Function f = b.Finish({y});
+      Script s(f);
+      s.Do("split %Y.0 [?,8]").Do("vectorize %Y.1");
+      CheckSchedule(MakeCase(f), s.Text());
+    }
+  }
+}
+
+TEST(Codegen, WideningProducts) {
+  for (const ir::DType type : {ir::kI8, ir::kU8, ir::kI16, ir::kU16, ir::kI32, ir::kU32}) {
+    ir::FunctionBuilder b("products");
+    Buffer x = b.Input("X", type, Shape({61})), w = b.Input("W", type, Shape({61}));
+    const ir::DType wide = ir::CallType(ir::Intrinsic::kWideningMul, type);
+    Buffer y = b.Compute("Y", wide, Shape({61}), {"i"}, [&](const std::vector<Var>& v) {
+      return ir::Call(ir::Intrinsic::kWideningMul, {ir::Load(x, {v[0]}), ir::Load(w, {v[0]})});
+    });
+    ir::Function f = b.Finish({y});
+    Script s(f);
+    s.Do("split %Y.0 [?,8]").Do("vectorize %Y.1");
+    CheckSchedule(MakeCase(f), s.Text());
   }
 }
 

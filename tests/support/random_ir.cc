@@ -117,7 +117,9 @@ class TeGenerator {
       case 3:
         return a * Constant(rng_.UniformInt(-2, 2));
       default:
-        return dtype_.is_float() ? ir::Cast(dtype_, ir::Cast(ir::kI32, a)) : a + Constant(3);
+        if (dtype_.is_float()) return ir::Cast(dtype_, ir::Cast(ir::kI32, a));
+        return ir::Call(ir::Intrinsic::kRoundingShiftRight,
+                        {a * Constant(3), Constant(rng_.UniformInt(0, 3))});
     }
   }
 

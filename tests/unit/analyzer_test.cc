@@ -15,6 +15,7 @@
 #include "compiler/analysis/simplify.h"
 #include "compiler/ir/interp.h"
 #include "compiler/ir/ir_text.h"
+#include "compiler/ir/numeric.h"
 #include "deploy/support/rng.h"
 #include "tests/support/random_ir.h"
 #include "tests/support/test_seed.h"
@@ -94,6 +95,40 @@ TEST(AnalyzerTest, NormalFormsKeepTheValueAndTheirRangesHoldIt) {
       ASSERT_GE(range.max, value) << ir::Print(e);
     });
     ASSERT_FALSE(HasFailure());
+  }
+}
+
+// A requantisation: its intervals hold its values.
+TEST(AnalyzerTest, IntervalsOfIntegerSteps) {
+  support::Rng rng(tests::TestSeed(4));
+  for (int64_t round = 0; round < tests::TestRounds(500); ++round) {
+    Loops loops = RandomLoops(&rng);
+    const auto narrow = [&] {
+      const Expr v = loops.vars[static_cast<size_t>(
+          rng.UniformInt(0, static_cast<int64_t>(loops.vars.size()) - 1))];
+      return ir::Cast(ir::kI32, v * Int(rng.UniformInt(-5, 5)) + Int(rng.UniformInt(-9, 9)));
+    };
+    const Expr product = ir::Call(ir::Intrinsic::kWideningMul, {narrow(), narrow()});
+    const Expr e =
+        ir::Call(ir::Intrinsic::kRoundingShiftRight, {product, Int(rng.UniformInt(0, 66))});
+    for (const Expr& x : {product, e}) {
+      const Interval values = loops.analyzer.Values(x);
+      int64_t least = Interval::kMost, most = Interval::kLeast;
+      loops.ForEachPoint([&](const Point& p) {
+        least = std::min(least, Eval(x, p));
+        most = std::max(most, Eval(x, p));
+      });
+      ASSERT_LE(values.min, least) << ir::Print(x);
+      ASSERT_GE(values.max, most) << ir::Print(x);
+    }
+    // Monotone: as sharp as what is known of the product.
+    const Interval of_product = loops.analyzer.Values(product);
+    const auto shifted = [&](int64_t end) {
+      return ir::EvalIntIntrinsic(ir::Intrinsic::kRoundingShiftRight, ir::kI64, end,
+                                  e->args[1]->int_value);
+    };
+    EXPECT_EQ(loops.analyzer.Values(e),
+              (Interval{shifted(of_product.min), shifted(of_product.max)}));
   }
 }
 

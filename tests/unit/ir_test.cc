@@ -158,6 +158,50 @@ TEST(Numeric, FmaRoundsOnce) {
   }
 }
 
+// Against numbers of 128 bits, at the ends of each type, too.
+TEST(Numeric, RoundingShiftsAndWideningProductsAreExact) {
+  support::Rng rng(11);
+  for (const DType t : {kI8, kI16, kI32, kI64}) {
+    for (int i = 0; i < 4000; ++i) {
+      int64_t a = WrapInt(static_cast<int64_t>(rng.NextU64()) >> rng.Uniform(64), t);
+      if (i < 2) a = i == 0 ? MinInt(t) : MaxInt(t);
+      const int64_t count = static_cast<int64_t>(rng.Uniform(70));
+      const __int128 power = static_cast<__int128>(1) << count;
+      const __int128 doubled = static_cast<__int128>(a) * 2 + power;  // over 2 * power
+      const __int128 rest = (doubled % (2 * power) + 2 * power) % (2 * power);
+      EXPECT_EQ(EvalIntIntrinsic(Intrinsic::kRoundingShiftRight, t, a, count),
+                static_cast<int64_t>((doubled - rest) / (2 * power)))
+          << TypeName(t) << " " << a << " " << count;
+    }
+  }
+  EXPECT_EQ(EvalIntIntrinsic(Intrinsic::kWideningMul, kI64, MinInt(kI32), MinInt(kI32)),
+            int64_t{1} << 62);
+  EXPECT_EQ(EvalIntIntrinsic(Intrinsic::kWideningMul, kU64, MaxInt(kU32), MaxInt(kU32)),
+            static_cast<int64_t>(uint64_t{0xFFFFFFFE00000001}));
+  EXPECT_EQ(EvalIntIntrinsic(Intrinsic::kWideningMul, kI16, -128, 127), -16256);
+}
+
+TEST(TypeRules, OfIntegerSteps) {
+  const auto node = [](Intrinsic intrinsic, DType type, DType a, DType b) {
+    ExprNode n{.kind = ExprKind::kCall, .dtype = type};
+    n.intrinsic = intrinsic;
+    n.args = {MakeVar("a", a), MakeVar("b", b)};
+    return TypeErrorOf(n);
+  };
+  EXPECT_EQ(node(Intrinsic::kWideningMul, kI64, kI32, kI32), "");
+  EXPECT_EQ(node(Intrinsic::kWideningMul, kU16.WithLanes(8), kU8.WithLanes(8), kU8.WithLanes(8)),
+            "");
+  EXPECT_NE(node(Intrinsic::kWideningMul, kI32, kI32, kI32), "");
+  EXPECT_NE(node(Intrinsic::kWideningMul, kI64, kI32, kI16), "");
+  EXPECT_NE(node(Intrinsic::kWideningMul, kI64, kU32, kU32), "");
+  EXPECT_NE(node(Intrinsic::kWideningMul, kF64, kF32, kF32), "");
+  EXPECT_NE(node(Intrinsic::kWideningMul, kI64, kI64, kI64), "");
+  EXPECT_EQ(node(Intrinsic::kRoundingShiftRight, kI64, kI64, kI64), "");
+  EXPECT_NE(node(Intrinsic::kRoundingShiftRight, kU32, kU32, kU32), "");
+  EXPECT_NE(node(Intrinsic::kRoundingShiftRight, kF32, kF32, kF32), "");
+  EXPECT_NE(node(Intrinsic::kRoundingShiftRight, kI64, kI64, kI32), "");
+}
+
 TEST(Numeric, MinAndMaxWithNanGiveTheSecondOperand) {
   double nan = std::nan(""), out = 0;
   EvalFloatArith(ExprKind::kMin, kF32, nan, 2, &out);

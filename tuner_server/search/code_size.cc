@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/ir/type_rules.h"
 #include "compiler/ir/visit.h"
 
 namespace tilewright::search {
@@ -83,7 +84,7 @@ class Counter {
         count += Access(e->args, e->dtype.bytes());
         return false;  // addresses are folded
       }
-      const bool call = e->kind == ir::ExprKind::kCall && e->intrinsic != ir::Intrinsic::kFma;
+      const bool call = ir::IsMathCall(*e) && e->intrinsic != ir::Intrinsic::kFma;
       if (!e->args.empty()) count += registers * (call ? kCall : 1);
       return true;
     });

@@ -41,6 +41,9 @@ enum class Status : uint8_t {
 #include "vta/isa/isa.def"
 };
 inline constexpr uint32_t kControlStart = 1, kControlStop = 2;
+// The most that requantise shifts by: a product of two 32-bit numbers and half of the last bit that
+// is kept are less than 2^63.
+inline constexpr int64_t kMaxRequantiseShift = 62;
 inline constexpr int64_t kAluOps = []() {
   int64_t count = 0;
 #define TW_VTA_ALU_OP(Name, text, value, what) ++count;

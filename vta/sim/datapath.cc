@@ -22,9 +22,6 @@ int32_t Shifted(int64_t a, int64_t amount) {
   return amount <= -32 ? 0 : Wrap(a << -amount);
 }
 
-// Shifts of up to 62 bits: a product of two 32-bit numbers and half of the last bit that is kept
-// are less than 2^63.
-constexpr int64_t kMaxRequantiseShift = 62;
 int32_t Requantised(int64_t a, int64_t b, int64_t shift) {
   const int64_t half = shift == 0 ? 0 : int64_t{1} << (shift - 1);
   return static_cast<int32_t>(std::clamp<int64_t>((a * b + half) >> shift, INT8_MIN, INT8_MAX));

@@ -55,13 +55,11 @@ void AddVtaAlu(const std::string& name, const std::string& with_tensor,
                    .operands = {d, s}});
 }
 
-// D[l] = S[l] * T[l] / scale, rounded to the nearest integer with halves up, and cut to 8 bits. The
-// product has 64 bits; scale is a power of two and half is scale / 2, so the quotient is a rounding
-// shift.
+// D[l] = S[l] * T[l] / 2^shift, rounded to the nearest integer with halves up, and cut to 8 bits.
 constexpr char kVtaRequantise[] =
-    "(half: size, scale: size, D: i32[#] output, S: i32[#] input, T: i32[#] input) {"
+    "(shift: size, D: i32[#] output, S: i32[#] input, T: i32[#] input) {"
     " for l in 0..# { D[l] = i32(max(min("
-    "floordiv(i64(S[l]) * i64(T[l]) + half, scale), 127i64), -128i64)); } }";
+    "rounding_shift_right(widening_mul(S[l], T[l]), shift), 127i64), -128i64)); } }";
 
 // Elements moved between DRAM and a memory: `type[#]` or, of weights, `type[#, #]`. One of them, a
 // row, or rows of rows; the code generator joins what loops around it move.

@@ -50,9 +50,9 @@ Immediate ImmediateOf(vta::AluOp op, const std::vector<int64_t>& values, const C
   };
   if (op == vta::AluOp::kShr) return log2(value);
   if (op == vta::AluOp::kRequantise) {
-    const int64_t scale = values.at(1);
-    if (value == scale / 2) return log2(scale);
-    return {.wrong = StrCat("expected half of ", scale, ", found ", value)};
+    if (value >= 0 && value <= vta::kMaxRequantiseShift) return {.field = value};
+    return {.wrong =
+                StrCat("expected a shift of 0 to ", vta::kMaxRequantiseShift, ", found ", value)};
   }
   const int64_t limit = int64_t{1} << (config.imm_bits - 1);
   if (value >= -limit && value < limit) return {.field = value};

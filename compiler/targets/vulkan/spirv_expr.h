@@ -94,6 +94,7 @@ class SpirvExpr {
   Id IntOfFloat(ir::DType to, ir::DType from, Id value);
   Id Intrinsic(const ir::Expr& e, int lane);
   Id IntIntrinsic(const ir::Expr& e, int lane);
+  Id RoundingShift(ir::DType type, Id a, Id n);
   Id FloatIntrinsic(const ir::Expr& e, const Words& operands);
   Id Dot4(const ir::Expr& e, int lane);
 

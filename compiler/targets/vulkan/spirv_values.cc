@@ -103,10 +103,28 @@ Id SpirvExpr::Dot4(const Expr& e, int lane) {
   return sum;
 }
 
+// (a >> n) + bit n - 1 of a: no sum can overflow.
+Id SpirvExpr::RoundingShift(DType type, Id a, Id n) {
+  const Id id = TypeOf(type), yes = module_.Bool();
+  const Id zero = Constant(type, 0), one = Constant(type, 1);
+  const auto shift = [&](Id by) { return code_.Op(spv::Op::OpShiftRightArithmetic, id, {a, by}); };
+  const Id last =
+      code_.Op(spv::Op::OpBitwiseAnd, id, {shift(code_.Op(spv::Op::OpISub, id, {n, one})), one});
+  const Id rounded = code_.Op(spv::Op::OpIAdd, id, {shift(n), last});
+  const Id fits = code_.Op(spv::Op::OpULessThan, yes, {n, Constant(type, BitsOf(type))});
+  const Id shifted = Select(id, fits, rounded, zero);
+  return Select(id, code_.Op(spv::Op::OpIEqual, yes, {n, zero}), a, shifted);
+}
+
 // Shifts by the width or more give zeros; Vulkan's are undefined there.
 Id SpirvExpr::IntIntrinsic(const Expr& e, int lane) {
   const DType type = e->dtype.Element();
   const Id id = TypeOf(type), a = Lane(e->args[0], lane);
+  if (e->intrinsic == ir::Intrinsic::kWideningMul) {
+    const DType narrow = e->args[0]->dtype.Element();
+    const Id b = Lane(e->args[1], lane);
+    return code_.Op(spv::Op::OpIMul, id, {Cast(type, narrow, a), Cast(type, narrow, b)});
+  }
   if (e->intrinsic == ir::Intrinsic::kAbs) {
     if (!HasSign(type)) return a;
     const Id zero = Constant(type, 0);
@@ -134,6 +152,8 @@ Id SpirvExpr::IntIntrinsic(const Expr& e, int lane) {
           code_.Op(left ? spv::Op::OpShiftLeftLogical : spv::Op::OpShiftRightLogical, id, {a, b});
       return Select(id, fits, shifted, Constant(type, 0));
     }
+    case ir::Intrinsic::kRoundingShiftRight:
+      return RoundingShift(type, a, b);
     default:
       Fail(StrCat("intrinsic ", ir::IntrinsicText(e->intrinsic)));
       return a;
