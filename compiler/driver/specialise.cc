@@ -31,7 +31,7 @@ class ConstantPool {
   std::map<std::string, std::shared_ptr<const graph::ConstantData>> pool_;
 };
 
-absl::StatusOr<Graph> ImportAt(std::string_view onnx, graph::ImportOptions options,
+absl::StatusOr<Graph> ImportAt(const graph::OnnxModel& onnx, graph::ImportOptions options,
                                const SizePoint& point, const PassRunner& passes) {
   for (const auto& [name, size] : point) {
     options.open.erase(name);
@@ -65,7 +65,7 @@ absl::Status CheckEnds(const Graph& main, const std::vector<graph::ValueId>& of_
 
 }  // namespace
 
-absl::StatusOr<std::vector<Graph>> SpecialiseModel(std::string_view onnx,
+absl::StatusOr<std::vector<Graph>> SpecialiseModel(const graph::OnnxModel& onnx,
                                                    const graph::ImportOptions& options,
                                                    std::span<const SizePoint> points,
                                                    const PassRunner& passes, Graph* main) {

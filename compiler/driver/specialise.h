@@ -6,11 +6,11 @@
 
 #include <functional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "compiler/graph/graph.h"
+#include "compiler/graph/onnx_model.h"
 #include "deploy/module/manifest.h"
 #include "deploy/module/size_points.h"
 
@@ -23,7 +23,7 @@ using PassRunner = std::function<absl::StatusOr<graph::Graph>(graph::Graph)>;
 // Returns the fused graph of the model at each point. Constants of equal bytes are one, in these
 // graphs and in `main`, the fused graph of all sizes. REQUIRES: module::CheckSizePoints is ok.
 // Errors of the import and of passes, with the point.
-absl::StatusOr<std::vector<graph::Graph>> SpecialiseModel(std::string_view onnx,
+absl::StatusOr<std::vector<graph::Graph>> SpecialiseModel(const graph::OnnxModel& onnx,
                                                           const graph::ImportOptions& options,
                                                           std::span<const SizePoint> points,
                                                           const PassRunner& passes,

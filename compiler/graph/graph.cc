@@ -203,9 +203,7 @@ ValueId AddValue(Graph* graph, std::string name, op::TensorType type) {
 ValueId AddConstant(Graph* graph, std::string name, op::TensorType type, std::string_view bytes) {
   TW_CHECK(static_cast<int64_t>(bytes.size()) == type.bytes()) << name << " " << op::ToText(type);
   const ValueId id = AddValue(graph, std::move(name), std::move(type));
-  auto data = std::make_shared<ConstantData>();
-  data->bytes.assign(bytes.begin(), bytes.end());
-  graph->values[id].constant = std::move(data);
+  graph->values[id].constant = std::make_shared<ConstantData>(ConstantData{std::string(bytes)});
   return id;
 }
 

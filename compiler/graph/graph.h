@@ -21,10 +21,8 @@ namespace tilewright::graph {
 using ValueId = int;
 
 struct ConstantData {
-  std::vector<uint8_t> bytes;  // row-major, little endian
-  std::string_view view() const {
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-  }
+  std::string bytes;  // row-major, little endian
+  std::string_view view() const { return bytes; }
 };
 struct Value {
   std::string name;  // unique

@@ -128,10 +128,8 @@ absl::StatusOr<Graph> FoldConstants(Graph g, const GraphPassContext& ctx) {
     }
     TW_ASSIGN(const std::vector<op::RefTensor> values, std::move(folded));
     for (size_t i = 0; i < node.outputs.size(); ++i) {
-      auto data = std::make_shared<ConstantData>();
-      const std::string bytes = op::ToBytes(values[i]);
-      data->bytes.assign(bytes.begin(), bytes.end());
-      g.values[node.outputs[i]].constant = std::move(data);
+      g.values[node.outputs[i]].constant =
+          std::make_shared<ConstantData>(ConstantData{op::ToBytes(values[i])});
     }
   }
   return Compact(g);

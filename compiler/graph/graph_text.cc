@@ -288,9 +288,7 @@ class Parser {
       if (!bytes || static_cast<int64_t>(bytes->size()) != value.type.bytes()) {
         return Error("constant", StrCat("expected ", value.type.bytes(), " bytes in hexadecimal"));
       }
-      auto data = std::make_shared<ConstantData>();
-      data->bytes.assign(bytes->begin(), bytes->end());
-      value.constant = std::move(data);
+      value.constant = std::make_shared<ConstantData>(ConstantData{*std::move(bytes)});
       return absl::OkStatus();
     }
     TW_TRY(Expect(kDigestPrefix));

@@ -52,12 +52,20 @@ std::set<std::string> UsedNames(const pb::GraphProto& graph) {
 }
 
 // Notes tensors whose data is in other files, by file.
-void CheckExternalData(const pb::GraphProto& graph, const std::set<std::string>& used,
+void CheckExternalData(const OnnxModel::Parsed& model, const std::set<std::string>& used,
                        ImportCheck* check, std::set<std::string>* no_data) {
-  for (const pb::TensorProto& tensor : graph.initializer()) {
+  const std::map<const pb::TensorProto*, absl::Status> why(model.not_loaded.begin(),
+                                                           model.not_loaded.end());
+  for (const pb::TensorProto& tensor : model.proto.graph().initializer()) {
     if (!IsExternal(tensor) || used.count(tensor.name()) == 0) continue;
-    Add(check, "graph.onnx.external_data", ExternalFile(tensor),
-        "expected the data inside the model file, found it in another", Quote(tensor.name()));
+    const std::string file = ExternalFile(tensor), name = Quote(tensor.name());
+    const auto known = why.find(&tensor);
+    if (known != why.end()) {
+      AddError(check, known->second, file, name, StrCat("tensor ", name));
+    } else {
+      Add(check, "graph.onnx.external_data", file,
+          "expected the data inside the model file, found it in another", name);
+    }
     no_data->insert(tensor.name());
   }
 }
@@ -170,12 +178,17 @@ void Importer::Check(const std::set<std::string>& no_data, ImportCheck* check) {
 }  // namespace onnx
 
 absl::StatusOr<ImportCheck> CheckOnnx(std::string_view bytes, const ImportOptions& options) {
-  TW_ASSIGN(onnx::pb::ModelProto model, onnx::ParseModel(bytes, options));
-  if (!model.has_graph()) return onnx::Bad("no_graph", "expected a model with a graph, found none");
+  TW_ASSIGN(const OnnxModel model, OnnxModel::Parse(bytes, options.max_bytes));
+  return CheckOnnx(model, options);
+}
+
+absl::StatusOr<ImportCheck> CheckOnnx(const OnnxModel& model, const ImportOptions& options) {
+  const onnx::pb::ModelProto& proto = model.parsed().proto;
+  if (!proto.has_graph()) return onnx::Bad("no_graph", "expected a model with a graph, found none");
   ImportCheck check;
   std::set<std::string> no_data;
-  const std::set<std::string> used = onnx::UsedNames(model.graph());
-  onnx::CheckExternalData(model.graph(), used, &check, &no_data);
+  const std::set<std::string> used = onnx::UsedNames(proto.graph());
+  onnx::CheckExternalData(model.parsed(), used, &check, &no_data);
   onnx::Importer(model, options).Check(no_data, &check);
   return check;
 }

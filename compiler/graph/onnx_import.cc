@@ -1,10 +1,6 @@
 // ONNX model → graph: the model, its tensors and the order of its nodes. The operators are in
 // onnx_ops.cc.
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-
 #include <algorithm>
-#include <climits>
 #include <set>
 #include <utility>
 
@@ -410,14 +406,18 @@ std::optional<ValueId> Importer::Folded(const op::OpSpec& spec, const std::vecto
 }
 
 ValueId Importer::Constant(const std::string& name, op::TensorType type, std::string_view bytes) {
+  return Constant(name, std::move(type),
+                  std::make_shared<ConstantData>(ConstantData{std::string(bytes)}));
+}
+
+ValueId Importer::Constant(const std::string& name, op::TensorType type,
+                           std::shared_ptr<const ConstantData> data) {
+  if (!scopes_.empty()) body_bytes_ += static_cast<int64_t>(data->bytes.size());
   Value value;
   value.name = FreshName(name);
   value.type = std::move(type);
-  auto data = std::make_shared<ConstantData>();
-  data->bytes.assign(bytes.begin(), bytes.end());
   value.constant = std::move(data);
   graph_.values.push_back(std::move(value));
-  if (!scopes_.empty()) body_bytes_ += static_cast<int64_t>(bytes.size());
   return static_cast<ValueId>(graph_.values.size()) - 1;
 }
 
@@ -439,28 +439,17 @@ std::optional<double> Importer::ConstantScalar(ValueId id) const {
   return tensor->values[0];
 }
 
-absl::StatusOr<pb::ModelProto> ParseModel(std::string_view bytes, const ImportOptions& options) {
-  const int64_t limit = std::min<int64_t>(options.max_bytes, INT_MAX);
-  if (static_cast<int64_t>(bytes.size()) > limit) {
-    return Bad("too_large",
-               StrCat("expected a model of at most ", limit, " bytes, found ", bytes.size()));
-  }
-  pb::ModelProto model;
-  google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
-  google::protobuf::io::CodedInputStream coded(&stream);
-  coded.SetTotalBytesLimit(INT_MAX);
-  if (bytes.empty() || !model.ParseFromCodedStream(&coded) || !coded.ConsumedEntireMessage()) {
-    return Bad("not_onnx", StrCat("expected an ONNX model, found ", bytes.size(),
-                                  " bytes that are none or a part of one"));
-  }
-  if (model.has_graph()) ForgetUnknownSizes(*model.mutable_graph());
-  return model;
-}
+Importer::Importer(const OnnxModel& model, const ImportOptions& options)
+    : model_(model.parsed().proto), weights_(model.parsed().weights), options_(options) {}
 
 }  // namespace onnx
 
 absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& options) {
-  TW_ASSIGN(const onnx::pb::ModelProto model, onnx::ParseModel(bytes, options));
+  TW_ASSIGN(const OnnxModel model, OnnxModel::Parse(bytes, options.max_bytes));
+  return ImportOnnx(model, options);
+}
+
+absl::StatusOr<Graph> ImportOnnx(const OnnxModel& model, const ImportOptions& options) {
   TW_ASSIGN(Graph graph, onnx::Importer(model, options).Run());
   std::map<std::string, std::string> states = options.states;
   if (options.known_states) {

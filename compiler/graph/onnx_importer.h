@@ -16,6 +16,7 @@
 #include "compiler/graph/graph.h"
 #include "compiler/graph/onnx_check.h"
 #include "compiler/graph/onnx_custom_ops.h"
+#include "compiler/graph/onnx_model.h"
 #include "tilewright_onnx.pb.h"
 
 namespace tilewright::graph::onnx {
@@ -36,6 +37,15 @@ struct HostConstant {
   std::string bytes;
 };
 absl::StatusOr<HostConstant> ReadTensor(const pb::TensorProto& tensor, int64_t max_bytes);
+// What a tensor's fields but its data say, and how many bytes of data that wants. Elements of four
+// bits are stored in halves of bytes and held as bytes: the operators give the same numbers.
+struct StoredType {
+  op::TensorType type;
+  int64_t bytes = 0;
+  bool in_halves = false;
+};
+absl::StatusOr<StoredType> StoredTypeOf(const pb::TensorProto& tensor, int64_t max_bytes);
+absl::Status CheckStored(const pb::TensorProto& tensor, const StoredType& stored, size_t found);
 // Refuses other types than those of ElementTypes: graph.onnx.element_type.
 absl::StatusOr<ir::DType> ElementType(int64_t onnx_type);
 struct ElementTypeRow {
@@ -51,7 +61,7 @@ bool IsExternal(const pb::TensorProto& tensor);
 std::string ExternalFile(const pb::TensorProto& tensor);
 
 // The model in these bytes (graph.onnx.not_onnx, .too_large).
-absl::StatusOr<pb::ModelProto> ParseModel(std::string_view bytes, const ImportOptions& options);
+absl::StatusOr<pb::ModelProto> ParseModel(std::string_view bytes, int64_t max_bytes);
 // Some exporters (Paddle) name each size they do not know "?": two of these are not one size.
 void ForgetUnknownSizes(pb::GraphProto& graph);
 inline bool IsDefaultDomain(const std::string& domain) {
@@ -90,10 +100,12 @@ struct Container {
   std::vector<ValueId> items;  // the tensors of a sequence
 };
 
+// The data of large initializers, which their messages have no more.
+using Weights = std::map<const pb::TensorProto*, std::shared_ptr<const ConstantData>>;
+
 class Importer {
  public:
-  Importer(const pb::ModelProto& model, const ImportOptions& options)
-      : model_(model), options_(options) {}
+  Importer(const OnnxModel& model, const ImportOptions& options);
   absl::StatusOr<Graph> Run();
   // Goes on after errors and adds them to `check`. Tensors in `no_data` have a type but no values.
   // What depends on a value of unknown type is counted, not checked.
@@ -105,6 +117,8 @@ class Importer {
   absl::StatusOr<ValueId> Emit(std::string_view op, std::vector<ValueId> inputs, op::Attrs attrs,
                                const std::string& name);
   ValueId Constant(const std::string& name, op::TensorType type, std::string_view bytes);
+  ValueId Constant(const std::string& name, op::TensorType type,
+                   std::shared_ptr<const ConstantData> data);
   // The constant of a tensor of the model. Inside a subgraph each tensor is one value, however
   // often the subgraph runs.
   absl::StatusOr<ValueId> TensorConstant(const pb::TensorProto& tensor, const std::string& name);
@@ -206,6 +220,7 @@ class Importer {
   void TakeName(ValueId id, const std::string& name);
 
   const pb::ModelProto& model_;
+  const Weights& weights_;
   const ImportOptions& options_;
   Graph graph_;
   std::map<std::string, ValueId> values_;                         // ONNX name → value
@@ -290,3 +305,16 @@ const Conversion* FindConversion(std::string_view onnx_op, std::string_view doma
 OnnxSupport Supported();
 
 }  // namespace tilewright::graph::onnx
+
+namespace tilewright::graph {
+
+struct OnnxModel::Parsed {
+  onnx::pb::ModelProto proto;
+  onnx::Weights weights;
+  // Tensors whose data in other files was asked for and is not there.
+  std::vector<std::pair<const onnx::pb::TensorProto*, absl::Status>> not_loaded;
+  std::string digest;
+  int64_t bytes = 0;
+};
+
+}  // namespace tilewright::graph

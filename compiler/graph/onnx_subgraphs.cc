@@ -42,6 +42,12 @@ absl::StatusOr<ValueId> Importer::TensorConstant(const pb::TensorProto& tensor,
                                                  const std::string& name) {
   const auto known = body_tensors_.find(&tensor);
   if (known != body_tensors_.end()) return known->second;
+  const auto shared = weights_.find(&tensor);
+  if (shared != weights_.end()) {
+    TW_ASSIGN(StoredType stored, StoredTypeOf(tensor, options_.max_bytes));
+    TW_TRY(CheckStored(tensor, stored, shared->second->bytes.size()));
+    return Constant(name, std::move(stored.type), shared->second);
+  }
   TW_ASSIGN(HostConstant constant, ReadTensor(tensor, options_.max_bytes));
   const ValueId id = Constant(name, std::move(constant.type), constant.bytes);
   if (!scopes_.empty()) body_tensors_[&tensor] = id;

@@ -114,25 +114,19 @@ int64_t Elements(const pb::TensorProto& tensor) {
   return count;
 }
 
-absl::StatusOr<HostConstant> ReadTensor(const pb::TensorProto& tensor, int64_t max_bytes) {
+absl::StatusOr<StoredType> StoredTypeOf(const pb::TensorProto& tensor, int64_t max_bytes) {
   const std::string what = StrCat("tensor ", support::Quote(tensor.name()));
-  if (IsExternal(tensor)) {
-    return Bad("external_data",
-               StrCat(what, ": expected the data inside the model file, found it in ",
-                      support::Quote(ExternalFile(tensor))));
-  }
   if (tensor.has_segment()) return Bad("segment", StrCat(what, ": expected no segments"));
-  // Four bits are held as bytes: the operators on them give the same numbers.
-  const bool narrow = tensor.data_type() == kUint4 || tensor.data_type() == kInt4;
+  StoredType stored;
+  stored.in_halves = tensor.data_type() == kUint4 || tensor.data_type() == kInt4;
   absl::StatusOr<ir::DType> dtype = ElementType(tensor.data_type());
-  if (narrow) dtype = tensor.data_type() == kInt4 ? ir::kI8 : ir::kU8;
+  if (stored.in_halves) dtype = tensor.data_type() == kInt4 ? ir::kI8 : ir::kU8;
   if (!dtype.ok()) return support::WithContext(dtype.status(), what);
-  HostConstant result;
-  result.type.dtype = *dtype;
+  stored.type.dtype = *dtype;
   int64_t bytes = dtype->bytes();
   for (int64_t dim : tensor.dims()) {
     if (dim < 0) return Bad("dimension", StrCat(what, ": expected dimensions >= 0, found ", dim));
-    result.type.shape.push_back(dim);
+    stored.type.shape.push_back(dim);
     if (__builtin_mul_overflow(bytes, dim, &bytes) || bytes > max_bytes) {
       return Bad("too_large", StrCat(what, ": expected at most ", max_bytes,
                                      " bytes, found a shape "
@@ -140,17 +134,34 @@ absl::StatusOr<HostConstant> ReadTensor(const pb::TensorProto& tensor, int64_t m
                                      support::Join(tensor.dims(), ","), "]"));
     }
   }
-  const absl::Status shape = op::CheckShape(result.type);
+  const absl::Status shape = op::CheckShape(stored.type);
   if (!shape.ok()) return support::WithContext(shape, what);
-  result.bytes = tensor.has_raw_data() ? tensor.raw_data()
-                 : narrow              ? Pack<uint8_t>(tensor.int32_data())
-                                       : TypedData(tensor, *dtype);
-  const int64_t stored = narrow ? (bytes + 1) / 2 : bytes;
-  if (static_cast<int64_t>(result.bytes.size()) != stored) {
-    return Bad("tensor_data",
-               StrCat(what, ": expected ", stored, " bytes of data, found ", result.bytes.size()));
+  stored.bytes = stored.in_halves ? (bytes + 1) / 2 : bytes;
+  return stored;
+}
+
+absl::Status CheckStored(const pb::TensorProto& tensor, const StoredType& stored, size_t found) {
+  if (static_cast<int64_t>(found) == stored.bytes) return absl::OkStatus();
+  return Bad("tensor_data", StrCat("tensor ", support::Quote(tensor.name()), ": expected ",
+                                   stored.bytes, " bytes of data, found ", found));
+}
+
+absl::StatusOr<HostConstant> ReadTensor(const pb::TensorProto& tensor, int64_t max_bytes) {
+  if (IsExternal(tensor)) {
+    return Bad("external_data", StrCat("tensor ", support::Quote(tensor.name()),
+                                       ": expected the data inside the model file, found it in ",
+                                       support::Quote(ExternalFile(tensor))));
   }
-  if (narrow) result.bytes = Unpacked(result.bytes, bytes, tensor.data_type() == kInt4);
+  TW_ASSIGN(StoredType stored, StoredTypeOf(tensor, max_bytes));
+  HostConstant result;
+  result.bytes = tensor.has_raw_data() ? tensor.raw_data()
+                 : stored.in_halves    ? Pack<uint8_t>(tensor.int32_data())
+                                       : TypedData(tensor, stored.type.dtype);
+  TW_TRY(CheckStored(tensor, stored, result.bytes.size()));
+  result.type = std::move(stored.type);
+  if (stored.in_halves) {
+    result.bytes = Unpacked(result.bytes, result.type.elements(), tensor.data_type() == kInt4);
+  }
   return result;
 }
 

@@ -86,7 +86,7 @@ FloatModel::~FloatModel() = default;
 
 absl::StatusOr<FloatModel> FloatModel::Read(std::string_view onnx, const QuantizeOptions& options) {
   auto impl = std::make_unique<Impl>();
-  TW_ASSIGN(impl->model, graph::onnx::ParseModel(onnx, {}));
+  TW_ASSIGN(impl->model, graph::onnx::ParseModel(onnx, int64_t{graph::kMaxModelBytes}));
   TW_TRY(CheckForm(impl->model));
   TW_TRY(CheckKept(impl->model.graph(), options.keep));
   TW_TRY(RaiseOpset(&impl->model));

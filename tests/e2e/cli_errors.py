@@ -306,27 +306,24 @@ class Check(CliCase):
         onnx.save(model, os.path.join(self.folder, "m.onnx"), save_as_external_data=True, location="w.bin",
                   size_threshold=0)
 
-        def problem():
-            done = self.call(["check", "m.onnx", "-o", "json"], self.folder)
-            self.assertEqual(done.returncode, FAILED, done.stderr)
-            found, = json.loads(done.stdout)["problems"]
-            self.assertEqual((found["slug"], found["what"]), ("graph.onnx.external_data", "w.bin"))
-            return found
-
-        found = problem()
-        self.assertIn("the file is there", found["detail"])
-        # What it says to do makes a model that compiles.
-        command = found["do"].split("python3 -c ")[1].strip('"')
-        subprocess.run([sys.executable, "-c", command.replace("MODEL.onnx", "m.onnx")], cwd=self.folder, check=True)
-        done = self.call(["check", "one_file.onnx"], self.folder)
-        self.assertEqual(done.returncode, OK, done.stderr)
-        os.remove(os.path.join(self.folder, "w.bin"))
-        found = problem()
-        self.assertIn("the file is missing", found["detail"])
-        self.assertIn("next to the model", found["do"])
+        # Other files of the model's folder are part of it, wherever the command runs.
+        inside = os.path.join(self.folder, "inside")
+        os.mkdir(inside)
+        for command in (["check", "../m.onnx"], ["compile", "../m.onnx", "--target", "native", "--effort", "0", "-o", "m.tw"],
+                        ["compare", "../m.onnx"]):
+            done = self.call(command, inside)
+            self.assertEqual(done.returncode, OK, done.stderr)
+        os.rename(os.path.join(self.folder, "w.bin"), os.path.join(inside, "w.bin"))
+        done = self.call(["check", "m.onnx", "-o", "json"], self.folder)
+        self.assertEqual(done.returncode, FAILED, done.stderr)
+        found, = json.loads(done.stdout)["problems"]
+        self.assertEqual((found["slug"], found["what"]), ("graph.onnx.external_data", "w.bin"))
+        self.assertIn("No such file", found["detail"])
+        self.assertIn("into the model's folder", found["do"])
         done = self.call(["compile", "m.onnx", "--target", "native"], self.folder)
+        self.assertEqual(done.returncode, FAILED, done.stderr)
         self.assertIn('"w.bin"', done.stderr)
-        self.assertIn("onnx.save(onnx.load(", done.stderr)
+        self.assertIn("into the model's folder", done.stderr)
 
     def test_types_attributes_and_opset(self):
         x, y = ("x", self.FLOAT, [1, 4]), ("y", self.FLOAT, [1, 4])

@@ -597,7 +597,7 @@ TEST(CliError, AdviceFitsWhatIsWrongWithAModel) {
   const auto advice = [](const char* slug) { return Advice(support::InvalidArgument(slug, "x")); };
   EXPECT_THAT(advice("graph.onnx.symbolic_shape"), HasSubstr("--shape"));
   EXPECT_THAT(advice("graph.onnx.element_type"), HasSubstr("tilewright operators"));
-  EXPECT_THAT(advice("graph.onnx.external_data"), HasSubstr("onnx.save(onnx.load("));
+  EXPECT_THAT(advice("graph.onnx.external_data"), HasSubstr("into the model's folder"));
   EXPECT_THAT(advice("graph.onnx.unsupported_operator"), HasSubstr("tilewright operators"));
   EXPECT_THAT(advice("graph.onnx.opset"), HasSubstr("version_converter"));
   for (const char* slug :

@@ -19,7 +19,6 @@ using nlohmann::json;
 using support::StrCat;
 
 constexpr size_t kMaxPlaces = 8;  // of one problem, for people; JSON has all
-constexpr std::string_view kExternalData = "graph.onnx.external_data";
 
 // A problem and what to do about it.
 struct Found {
@@ -27,31 +26,11 @@ struct Found {
   std::string advice;
 };
 
-// Of external data: whether the file is there decides what to do. Models are not trusted: a path
-// that leaves the model's folder is not looked for.
-void DescribeExternal(const std::string& model_path, Found* found) {
-  const std::string& file = found->problem.what;
-  const bool inside = !file.empty() && !file.starts_with("/") &&
-                      file.find("..") == std::string::npos && file.find('\0') == std::string::npos;
-  const std::string folder = support::DirName(model_path);
-  const bool present =
-      inside && support::FileExists(folder.empty() ? file : support::PathJoin(folder, file));
-  if (present) {
-    found->problem.detail += "; the file is there";
-    return;
-  }
-  found->problem.detail +=
-      inside ? "; the file is missing" : "; its path is not inside the model's folder";
-  found->advice = StrCat("put ", support::Quote(file), " next to the model; then ", found->advice);
-}
-
-std::vector<Found> WithAdvice(const std::string& model_path,
-                              std::vector<graph::ImportProblem> problems) {
+std::vector<Found> WithAdvice(std::vector<graph::ImportProblem> problems) {
   std::vector<Found> all;
   for (graph::ImportProblem& problem : problems) {
     Found found{std::move(problem), ""};
     found.advice = Advice(support::InvalidArgument(found.problem.slug, found.problem.detail));
-    if (found.problem.slug == kExternalData) DescribeExternal(model_path, &found);
     all.push_back(std::move(found));
   }
   return all;
@@ -151,14 +130,21 @@ std::string CheckText(const CheckOptions& options, const std::string& target,
   return text;
 }
 
-absl::Status Check(const CheckOptions& options) {
-  TW_ASSIGN(const log::ModelSizes sizes, ParseSizes({options.shapes, {}, {}}));
-  TW_ASSIGN(const std::string target, ExpandTarget(options.target));
-  TW_ASSIGN(const std::string bytes, ReadModel(options.model_path, options.operators));
+// The model is in memory no more when the builder reads it.
+absl::StatusOr<graph::ImportCheck> CheckImport(const CheckOptions& options,
+                                               const log::ModelSizes& sizes) {
+  TW_ASSIGN(const graph::OnnxModel onnx,
+            OpenModel(options.model_path, options.operators, /*keep_going=*/true));
   graph::ImportOptions import;
   import.shapes = sizes.shapes;
   for (const auto& [name, range] : sizes.open) import.open[name] = {range.min, range.max};
-  TW_ASSIGN(graph::ImportCheck check, graph::CheckOnnx(bytes, import));
+  return graph::CheckOnnx(onnx, import);
+}
+
+absl::Status Check(const CheckOptions& options) {
+  TW_ASSIGN(const log::ModelSizes sizes, ParseSizes({options.shapes, {}, {}}));
+  TW_ASSIGN(const std::string target, ExpandTarget(options.target));
+  TW_ASSIGN(graph::ImportCheck check, CheckImport(options, sizes));
   int64_t kernels = 0;
   if (check.problems.empty()) {
     TW_ASSIGN(check.problems, TryCompile({.model_path = options.model_path,
@@ -167,7 +153,7 @@ absl::Status Check(const CheckOptions& options) {
                                           .operators = options.operators},
                                          &kernels));
   }
-  const std::vector<Found> all = WithAdvice(options.model_path, std::move(check.problems));
+  const std::vector<Found> all = WithAdvice(std::move(check.problems));
   if (options.format == OutputFormat::kJson) {
     PrintJson(CheckJson(options, target, check, all, kernels));
   } else {
@@ -198,7 +184,8 @@ std::string OperatorsPage(const graph::OnnxSupport& known) {
       known.oldest_opset, " to ", known.newest_opset,
       ".\n- Element types: ", support::Join(known.element_types, ", "),
       ".\n- Shapes are fixed when a model is compiled: `--shape NAME=...` gives the sizes that the "
-      "model leaves open.\n- Weights are in the model file. External data is refused.\n"
+      "model leaves open.\n- Weights are in the model file, or in other files of its folder "
+      "(external data).\n"
       "- Tensors of the model (weights, zero points) also of int4 and uint4, which become bytes.\n"
       "- Sequences and optionals inside a model only, not as its inputs and outputs. No "
       "strings.\n\n"

@@ -64,8 +64,8 @@ constexpr AdviceRow kAdvice[] = {
     {"graph.state.entry", "leave --state out: callers then pass the cache from run to run"},
     {"graph.state.output", "remove that output from the model, or leave --state out"},
     {"graph.onnx.external_data",
-     "make one file of model and data, where both files are: python3 -c \"import onnx; "
-     "onnx.save(onnx.load('MODEL.onnx'), 'one_file.onnx')\""},
+     "put the file that the model names into the model's folder; files outside of it are not read. "
+     "A model that is sent to a server must hold its data: 'tilewright' sends it so"},
     {"graph.onnx.element_type",
      "export the model with one of the types listed above ('tilewright operators')"},
     {"quantize.model.opset", kOtherOpset},

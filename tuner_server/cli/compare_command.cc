@@ -53,9 +53,8 @@ std::map<std::string, std::shared_ptr<const graph::ConstantData>> ConstantsOf(
     if (tensor.kind != module::TensorKind::kConstant) continue;
     const std::string_view bytes = file.constants().substr(static_cast<size_t>(tensor.offset),
                                                            static_cast<size_t>(tensor.bytes));
-    auto data = std::make_shared<graph::ConstantData>();
-    data->bytes.assign(bytes.begin(), bytes.end());
-    found[support::Sha256Hex(bytes)] = std::move(data);
+    found[support::Sha256Hex(bytes)] =
+        std::make_shared<graph::ConstantData>(graph::ConstantData{std::string(bytes)});
   }
   return found;
 }
@@ -145,10 +144,10 @@ class Comparer {
   // Against the model as it was imported: what graph passes did wrong shows here only.
   absl::Status CompareOutputs() {
     step_("computing the reference of the model as imported");
-    TW_ASSIGN(const std::string bytes, ReadModel(options_.model_path, options_.operators));
+    TW_ASSIGN(const graph::OnnxModel onnx, OpenModel(options_.model_path, options_.operators));
     graph::ImportOptions import;
     import.shapes = shapes_;
-    TW_ASSIGN(const graph::Graph imported, graph::ImportOnnx(bytes, import));
+    TW_ASSIGN(const graph::Graph imported, graph::ImportOnnx(onnx, import));
     TW_ASSIGN(const std::vector<RefTensor> expected, graph::Interpret(imported, inputs_));
     for (size_t i = 0; i < expected.size(); ++i) {
       const runtime::TensorView view = host_->tensors()->output(i);

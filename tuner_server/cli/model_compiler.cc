@@ -28,6 +28,7 @@ absl::StatusOr<ModelCompiler> ModelCompiler::Open(const ModelSource& source) {
   v1::BuilderRequest request;
   v1::OpenJob* open = request.mutable_open_job();
   open->set_model_path(source.model_path);
+  open->set_external_data(true);
   open->set_target(source.target);
   // No state_dir: nothing is measured.
   open->set_cost_model(std::string(source.predict ? log::kXgboostModel : log::kPriorModel));

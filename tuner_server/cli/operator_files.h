@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/graph/custom_operators.h"
+#include "compiler/graph/onnx_model.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::cli {
@@ -14,8 +15,14 @@ namespace tilewright::cli {
 // large one.
 absl::StatusOr<std::vector<graph::OperatorFile>> ReadOperatorFiles(
     const std::vector<std::string>& paths);
-// The bytes of an ONNX file with the definitions of these files.
+// The bytes of an ONNX file with its external data and the definitions of these files: what is sent
+// to a server, or rewritten.
 absl::StatusOr<std::string> ReadModel(const std::string& model_path,
                                       const std::vector<std::string>& operator_paths);
+
+// The same, to import from: in memory once. `keep_going`: although external data is missing.
+absl::StatusOr<graph::OnnxModel> OpenModel(const std::string& model_path,
+                                           const std::vector<std::string>& operator_paths,
+                                           bool keep_going = false);
 
 }  // namespace tilewright::cli

@@ -8,6 +8,7 @@
 #include "compiler/graph/custom_operators.h"
 #include "compiler/graph/graph.h"
 #include "compiler/graph/graph_passes.h"
+#include "compiler/graph/onnx_model.h"
 #include "compiler/ir/structural.h"
 #include "compiler/schedule/step.h"
 #include "compiler/targets/backend.h"
@@ -101,12 +102,7 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
   tasks_.clear();  // of a request that failed
   task_order_.clear();
   TW_ASSIGN(target_, target::ParseTarget(request.target()));
-  TW_ASSIGN(std::string bytes, support::ReadFile(request.model_path(), graph::kMaxModelBytes));
-  for (const v1::OperatorFile& file : request.operators()) {
-    TW_TRY(graph::AddOperators({file.name(), file.text()}, &bytes));
-  }
-  model_digest_ = support::Sha256Hex(bytes);
-  TW_TRY(ImportModel(request, bytes));
+  TW_TRY(ImportModel(request, reply->mutable_model()));
   std::vector<const graph::Graph*> graphs = {&graph_};
   for (const graph::Graph& g : specialised_) graphs.push_back(&g);
   TW_ASSIGN(const driver::ModelTasks model, driver::ExtractModelTasks(graphs));
@@ -120,7 +116,6 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
     TW_TRY(UseShippedModel(reply->mutable_shipped_model()));
   }
   reply->set_model_name(ResourceName(graph_.name));
-  *reply->mutable_model() = daemon::MakeDigest(model_digest_, static_cast<int64_t>(bytes.size()));
   reply->set_toolchain(targets::BackendOf(target_).toolchain());
   reply->set_compiler_build(support::BuildId());
   opened_ = true;
@@ -128,7 +123,7 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
 }
 
 // The fused graph of the model, and those at the sizes that the job names.
-absl::Status BuilderSession::ImportModel(const v1::OpenJob& request, const std::string& bytes) {
+absl::Status BuilderSession::ImportModel(const v1::OpenJob& request, v1::Digest* digest) {
   graph::ImportOptions options;
   for (const auto& [name, shape] : request.input_shapes()) {
     options.shapes[name].assign(shape.dims().begin(), shape.dims().end());
@@ -145,7 +140,16 @@ absl::Status BuilderSession::ImportModel(const v1::OpenJob& request, const std::
     points.emplace_back(point.sizes().begin(), point.sizes().end());
   }
   TW_TRY(module::CheckSizePoints(open, points));
-  TW_ASSIGN(graph::Graph imported, graph::ImportOnnx(bytes, options));
+  graph::OnnxModel::OpenOptions open_options;
+  open_options.external_data = request.external_data();
+  for (const v1::OperatorFile& file : request.operators()) {
+    open_options.operators.push_back({file.name(), file.text()});
+  }
+  TW_ASSIGN(const graph::OnnxModel onnx,
+            graph::OnnxModel::Open(request.model_path(), open_options));
+  model_digest_ = onnx.digest();
+  *digest = daemon::MakeDigest(model_digest_, onnx.bytes());
+  TW_ASSIGN(graph::Graph imported, graph::ImportOnnx(onnx, options));
   graph::GraphPassContext context = driver::PassContext(target_);
   context.disabled.assign(request.disabled_passes().begin(), request.disabled_passes().end());
   context.enabled.insert(context.enabled.end(), request.enabled_passes().begin(),
@@ -154,7 +158,7 @@ absl::Status BuilderSession::ImportModel(const v1::OpenJob& request, const std::
     return RunPassesThatPay(std::move(graph), target_, context);
   };
   TW_ASSIGN(graph_, passes(std::move(imported)));
-  TW_ASSIGN(specialised_, driver::SpecialiseModel(bytes, options, points, passes, &graph_));
+  TW_ASSIGN(specialised_, driver::SpecialiseModel(onnx, options, points, passes, &graph_));
   return absl::OkStatus();
 }
 

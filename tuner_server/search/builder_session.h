@@ -37,7 +37,7 @@ class BuilderSession {
 
   absl::Status Dispatch(const v1::BuilderRequest& request, v1::BuilderReply* reply);
   absl::Status OpenJob(const v1::OpenJob& request, v1::JobOpened* reply);
-  absl::Status ImportModel(const v1::OpenJob& request, const std::string& bytes);
+  absl::Status ImportModel(const v1::OpenJob& request, v1::Digest* digest);
   absl::Status DescribeCheck(const driver::Task& task, v1::BuilderTask* out) const;
   // Loads the model that ranks until the first training. Training continues from it.
   absl::Status UseShippedModel(v1::ShippedModel* reply);
