@@ -45,7 +45,8 @@ def fastest_program(lines, usable):
 class Embedded(cli_case.Case):
     def setUp(self):
         super().setUp()
-        onnx.save(cli_case.dense_model(rows=4, inner=256, columns=96), self.path("m.onnx"))
+        onnx.save(cli_case.dense_model(rows=4, inner=256, columns=96), self.path("m.onnx"), save_as_external_data=True, location="m.onnx.data",
+                  size_threshold=0)
 
     def tune_args(self, trials, *more):
         return ["tune", "m.onnx", "--target", "native,threads=1", "--trials", str(trials),

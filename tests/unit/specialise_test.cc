@@ -91,7 +91,7 @@ std::string Compiled(const Graph& fused, const std::vector<Graph>& specialised =
 std::string Specialised(const std::string& onnx, const std::vector<SizePoint>& points,
                         CompileReport* report = nullptr) {
   Graph main = Fused(onnx, Ranges());
-  auto graphs = SpecialiseModel(*OnnxModel::Parse(onnx), Ranges(), points, Passes, &main);
+  auto graphs = SpecialiseModel(*graph::OnnxModel::Parse(onnx), Ranges(), points, Passes, &main);
   EXPECT_TRUE(graphs.ok()) << graphs.status();
   return Compiled(main, *graphs, report);
 }
@@ -206,7 +206,7 @@ TEST(Specialise, PackedWeightsAreShared) {
   const std::string onnx = OpenModel();
   Graph main = Fused(onnx, Ranges());
   const auto graphs = SpecialiseModel(
-      *OnnxModel::Parse(onnx), Ranges(),
+      *graph::OnnxModel::Parse(onnx), Ranges(),
       std::vector<SizePoint>{{{"batch", 2}, {"seq", 4}}, {{"batch", 3}, {"seq", 5}}}, Passes,
       &main);
   ASSERT_TRUE(graphs.ok()) << graphs.status();
