@@ -1,7 +1,7 @@
 // Activations in channel blocks, [n, c/b, h, w, b]. Convolutions with constant weights whose
 // channels divide by the block ask for it, and make it of images of a few channels (bytes: of any
-// that fit into one block); elementwise operators, pools and means over the image follow where all
-// their operands are blocked already. Transforms stand only where a producer and a consumer
+// that fit into one block); elementwise operators, pools, means over the image and what moves whole
+// blocks follow where their operands are blocked already. Transforms stand only where a producer and a consumer
 // disagree: a value is packed or unpacked at most once, when somebody first asks for that form.
 #include <algorithm>
 #include <map>
@@ -69,12 +69,18 @@ class Blocker {
   absl::StatusOr<ValueId> View(const std::string& name, ValueId id, const Dims& shape) {
     return Emit(name, kViewOp, {id}, {{"shape", op::ShapeAttr(shape)}});
   }
+  static bool IsPixel(const Dims& s) { return s[2] == op::Dim(1) && s[3] == op::Dim(1); }
   // The blocked form of an image; made on first demand.
   absl::StatusOr<ValueId> Pack(ValueId id) {
     auto it = blocked_.find(id);
     if (it != blocked_.end()) return it->second;
     const Dims s = ShapeOf(id);
     const std::string name = g_.values[id].name;
+    if (IsPixel(s)) {  // the same bytes
+      TW_ASSIGN(const ValueId view,
+                View(name + "_blocked", id, {s[0], s[1].value() / block_, 1, 1, block_}));
+      return blocked_[id] = view;
+    }
     TW_ASSIGN(const ValueId split,
               View(name + "_split", id, {s[0], s[1].value() / block_, block_, s[2], s[3]}));
     TW_ASSIGN(const ValueId packed,
@@ -111,8 +117,11 @@ class Blocker {
   absl::Status Plain(ValueId id) {
     plain_.erase(id);
     const Dims s = ShapeOf(id);
-    TW_ASSIGN(const ValueId moved, Emit(g_.values[id].name + "_unblocked", "transpose",
-                                        {blocked_.at(id)}, {{"perm", Ints{0, 1, 4, 2, 3}}}));
+    ValueId moved = blocked_.at(id);
+    if (!IsPixel(s)) {
+      TW_ASSIGN(moved, Emit(g_.values[id].name + "_unblocked", "transpose", {moved},
+                            {{"perm", Ints{0, 1, 4, 2, 3}}}));
+    }
     g_.nodes.push_back(MakeNode(g_.values[id].name, std::string(kViewOp), {moved}, id,
                                 {{"shape", op::ShapeAttr(s)}}));
     return absl::OkStatus();
@@ -129,6 +138,10 @@ class Blocker {
     const bool image = !node.inputs.empty() && HasBlocked(node.inputs[0]);
     if (node.op == "pool2d" && InBlocks(ShapeOf(node.inputs[0]))) return Pool(node);
     if (node.op == "reduce" && image) return Reduce(node);
+    if (node.op == "concat") return Concat(node);
+    if (node.op == "slice" && image) return Slice(node);
+    if (node.op == "pad" && image) return Pad(node);
+    if (node.op == "gather" && image) return Gather(node);
     const op::OpSpec* spec = op::FindOp(node.op);
     return spec != nullptr && spec->elementwise() ? Elementwise(node) : false;
   }
@@ -260,28 +273,98 @@ class Blocker {
     return AddConstant(&g_, value.name + "_b", type, std::string(value.constant->view()));
   }
 
+  // What broadcasts over an image in blocks: an image in blocks, one channel for all, or a number
+  // for each channel.
+  absl::StatusOr<std::optional<ValueId>> Operand(ValueId id) {
+    if (IsConstant(g_, id)) return BlockedConstant(id);
+    if (HasBlocked(id)) return std::optional(blocked_.at(id));
+    const Dims& s = ShapeOf(id);
+    std::optional<ValueId> none;
+    if (s.size() != 4) return none;
+    if (s[1] == op::Dim(1)) return AsSingleChannels(id);
+    if (IsPixel(s) && InBlocks(s)) return Pack(id);
+    return none;
+  }
+
   absl::StatusOr<bool> Elementwise(const Node& node) {
     const Dims shape = ShapeOf(node.outputs[0]);
-    bool any = false;
-    for (ValueId id : node.inputs) {
-      if (IsConstant(g_, id)) continue;
-      if (!HasBlocked(id) || ShapeOf(id) != shape) return false;
-      any = true;
-    }
-    if (!any) return false;
+    const bool follows = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) {
+      return HasBlocked(id) && ShapeOf(id) == shape;
+    });
+    if (!follows) return false;
     std::vector<ValueId> inputs;
     for (ValueId id : node.inputs) {
-      if (!IsConstant(g_, id)) {
-        inputs.push_back(blocked_.at(id));
-        continue;
-      }
-      const std::optional<ValueId> constant = BlockedConstant(id);
-      if (!constant) return false;
-      inputs.push_back(*constant);
+      TW_ASSIGN(const std::optional<ValueId> operand, Operand(id));
+      if (!operand) return false;
+      inputs.push_back(*operand);
     }
-    TW_ASSIGN(const ValueId out, Emit(node.name + "_b", node.op, std::move(inputs), node.attrs));
+    return Follow(node, std::move(inputs), node.attrs);
+  }
+
+  // The node, on blocks.
+  absl::StatusOr<bool> Follow(const Node& node, std::vector<ValueId> inputs, op::Attrs attrs) {
+    TW_ASSIGN(const ValueId out,
+              Emit(node.name + "_b", node.op, std::move(inputs), std::move(attrs)));
     Define(node.outputs[0], out);
     return true;
+  }
+
+  // Axes keep their places, but that of the channels counts blocks. Operands are packed where most
+  // of them are blocked.
+  absl::StatusOr<bool> Concat(const Node& node) {
+    int64_t blocked = 0, all = 0;
+    for (ValueId id : node.inputs) {
+      if (!InBlocks(ShapeOf(id))) return false;
+      const int64_t channels = ShapeOf(id)[1].value();
+      all += channels;
+      blocked += HasBlocked(id) ? channels : 0;
+    }
+    if (2 * blocked <= all) return false;
+    std::vector<ValueId> inputs;
+    for (ValueId id : node.inputs) {
+      TW_ASSIGN(const ValueId packed, Pack(id));
+      inputs.push_back(packed);
+    }
+    op::Attrs attrs = node.attrs;
+    const int64_t axis = op::GetInt(attrs, "axis", 0);
+    attrs["axis"] = axis < 0 ? axis + 4 : axis;
+    return Follow(node, std::move(inputs), std::move(attrs));
+  }
+
+  absl::StatusOr<bool> Slice(const Node& node) {
+    const Dims& result = ShapeOf(node.outputs[0]);
+    Dims starts = op::GetDims(node.attrs, "starts"), sizes = op::GetDims(node.attrs, "sizes");
+    Ints steps = op::GetInts(node.attrs, "steps", {});
+    if (steps[1] != 1 || !starts[1].is_constant() || !Divides(starts[1].value()) ||
+        !InBlocks(result)) {
+      return false;
+    }
+    starts[1] = starts[1].value() / block_;
+    sizes[1] = result[1].value() / block_;
+    starts.push_back(0);
+    sizes.push_back(block_);
+    steps.push_back(1);
+    return Follow(
+        node, {blocked_.at(node.inputs[0])},
+        {{"starts", op::ShapeAttr(starts)}, {"sizes", op::ShapeAttr(sizes)}, {"steps", steps}});
+  }
+
+  absl::StatusOr<bool> Pad(const Node& node) {
+    Dims pads = op::GetDims(node.attrs, "pads");
+    if (pads[1] != op::Dim(0) || pads[5] != op::Dim(0)) return false;
+    pads.insert(pads.begin() + 4, 0);
+    pads.push_back(0);
+    op::Attrs attrs = node.attrs;
+    attrs["pads"] = op::ShapeAttr(pads);
+    return Follow(node, {blocked_.at(node.inputs[0])}, std::move(attrs));
+  }
+
+  // Rows or columns: a resize that takes the nearest ones.
+  absl::StatusOr<bool> Gather(const Node& node) {
+    const int64_t axis = op::GetInt(node.attrs, "axis", 0);
+    const ValueId places = node.inputs[1];
+    if (!IsConstant(g_, places) || ShapeOf(places).size() != 1 || axis < 2) return false;
+    return Follow(node, {blocked_.at(node.inputs[0]), places}, node.attrs);
   }
 
   Graph g_;
