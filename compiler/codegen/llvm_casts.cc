@@ -77,12 +77,14 @@ StatusOrValue FunctionEmitter::EmitNibble(const Expr& e) {
 
 namespace {
 
-// Conversions of floats of 16 bits, with integer instructions that every target has. The bits of a
-// number stand in integers of 16 and 32 bits.
+// Conversions of floats of 16 bits, whose bits stand in integers of 16 bits: of f16 with the
+// target's instructions, if it has them, else with those for integers that every target has.
 class HalfCasts {
  public:
-  HalfCasts(llvm::IRBuilderBase& b, llvm::Type* shape)
+  HalfCasts(llvm::IRBuilderBase& b, llvm::Type* shape, bool has_instructions)
       : b_(b),
+        has_instructions_(has_instructions),
+        f16_(shape->getWithNewType(b.getHalfTy())),
         i16_(shape->getWithNewType(b.getInt16Ty())),
         i32_(shape->getWithNewType(b.getInt32Ty())),
         i64_(shape->getWithNewType(b.getInt64Ty())),
@@ -90,6 +92,7 @@ class HalfCasts {
         f64_(shape->getWithNewType(b.getDoubleTy())) {}
 
   Value* Widen(Value* bits, bool brain) {
+    if (!brain && has_instructions_) return b_.CreateFPExt(b_.CreateBitCast(bits, f16_), f32_);
     Value* wide = b_.CreateZExt(bits, i32_);
     if (brain) return b_.CreateBitCast(b_.CreateShl(wide, 16), f32_);
     constexpr int32_t kExponent = 0x7c00 << 13;
@@ -109,12 +112,17 @@ class HalfCasts {
 
   // Rounds half to even; NaN becomes the quiet NaN.
   Value* Narrow(Value* value, bool brain) {
+    if (!brain && has_instructions_) {
+      Value* bits = b_.CreateBitCast(b_.CreateFPTrunc(value, f16_), i16_);
+      return b_.CreateSelect(b_.CreateFCmpUNO(value, value),
+                             llvm::ConstantInt::get(i16_, kQuietHalf), bits);
+    }
     Value* bits = b_.CreateBitCast(value, i32_);
     Value* sign = b_.CreateAnd(bits, I(INT32_MIN));
     Value* size = b_.CreateXor(bits, sign);
     Value* nan = b_.CreateICmpSGT(size, I(0x7f800000));
     Value* narrow = brain ? Brain(size) : Half(size);
-    narrow = b_.CreateSelect(nan, I(brain ? 0x7fc0 : 0x7e00), narrow);
+    narrow = b_.CreateSelect(nan, I(brain ? 0x7fc0 : kQuietHalf), narrow);
     // NaN has no sign here, as in the interpreter.
     Value* high = b_.CreateSelect(nan, I(0), b_.CreateLShr(sign, 16));
     return b_.CreateTrunc(b_.CreateOr(narrow, high), i16_);
@@ -168,8 +176,10 @@ class HalfCasts {
     return b_.CreateSelect(b_.CreateICmpSGE(size, I(kInfinite)), I(0x7c00), value);
   }
 
+  static constexpr int32_t kQuietHalf = 0x7e00;
   llvm::IRBuilderBase& b_;
-  llvm::Type *i16_, *i32_, *i64_, *f32_, *f64_;
+  const bool has_instructions_;
+  llvm::Type *f16_, *i16_, *i32_, *i64_, *f32_, *f64_;
 };
 
 bool IsHalfType(DType type) { return type.is_float() && type.bits == 16; }
@@ -179,7 +189,8 @@ bool IsHalfType(DType type) { return type.is_float() && type.bits == 16; }
 // From and to floats of 16 bits, by way of f32.
 StatusOrValue FunctionEmitter::EmitHalfCast(Value* value, DType from, DType to) {
   TW_ASSIGN(llvm::Type * middle, module_.ValueType(ir::kF32.WithLanes(to.lanes)));
-  HalfCasts casts(builder_, middle);
+  const auto has = module_.family().has_half_casts;
+  HalfCasts casts(builder_, middle, has != nullptr && has(module_.target()));
   if (IsHalfType(from)) {
     value = casts.Widen(value, from.code == ir::TypeCode::kBFloat);
     from = ir::kF32.WithLanes(from.lanes);
