@@ -5,12 +5,15 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
+#include <utility>
 
 #include "compiler/ir/build.h"
 #include "compiler/ir/numeric.h"
 #include "compiler/schedule/schedule.h"
 #include "deploy/support/status.h"
 #include "tests/support/run_compiled.h"
+#include "tests/support/run_emulated.h"
 
 namespace tilewright {
 namespace {
@@ -36,15 +39,24 @@ ir::Function Vectorized(const ir::Function& f, int lanes) {
   return schedule.function();
 }
 
+// A processor, here or emulated.
+using Runner = std::function<absl::Status(const ir::Function&, std::vector<ir::TensorData*>)>;
+
+Runner On(const target::Target& target) {
+  return [target](const ir::Function& f, std::vector<ir::TensorData*> args) {
+    return tests::RunCompiled(f, target, 1, {}, std::move(args));
+  };
+}
+
 template <typename To, typename From>
 std::vector<To> Converted(DType from, DType to, const std::vector<From>& values, int lanes,
-                          const target::Target& target) {
+                          const Runner& run) {
   ir::Function f = CastFunction(from, to, static_cast<int64_t>(values.size()));
   if (lanes > 1) f = Vectorized(f, lanes);
   ir::TensorData x, y;
   x.bytes.resize(values.size() * sizeof(From));
   std::memcpy(x.bytes.data(), values.data(), x.bytes.size());
-  const absl::Status status = tests::RunCompiled(f, target, 1, {}, {&x, &y});
+  const absl::Status status = run(f, {&x, &y});
   EXPECT_TRUE(status.ok()) << support::StatusText(status);
   std::vector<To> result(values.size());
   if (status.ok()) std::memcpy(result.data(), y.bytes.data(), y.bytes.size());
@@ -78,13 +90,14 @@ std::vector<T> Around(DType half) {
     points.push_back(std::nextafter(middle, static_cast<T>(HUGE_VAL)));
     points.push_back(std::nextafter(middle, static_cast<T>(-HUGE_VAL)));
   }
+  while (points.size() % 16 != 0) points.push_back(0);
   return points;
 }
 
 template <typename T>
 void ExpectNarrows(DType from, DType half, const std::vector<T>& points, int lanes,
-                   const target::Target& target) {
-  const auto result = Converted<uint16_t>(from, half, points, lanes, target);
+                   const Runner& run) {
+  const auto result = Converted<uint16_t>(from, half, points, lanes, run);
   for (size_t i = 0; i < points.size(); ++i) {
     const double value = static_cast<double>(points[i]);
     const uint16_t expected = Narrowed(
@@ -95,24 +108,29 @@ void ExpectNarrows(DType from, DType half, const std::vector<T>& points, int lan
   }
 }
 
+void ExpectWidens(DType half, int lanes, const Runner& run) {
+  std::vector<uint16_t> all(65536);
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<uint16_t>(i);
+  const auto wide = Converted<float>(half, ir::kF32, all, lanes, run);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const double expected = Widened(half, static_cast<uint32_t>(i));
+    if (std::isnan(expected)) {
+      ASSERT_TRUE(std::isnan(wide[i])) << i;
+    } else {
+      ASSERT_EQ(static_cast<double>(wide[i]), expected) << ir::TypeName(half) << " " << i;
+      ASSERT_EQ(std::signbit(wide[i]), std::signbit(expected)) << i;
+    }
+  }
+}
+
 TEST(HalfCasts, AreThoseOfTheTensorIr) {
   for (const target::Target& target : tests::RunnableTargets()) {
+    const Runner run = On(target);
     for (const DType half : {ir::kF16, ir::kBF16}) {
-      for (const int lanes : {1, 8}) {
-        std::vector<uint16_t> all(65536);
-        for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<uint16_t>(i);
-        const auto wide = Converted<float>(half, ir::kF32, all, lanes, target);
-        for (size_t i = 0; i < all.size(); ++i) {
-          const double expected = Widened(half, static_cast<uint32_t>(i));
-          if (std::isnan(expected)) {
-            ASSERT_TRUE(std::isnan(wide[i])) << i;
-          } else {
-            ASSERT_EQ(static_cast<double>(wide[i]), expected) << ir::TypeName(half) << " " << i;
-            ASSERT_EQ(std::signbit(wide[i]), std::signbit(expected)) << i;
-          }
-        }
-        ExpectNarrows(ir::kF32, half, Around<float>(half), lanes, target);
-        ExpectNarrows(ir::kF64, half, Around<double>(half), lanes, target);
+      for (const int lanes : {1, 8, 16}) {
+        ExpectWidens(half, lanes, run);
+        ExpectNarrows(ir::kF32, half, Around<float>(half), lanes, run);
+        ExpectNarrows(ir::kF64, half, Around<double>(half), lanes, run);
         std::vector<int64_t> whole;
         for (int shift = 0; shift < 63; ++shift) {
           for (const int64_t more : {0, 1, -1, 3, 127}) {
@@ -121,10 +139,23 @@ TEST(HalfCasts, AreThoseOfTheTensorIr) {
                                        power + (power >> 11) + more});
           }
         }
-        while (whole.size() % 8 != 0) whole.push_back(0);
-        ExpectNarrows(ir::kI64, half, whole, lanes, target);
+        while (whole.size() % 16 != 0) whole.push_back(0);
+        ExpectNarrows(ir::kI64, half, whole, lanes, run);
       }
     }
+  }
+}
+
+// Its instructions, which the processors here lack.
+TEST(HalfCasts, OfAarch64) {
+  const std::vector<target::Target> targets = tests::EmulatedTargets();
+  if (targets.empty()) GTEST_SKIP() << "no emulator of AArch64 here";
+  const Runner run = [&](const ir::Function& f, std::vector<ir::TensorData*> args) {
+    return tests::RunEmulated(f, targets[0], {}, std::move(args));
+  };
+  for (const int lanes : {1, 8}) {
+    ExpectWidens(ir::kF16, lanes, run);
+    ExpectNarrows(ir::kF32, ir::kF16, Around<float>(ir::kF16), lanes, run);
   }
 }
 
