@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <iostream>
+#include <limits>
 #include <string>
 
 #include "compiler/ir/ir_text.h"
@@ -316,6 +317,20 @@ TEST(TensorizeTest, Dot4IsExactAtTheEndsOfItsTypes) {
   }
 }
 
+std::string AssemblyFor(const ir::Function& f, const std::string& cpu) {
+  target::Target target = *target::ParseTarget("cpu,arch=x86_64,cpu=" + cpu);
+  auto lowered = tests::LowerChecked(f, target);
+  EXPECT_TRUE(lowered.ok()) << lowered.status();
+  if (!lowered.ok()) return "";
+  codegen::CodegenOptions options;
+  options.dump_dir = testing::TempDir() + "/tensorize_" + cpu;
+  auto artifact = codegen::Generate({*lowered}, target, options);
+  EXPECT_TRUE(artifact.ok()) << artifact.status();
+  auto text = support::ReadFile(options.dump_dir + "/" + f.name + ".s", 1 << 24);
+  EXPECT_TRUE(text.ok()) << text.status();
+  return text.ok() ? *text : "";
+}
+
 // A convolution in bytes with guarded padding, its rows tiled: interpreted, and compiled after
 // loops were cut at the borders. Padding of zeros leaves products out, any other does not.
 TEST(TensorizeTest, GuardedFactorsMatchTheInterpreter) {
@@ -342,20 +357,6 @@ TEST(TensorizeTest, GuardedFactorsMatchTheInterpreter) {
       EXPECT_TRUE(same.ok()) << target.ToString() << " " << outside << ": " << same;
     }
   }
-}
-
-std::string AssemblyFor(const ir::Function& f, const std::string& cpu) {
-  target::Target target = *target::ParseTarget("cpu,arch=x86_64,cpu=" + cpu);
-  auto lowered = tests::LowerChecked(f, target);
-  EXPECT_TRUE(lowered.ok()) << lowered.status();
-  if (!lowered.ok()) return "";
-  codegen::CodegenOptions options;
-  options.dump_dir = testing::TempDir() + "/tensorize_" + cpu;
-  auto artifact = codegen::Generate({*lowered}, target, options);
-  EXPECT_TRUE(artifact.ok()) << artifact.status();
-  auto text = support::ReadFile(options.dump_dir + "/" + f.name + ".s", 1 << 24);
-  EXPECT_TRUE(text.ok()) << text.status();
-  return text.ok() ? *text : "";
 }
 
 TEST(TensorizeTest, VnniTargetsGetTheirInstruction) {
@@ -431,6 +432,35 @@ TEST(TensorizeTest, RoundedBytesAreOneConversion) {
   const std::string text = AssemblyFor(*f, "x86-64-v4");
   EXPECT_THAT(text, testing::HasSubstr("vcvtps2dq"));
   EXPECT_THAT(text, testing::Not(testing::HasSubstr("vrndscale")));
+}
+
+// Towards zero, saturating, NaN as 0, in vectors.
+TEST(TensorizeTest, FloatsBecomeWordsInVectors) {
+  auto f = ir::ParseFunction(
+      "fn words(X: f32[16] input, Y: i32[16] output) stage=scheduled {"
+      " for i in 0..16 vectorized { Y[i] = i32(X[i]); } }");
+  ASSERT_TRUE(f.ok()) << f.status();
+  const float values[16] = {
+      0.5F, -1.5F, 2147483520.0F, 2147483648.0F, -2147483648.0F, -2147483904.0F, 1e20F, -1e20F,
+      NAN,  -NAN,  INFINITY,      -INFINITY,     -0.0F,          8388607.5F,     -3,    1e-40F};
+  const int32_t most = std::numeric_limits<int32_t>::max();
+  const int32_t least = std::numeric_limits<int32_t>::min();
+  const int32_t words[16] = {0, -1, 2147483520, most,  least, least,   most, least,
+                             0, 0,  most,       least, 0,     8388607, -3,   0};
+  ir::TensorData x{std::vector<uint8_t>(64)}, expected{std::vector<uint8_t>(64)}, interpreted;
+  std::memcpy(x.bytes.data(), values, 64);
+  std::memcpy(expected.bytes.data(), words, 64);
+  ASSERT_TRUE(ir::Interpret(*f, {}, {&x, &interpreted}).ok());
+  EXPECT_EQ(interpreted.bytes, expected.bytes);
+  for (const target::Target& target : tests::RunnableTargets()) {
+    ir::TensorData found;
+    const absl::Status ran = tests::RunCompiled(*f, target, 1, {}, {&x, &found});
+    ASSERT_TRUE(ran.ok()) << ran;
+    EXPECT_EQ(found.bytes, expected.bytes) << target.ToString();
+  }
+  const std::string text = AssemblyFor(*f, "x86-64-v4");
+  EXPECT_THAT(text, testing::HasSubstr("vcvttps2dq"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("vcvttss2si")));
 }
 
 TEST(TensorizeTest, VnniRunsWhereTheMachineHasIt) {

@@ -174,6 +174,7 @@ constinit const codegen::LlvmTarget kLlvmTarget = {
     .word_rounding = FindWordRounding,
     .power_scaling = FindPowerScaling,
     .fence_stores = FenceStores,
+    .saturates = true,
 };
 
 }  // namespace tilewright::arm
