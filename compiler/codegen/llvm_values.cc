@@ -468,12 +468,18 @@ Value* FunctionEmitter::EmitDot4(const Expr& e, const std::vector<Value*>& args)
     a = builder_.CreateBitCast(
         a, llvm::FixedVectorType::get(builder_.getInt32Ty(), static_cast<unsigned>(lanes)));
   }
+  Value* b = args[2];
+  const bool words = e->args[2]->dtype.bits == 32;
+  if (words) {
+    b = builder_.CreateBitCast(
+        b, llvm::FixedVectorType::get(builder_.getInt8Ty(), 4 * static_cast<unsigned>(lanes)));
+  }
   return module_.family().dot4(builder_, module_.target(),
                                {.sum = args[0],
                                 .a = a,
-                                .b = args[2],
+                                .b = b,
                                 .a_signed = e->args[1]->dtype.code == ir::TypeCode::kInt,
-                                .b_signed = e->args[2]->dtype.code == ir::TypeCode::kInt,
+                                .b_signed = !words && e->args[2]->dtype.code == ir::TypeCode::kInt,
                                 .lanes = lanes});
 }
 

@@ -18,6 +18,7 @@
 #include "compiler/schedule/schedule.h"
 #include "compiler/transform/passes.h"
 #include "deploy/support/file.h"
+#include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/run_compiled.h"
@@ -329,6 +330,43 @@ std::string AssemblyFor(const ir::Function& f, const std::string& cpu) {
   auto text = support::ReadFile(options.dump_dir + "/" + f.name + ".s", 1 << 24);
   EXPECT_TRUE(text.ok()) << text.status();
   return text.ok() ? *text : "";
+}
+
+// Fields of words as factors: all bits of the words, and bytes at the ends of their type.
+TEST(TensorizeTest, FieldsOfWordsAreFactors) {
+  support::Rng rng(7);
+  for (const bool nibbles : {true, false}) {
+    for (int lanes : {4, 8, 16}) {
+      const std::string n = std::to_string(lanes);
+      const std::string mark =
+          std::string("@{tensor=\"generic.dot4_") + (nibbles ? "nibbles." : "bytes.") + n;
+      const std::string term =
+          nibbles ? "{ for p in 0..2 { for k in 0..4 { C[j] = C[j] + i32(A[4 * p + k]) * "
+                    "bit_and(shift_right(shift_right(W[j], i32(p * 4)), i32(k * 8)), 15i32); } } }"
+                  : "{ for k in 0..4 { C[j] = C[j] + i32(A[k]) * "
+                    "bit_and(shift_right(W[j], i32(k * 8)), 255i32); } }";
+      auto f = ir::ParseFunction("fn fields(A: i8[8] input, W: i32[" + n + "] input, C: i32[" + n +
+                                 "] output) stage=scheduled { for j in 0.." + n + " " + mark +
+                                 ".reset\"} { C[j] = 0i32; } for j in 0.." + n + " " + mark +
+                                 "\"} " + term + " }");
+      ASSERT_TRUE(f.ok()) << f.status();
+      ASSERT_TRUE(ir::Verify(*f).ok()) << ir::Verify(*f);
+      for (int round = 0; round < 4; ++round) {
+        ir::TensorData x{std::vector<uint8_t>(8)}, w{std::vector<uint8_t>(4 * lanes)};
+        for (uint8_t& b : x.bytes) b = round == 0 ? 0x80 : static_cast<uint8_t>(rng.Uniform(256));
+        for (uint8_t& b : w.bytes) b = round == 0 ? 0xff : static_cast<uint8_t>(rng.Uniform(256));
+        ir::TensorData expected, found;
+        ASSERT_TRUE(ir::Interpret(*f, {}, {&x, &w, &expected}).ok());
+        for (const target::Target& target : tests::RunnableDotTargets()) {
+          absl::Status ran = tests::RunCompiled(*f, target, 1, {}, {&x, &w, &found});
+          ASSERT_TRUE(ran.ok()) << ran;
+          EXPECT_EQ(found.bytes, expected.bytes) << target.ToString() << " " << mark;
+        }
+      }
+      const std::string text = AssemblyFor(*f, lanes == 16 ? "cascadelake" : "alderlake");
+      EXPECT_THAT(text, testing::HasSubstr("vpdpbusd"));
+    }
+  }
 }
 
 // A convolution in bytes with guarded padding, its rows tiled: interpreted, and compiled after
