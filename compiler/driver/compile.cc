@@ -133,7 +133,7 @@ absl::StatusOr<ir::Function> ScheduleTask(const std::vector<schedule::Variant>& 
         replayed.ok() ? StrCat("replays to program ", hash, ", recorded as ", found.program_hash)
                       : support::StatusText(replayed.status());
   }
-  kernel->steps = schedule::ToText(space::DefaultSchedule(variants[0].function, target));
+  kernel->steps = schedule::ToText(space::DefaultSchedule(variants, target));
   TW_ASSIGN(ir::Function scheduled, schedule::Replay(variants, kernel->steps));
   kernel->program_hash = ir::ProgramHash(scheduled);
   return scheduled;
@@ -505,8 +505,9 @@ absl::StatusOr<bool> ChoosesWhenItRuns(const graph::Graph& task) {
 }
 
 absl::StatusOr<std::string> DefaultSteps(std::string_view task_text, const target::Target& target) {
-  TW_ASSIGN(const ir::Function function, TaskFunction(task_text));
-  return schedule::ToText(space::DefaultSchedule(function, target));
+  TW_ASSIGN(const graph::Graph task, ParseTask(task_text));  // its sizes may be open
+  TW_ASSIGN(const std::vector<schedule::Variant> variants, TaskVariants(task));
+  return schedule::ToText(space::DefaultSchedule(variants, target));
 }
 
 }  // namespace tilewright::driver
