@@ -119,7 +119,7 @@ bool HasFewRows(std::span<const TensorType> inputs, const Attrs& attrs) {
   const std::optional<int64_t> blocks = inputs[1].shape[0].constant();
   const bool whole = blocks.has_value() &&
                      GetInt(attrs, "units", *blocks * kWeightBlock) == *blocks * kWeightBlock;
-  return whole && rows <= kRowsInRegisters && GetInt(attrs, "group", 0) <= kFixedPointGroup;
+  return whole && rows <= kRowsInFixedPoint && GetInt(attrs, "group", 0) <= kFixedPointGroup;
 }
 
 absl::StatusOr<std::vector<ir::Buffer>> BuildFixedPoint(const ComputeArgs& a) {

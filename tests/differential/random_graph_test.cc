@@ -345,7 +345,8 @@ std::string CheckOpenRows(Graph g, int threads, const target::Target& target) {
   auto session = runtime::Session::Create(*loaded, {.num_threads = threads, .guard_pages = true});
   if (!session.ok()) return support::StatusText(session.status());
   for (const int64_t size :
-       {int64_t{1}, rows.value(), op::kRowsInRegisters, op::kRowsInRegisters + 1, kMostRows}) {
+       {int64_t{1}, rows.value(), op::kRowsInRegisters, op::kRowsInRegisters + 1,
+        op::kRowsInFixedPoint, op::kRowsInFixedPoint + 1, kMostRows}) {
     const auto fixed = graph::Specialize(g, {{"R", size}});
     if (!fixed.ok()) return support::StatusText(fixed.status());
     const std::vector<RefTensor> inputs = tests::RandomGraphInputs(*fixed, 1);

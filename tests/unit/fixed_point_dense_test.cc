@@ -184,8 +184,8 @@ TEST(FixedPointDense, IsTheDefaultWhereBytesAreMultipliedFast) {
   EXPECT_EQ(by_default(Task({}), "cpu,arch=x86_64,cpu=x86-64-v4"), "direct");
   EXPECT_EQ(by_default(Task({}), "opencl"), "direct");
   // Many rows, a block of which only some columns exist, groups whose sums do not fit.
-  EXPECT_EQ(VariantsOf(Task({.rows = kRowsInRegisters})).size(), 2u);
-  EXPECT_EQ(VariantsOf(Task({.rows = kRowsInRegisters + 1})).size(), 1u);
+  EXPECT_EQ(VariantsOf(Task({.rows = kRowsInFixedPoint})).size(), 2u);
+  EXPECT_EQ(VariantsOf(Task({.rows = kRowsInFixedPoint + 1})).size(), 1u);
   EXPECT_EQ(VariantsOf(Task({.group = 2 * kFixedPointGroup, .groups = 1})).size(), 1u);
 }
 
