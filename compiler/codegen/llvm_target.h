@@ -28,6 +28,7 @@ struct Dot4 {
   llvm::Value* b;    // 4 * `lanes` bytes
   bool a_signed, b_signed;
   int lanes;
+  bool b_below_128 = false;  // so that it is the same with a sign
 };
 
 // ir::Intrinsic::kDotTile: two rows of `columns` sums in squares of two rows and two columns, eight
