@@ -83,13 +83,15 @@ bool IsDotNest(const ir::StmtNode& loop) {
                      });
 }
 
-// The loop of the nest from `nest` on, along which every operand lies byte by byte; -1: none.
+// The loop of the nest from `nest` on, along which every operand lies byte by byte, or has all four
+// in a word; -1: none.
 int TermsLoop(const StatementSummary& s, size_t nest) {
   for (size_t i = nest; i < s.loops.size(); ++i) {
-    const bool bytes = s.loops[i].extent == kDotTerms && !s.loops[i].moves_store &&
-                       std::all_of(s.accesses.begin() + 1, s.accesses.end(), [&](const auto& a) {
-                         return a.strides[i] == 1 && a.element_bytes == 1;
-                       });
+    const bool bytes =
+        s.loops[i].extent == kDotTerms && !s.loops[i].moves_store &&
+        std::all_of(s.accesses.begin() + 1, s.accesses.end(), [&](const auto& a) {
+          return a.element_bytes == (a.strides[i] == 0 ? kDotTerms : 1) && a.strides[i] <= 1;
+        });
     if (bytes && s.accesses.size() > 1) return static_cast<int>(i);
   }
   return -1;

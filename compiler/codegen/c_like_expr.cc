@@ -246,12 +246,26 @@ std::string CExpressions::FourLanes(const Expr& e, int first) {
   return StrCat("((", TypeOf(e->dtype.WithLanes(kFour)), ")(", lanes, "))");
 }
 
+// The four u8 of a word as arguments of a dot product.
+std::string CExpressions::BytesText(const std::string& word) {
+  const std::string u8 = TypeOf(ir::kU8);
+  std::string bytes;
+  for (int k = 0; k < 4; ++k) {
+    bytes += StrCat(k == 0 ? "" : ", ", "(", u8, ")(", word, " >> ", 8 * k, ")");
+  }
+  return dialect_.vectors ? StrCat("((", TypeOf(ir::kU8.WithLanes(4)), ")(", bytes, "))") : bytes;
+}
+
 // One lane of a dot product: the first operand is shared by all lanes, or has four for each.
 std::string CExpressions::Dot4Text(const Expr& e, int lane) {
   uses_dot4_ = true;
   std::string args = Lane(e->args[0], lane);
   for (size_t operand : {1, 2}) {
     const Expr& bytes = e->args[operand];
+    if (bytes->dtype.bits == 32) {
+      args += ", " + BytesText(Lane(bytes, lane));
+      continue;
+    }
     const int first = bytes->dtype.lanes == 4 ? 0 : 4 * lane;
     if (dialect_.vectors) {
       args += ", " + FourLanes(bytes, first);

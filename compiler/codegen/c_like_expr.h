@@ -109,6 +109,7 @@ class CExpressions {
   std::string IntegerText(const ir::Expr& e, int lane);
   std::string CallText(const ir::Expr& e, int lane);
   std::string FourLanes(const ir::Expr& e, int first);
+  std::string BytesText(const std::string& word);
   std::string Dot4Text(const ir::Expr& e, int lane);
   std::string Helper(std::string_view name, ir::DType type);
 

@@ -1,4 +1,6 @@
 // Conversions between numbers: those from floats to integers saturate.
+#include <limits>
+
 #include "compiler/codegen/llvm_emitter.h"
 #include "deploy/support/status.h"
 
@@ -21,10 +23,32 @@ Value* FunctionEmitter::ClampToUnsigned(Value* value, DType to) {
   return builder_.CreateMinNum(builder_.CreateMaxNum(value, zero), top);
 }
 
+// f32 to i32. The largest float below 2^31 is not the largest integer. LLVM's conversion that
+// saturates is one of each lane alone where the target has no such instruction.
+Value* FunctionEmitter::EmitWordOfFloat(Value* value, llvm::Type* words) {
+  constexpr double kMost = 2147483520, kLeast = -2147483648.0;
+  if (!words->isVectorTy() || module_.family().saturates) {
+    return builder_.CreateIntrinsic(llvm::Intrinsic::fptosi_sat, {words, value->getType()},
+                                    {value});
+  }
+  llvm::Type* floats = value->getType();
+  Value* most = llvm::ConstantFP::get(floats, kMost);
+  Value* least = llvm::ConstantFP::get(floats, kLeast);
+  Value* inside = builder_.CreateSelect(builder_.CreateFCmpOLT(value, most), value, most);
+  inside = builder_.CreateSelect(builder_.CreateFCmpOGT(inside, least), inside, least);
+  Value* above = builder_.CreateFCmpOGT(value, most);
+  Value* result = builder_.CreateSelect(
+      above, llvm::ConstantInt::get(words, std::numeric_limits<int32_t>::max()),
+      builder_.CreateFPToSI(inside, words));
+  return builder_.CreateSelect(builder_.CreateFCmpORD(value, value), result,
+                               llvm::Constant::getNullValue(words));
+}
+
 // Truncation that saturates, NaN as 0. LLVM splits the saturating conversion of vectors to narrow
 // integers into lanes, so that these take the way by 32 bits.
 Value* FunctionEmitter::EmitFloatToInt(Value* value, DType from, DType to, llvm::Type* type) {
   const bool is_signed = to.code == ir::TypeCode::kInt;
+  if (to.Element() == ir::kI32 && from.Element() == ir::kF32) return EmitWordOfFloat(value, type);
   if (to.bits >= 32 || from.bits > 32) {
     const auto id = is_signed ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
     return builder_.CreateIntrinsic(id, {type, value->getType()}, {value});
@@ -35,7 +59,7 @@ Value* FunctionEmitter::EmitFloatToInt(Value* value, DType from, DType to, llvm:
     return builder_.CreateTrunc(builder_.CreateFPToSI(ClampToUnsigned(value, to), wide), type);
   }
   const int64_t top = (int64_t{1} << (to.bits - 1)) - 1;
-  value = builder_.CreateIntrinsic(llvm::Intrinsic::fptosi_sat, {wide, value->getType()}, {value});
+  value = EmitWordOfFloat(value, wide);
   value = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, value,
                                          llvm::ConstantInt::get(wide, static_cast<uint64_t>(top)));
   value = builder_.CreateBinaryIntrinsic(

@@ -196,6 +196,7 @@ class FunctionEmitter {
   absl::StatusOr<llvm::Value*> EmitHalfCast(llvm::Value* value, ir::DType from, ir::DType to);
   absl::StatusOr<llvm::Value*> EmitNearestByte(const ir::Expr& e);
   absl::StatusOr<llvm::Value*> EmitNibble(const ir::Expr& e);
+  llvm::Value* EmitWordOfFloat(llvm::Value* value, llvm::Type* words);
   llvm::Value* ClampToUnsigned(llvm::Value* value, ir::DType to);
   llvm::Value* EmitFloatToInt(llvm::Value* value, ir::DType from, ir::DType to, llvm::Type* type);
   llvm::Value* EmitFused(const ir::Expr& e, const std::vector<llvm::Value*>& args);

@@ -28,6 +28,7 @@ struct Dot4 {
   llvm::Value* b;    // 4 * `lanes` bytes
   bool a_signed, b_signed;
   int lanes;
+  bool b_below_128 = false;  // so that it is the same with a sign
 };
 
 // ir::Intrinsic::kDotTile: two rows of `columns` sums in squares of two rows and two columns, eight
@@ -68,6 +69,8 @@ struct LlvmTarget {
   // null: LLVM's fma, which is a call of libm where the target has no instruction.
   llvm::Value* (*fused)(llvm::IRBuilderBase& builder, const target::Target& target, llvm::Value* a,
                         llvm::Value* b, llvm::Value* c) = nullptr;
+  // Whether vectors of f32 become vectors of i32 by an instruction that saturates, with NaN as 0.
+  bool saturates = false;
   // Whether maxnum and minnum are instructions; else LLVM calls libm for each lane.
   bool has_maxnum = true;
   // LLVM's name of the processor, and its features beyond what the name says. Null: the `cpu` of

@@ -476,6 +476,15 @@ Value* FunctionEmitter::EmitFused(const Expr& e, const std::vector<Value*>& args
   return hook(builder_, module_.target(), args[0], args[1], args[2]);
 }
 
+// Whether the words' bytes have no highest bit: those of words & 0x0f0f0f0f, for example.
+static bool HasSmallBytes(const Expr& words) {
+  if (words->kind != ir::ExprKind::kCall || words->intrinsic != Intrinsic::kBitAnd) return false;
+  const Expr& mask =
+      words->args[1]->kind == ir::ExprKind::kBroadcast ? words->args[1]->args[0] : words->args[1];
+  const int64_t* bits = ir::AsInt(mask);
+  return bits != nullptr && (*bits & 0x80808080) == 0;
+}
+
 // Brings the operands to one form; the target's family has the instruction.
 Value* FunctionEmitter::EmitDot4(const Expr& e, const std::vector<Value*>& args) {
   const int lanes = e->dtype.lanes;
@@ -487,13 +496,20 @@ Value* FunctionEmitter::EmitDot4(const Expr& e, const std::vector<Value*>& args)
     a = builder_.CreateBitCast(
         a, llvm::FixedVectorType::get(builder_.getInt32Ty(), static_cast<unsigned>(lanes)));
   }
+  Value* b = args[2];
+  const bool words = e->args[2]->dtype.bits == 32;
+  if (words) {
+    b = builder_.CreateBitCast(
+        b, llvm::FixedVectorType::get(builder_.getInt8Ty(), 4 * static_cast<unsigned>(lanes)));
+  }
   return module_.family().dot4(builder_, module_.target(),
                                {.sum = args[0],
                                 .a = a,
-                                .b = args[2],
+                                .b = b,
                                 .a_signed = e->args[1]->dtype.code == ir::TypeCode::kInt,
-                                .b_signed = e->args[2]->dtype.code == ir::TypeCode::kInt,
-                                .lanes = lanes});
+                                .b_signed = !words && e->args[2]->dtype.code == ir::TypeCode::kInt,
+                                .lanes = lanes,
+                                .b_below_128 = words && HasSmallBytes(e->args[2])});
 }
 
 StatusOrValue FunctionEmitter::EmitDotTile(const Expr& e, const std::vector<Value*>& args) {

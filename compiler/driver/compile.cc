@@ -15,6 +15,7 @@
 #include "compiler/schedule/schedule.h"
 #include "compiler/space/default_schedule.h"
 #include "compiler/space/explain.h"
+#include "compiler/space/field_sums.h"
 #include "compiler/space/matrix_tiles.h"
 #include "compiler/targets/backend.h"
 #include "compiler/targets/kind_table.h"
@@ -133,7 +134,7 @@ absl::StatusOr<ir::Function> ScheduleTask(const std::vector<schedule::Variant>& 
         replayed.ok() ? StrCat("replays to program ", hash, ", recorded as ", found.program_hash)
                       : support::StatusText(replayed.status());
   }
-  kernel->steps = schedule::ToText(space::DefaultSchedule(variants[0].function, target));
+  kernel->steps = schedule::ToText(space::DefaultSchedule(variants, target));
   TW_ASSIGN(ir::Function scheduled, schedule::Replay(variants, kernel->steps));
   kernel->program_hash = ir::ProgramHash(scheduled);
   return scheduled;
@@ -147,11 +148,13 @@ struct ManyRows {
   space::Choices choices = {};
 };
 
-// Nothing where the variant is no such algorithm.
-std::optional<ManyRows> ManyRowsOf(const graph::Graph& body, const schedule::Variant& variant) {
+// Nothing where the variant is no such algorithm. `few` is the name of the algorithm for few rows.
+std::optional<ManyRows> ManyRowsOf(const graph::Graph& body, const schedule::Variant& variant,
+                                   std::string_view few) {
   const std::vector<ir::Expr>& shape = variant.function.params[0]->shape;
   if (variant.name == op::kUnpackFirst) {
-    ManyRows many{ir::Int(1), op::kRowsInRegisters};
+    ManyRows many{ir::Int(1),
+                  few == op::kFixedPoint ? op::kRowsInFixedPoint : op::kRowsInRegisters};
     for (size_t d = 0; d + 1 < shape.size(); ++d) many.count = many.count * shape[d];
     // A panel of floats stays in the cache while the rows pass by; all of them would not.
     many.choices[std::string(op::kUnpackedWeights)].place = 1;
@@ -353,10 +356,11 @@ class ModelLowering {
   // The kernel of a task with open rows also has the algorithm for many of them, if there is one.
   absl::Status AddManyRows(const graph::Graph& body, const std::vector<schedule::Variant>& variants,
                            const std::string& dump, LoweredTask* lowered) {
+    const target::Target& target = sides_[0].target;
+    const std::string& few = variants[space::DefaultVariant(variants, target.machine)].name;
     for (const schedule::Variant& variant : variants) {
-      const std::optional<ManyRows> choice = ManyRowsOf(body, variant);
+      const std::optional<ManyRows> choice = ManyRowsOf(body, variant, few);
       if (!choice) continue;
-      const target::Target& target = sides_[0].target;
       const auto steps = space::DefaultSchedule(variant.function, target, choice->choices);
       TW_ASSIGN(const ir::Function scheduled,
                 schedule::Replay(std::vector<schedule::Variant>{{"direct", variant.function}},
@@ -500,13 +504,14 @@ absl::StatusOr<bool> ChoosesWhenItRuns(const graph::Graph& task) {
   if (!graph::IsSymbolic(task)) return false;
   TW_ASSIGN(const std::vector<schedule::Variant> variants, TaskVariants(task));
   return std::any_of(variants.begin() + 1, variants.end(), [&](const schedule::Variant& variant) {
-    return ManyRowsOf(task, variant).has_value();
+    return ManyRowsOf(task, variant, variants[0].name).has_value();
   });
 }
 
 absl::StatusOr<std::string> DefaultSteps(std::string_view task_text, const target::Target& target) {
-  TW_ASSIGN(const ir::Function function, TaskFunction(task_text));
-  return schedule::ToText(space::DefaultSchedule(function, target));
+  TW_ASSIGN(const graph::Graph task, ParseTask(task_text));  // its sizes may be open
+  TW_ASSIGN(const std::vector<schedule::Variant> variants, TaskVariants(task));
+  return schedule::ToText(space::DefaultSchedule(variants, target));
 }
 
 }  // namespace tilewright::driver

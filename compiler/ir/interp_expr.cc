@@ -319,11 +319,13 @@ void ExprMachine::EvalDot4(const Code& code, Cell* out) {
   EvalVector(code.args[0], out);
   EvalVector(code.args[1], a.data());
   EvalVector(code.args[2], b.data());
+  const bool words = code.args[2].dtype.bits == 32;
   for (int lane = 0; lane < lanes; ++lane) {
     int64_t sum = out[lane].i;
     for (size_t i = 0; i < 4; ++i) {
       size_t at = 4 * static_cast<size_t>(lane) + i;
-      sum += a[a.size() == 4 ? i : at].i * b[at].i;
+      const int64_t factor = words ? b[static_cast<size_t>(lane)].i >> (8 * i) & 0xff : b[at].i;
+      sum += a[a.size() == 4 ? i : at].i * factor;
     }
     out[lane].i = WrapInt(sum, code.dtype.Element());
   }

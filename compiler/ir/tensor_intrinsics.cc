@@ -46,7 +46,8 @@ std::vector<TensorIntrinsic> MakeTable() {
   std::vector<TensorIntrinsicRow> rows = TargetIntrinsicRows();
   for (const auto& dots : {Dot4Rows("generic.dot4.", "u8", /*shared=*/true, {}),
                            Dot4Rows("generic.dot4_s8.", "i8", /*shared=*/true, {}),
-                           Dot4Rows("generic.dot4_lanes.", "u8", /*shared=*/false, {})}) {
+                           Dot4Rows("generic.dot4_lanes.", "u8", /*shared=*/false, {}),
+                           Dot4FieldRows(kNibbleDots, 4), Dot4FieldRows(kByteDots, 8)}) {
     rows.insert(rows.end(), dots.begin(), dots.end());
   }
   rows.push_back({.name = "generic.fma_tile",
@@ -64,6 +65,26 @@ std::vector<TensorIntrinsic> MakeTable() {
 }
 
 }  // namespace
+
+std::vector<TensorIntrinsicRow> Dot4FieldRows(const std::string& prefix, int bits) {
+  const bool nibbles = bits == 4;
+  const std::string_view word = nibbles ? "shift_right(W[j], i32(p * 4))" : "W[j]";
+  std::vector<TensorIntrinsicRow> rows;
+  for (int lanes : {4, 8, 16}) {
+    rows.push_back({.name = StrCat(prefix, lanes),
+                    .op = TensorOp::kDot4,
+                    .update = StrCat(
+                        "(C: i32[", lanes, "] output, A: i8", nibbles ? "[2, 4]" : "[4]",
+                        " input, W: i32[", lanes, "] input) { for j in 0..", lanes, " {",
+                        nibbles ? " for p in 0..2 {" : "", " for k in 0..4 { C[j] = C[j] + i32(A[",
+                        nibbles ? "p, k" : "k", "]) * bit_and(shift_right(", word,
+                        ", i32(k * 8)), ", (1 << bits) - 1, "i32); } }", nibbles ? " } }" : " }"),
+                    .reset = StrCat("(C: i32[", lanes, "] output) { for j in 0..", lanes,
+                                    " { C[j] = 0i32; } }"),
+                    .operands = {{"C", 1}, {"A", 1}, {"W", 1}}});
+  }
+  return rows;
+}
 
 std::vector<TensorIntrinsicRow> Dot4Rows(const std::string& prefix, const std::string& a,
                                          bool shared, const std::vector<std::string>& features) {

@@ -78,6 +78,13 @@ inline constexpr int64_t kDotTerms = 4;
 std::vector<TensorIntrinsicRow> Dot4Rows(const std::string& prefix, const std::string& a,
                                          bool shared, const std::vector<std::string>& features);
 
+// The same with unsigned factors that are fields of words, four terms of eight bits or eight of
+// four: C[j] += Σ_k A[k] * (W[j] >> 8k & 255), or
+// C[j] += Σ_p Σ_k A[p,k] * (W[j] >> 4p >> 8k & 15), p in 0..2. A is i8, shared by all lanes.
+std::vector<TensorIntrinsicRow> Dot4FieldRows(const std::string& prefix, int bits);
+inline constexpr char kNibbleDots[] = "generic.dot4_nibbles.";  // then the number of lanes
+inline constexpr char kByteDots[] = "generic.dot4_bytes.";
+
 // Rows of the targets' folders (compiler/targets/intrinsic_table.cc). All others are generic: every
 // processor has them.
 std::vector<TensorIntrinsicRow> TargetIntrinsicRows();

@@ -254,6 +254,14 @@ class Matcher {
     return std::find(sizes.begin(), sizes.end(), size) == sizes.end() ? nullptr : size.get();
   }
 
+  // Whether two variables are those of corresponding loops.
+  bool IsSameLoop(const Expr& pattern, const Expr& e) const {
+    for (size_t l = 0; l < vars_.size(); ++l) {
+      if (pattern_.loops[l]->var == pattern) return vars_[l] == e;
+    }
+    return false;
+  }
+
   // select(condition, X[..], constant), the same condition for all of the nest, where the
   // description reads an operand of a dot product, or with zeros what a load brings.
   bool IsGuarded(const Expr& pattern, const Expr& e) const {
@@ -310,7 +318,7 @@ class Matcher {
     }
     switch (pattern->kind) {
       case ExprKind::kVar:
-        return mismatch();
+        return IsSameLoop(pattern, e) || mismatch();
       case ExprKind::kIntImm:
       case ExprKind::kFloatImm:
         return StructuralEqual(pattern, e) || mismatch();

@@ -52,7 +52,7 @@ std::string BinaryError(const ExprNode& n) {
   return "";
 }
 
-// dot4: i32 lanes, and four 8-bit numbers for each (or four for all).
+// dot4: i32 lanes, and four 8-bit numbers for each (or four for all); or words of four.
 std::string Dot4Error(const ExprNode& n) {
   DType c = n.args[0]->dtype, a = n.args[1]->dtype, b = n.args[2]->dtype;
   int lanes = c.lanes;
@@ -62,8 +62,9 @@ std::string Dot4Error(const ExprNode& n) {
   if (!narrow(a) || (a.lanes != 4 && a.lanes != 4 * lanes))
     return Mismatch("first factor of dot4", "8-bit integers x4 or x" + std::to_string(4 * lanes),
                     TypeName(a));
-  if (!narrow(b) || b.lanes != 4 * lanes)
-    return Mismatch("second factor of dot4", "8-bit integers x" + std::to_string(4 * lanes),
+  if (b != c && (!narrow(b) || b.lanes != 4 * lanes))
+    return Mismatch("second factor of dot4",
+                    "8-bit integers x" + std::to_string(4 * lanes) + " or " + TypeName(c),
                     TypeName(b));
   return "";
 }

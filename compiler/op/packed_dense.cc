@@ -6,9 +6,11 @@
 // and zero points of the same type, 2^(bits - 1) if there are none. Attributes: bits (4 or 8),
 // group, and units if the last block of 16 columns has columns that are none of the result's.
 // A kernel reads the words and no floats: with one row of data that is what it waits for. The
-// variant unpack_first makes floats of the weights first, for many rows.
+// variant fixed_point multiplies integers (fixed_point_dense.h), for few rows; unpack_first makes
+// floats of the weights first, for many.
 #include "compiler/op/packed_dense.h"
 
+#include "compiler/op/fixed_point_dense.h"
 #include "compiler/op/op_rows.h"
 #include "compiler/op/plain_product.h"
 #include "deploy/support/status.h"
@@ -109,6 +111,22 @@ absl::StatusOr<std::vector<ir::Buffer>> Build(const ComputeArgs& a) {
       })};
 }
 
+bool HasFewRows(std::span<const TensorType> inputs, const Attrs& attrs) {
+  int64_t rows = 1;
+  for (size_t d = 0; d + 1 < inputs[0].shape.size(); ++d) {
+    rows *= inputs[0].shape[d].constant().value_or(1);
+  }
+  const std::optional<int64_t> blocks = inputs[1].shape[0].constant();
+  const bool whole = blocks.has_value() &&
+                     GetInt(attrs, "units", *blocks * kWeightBlock) == *blocks * kWeightBlock;
+  return whole && rows <= kRowsInFixedPoint && GetInt(attrs, "group", 0) <= kFixedPointGroup;
+}
+
+absl::StatusOr<std::vector<ir::Buffer>> BuildFixedPoint(const ComputeArgs& a) {
+  TW_ASSIGN(const Packing p, PackingOf(a.attrs));
+  return ComputeFixedPointDense(a, p.bits, p.group, p.zero);
+}
+
 bool RowsAreOpen(std::span<const TensorType> inputs, const Attrs&) { return !inputs[0].fixed(); }
 
 absl::StatusOr<std::vector<ir::Buffer>> BuildUnpackFirst(const ComputeArgs& a) {
@@ -188,7 +206,8 @@ std::vector<OpSpec> PackedDenseRows() {
   packed.flops = ContractFlops;
   packed.reduction_length = Reduction;
   packed.reference = Plain;
-  packed.variants = {{kUnpackFirst, RowsAreOpen, BuildUnpackFirst}};
+  packed.variants = {{kFixedPoint, HasFewRows, BuildFixedPoint},
+                     {kUnpackFirst, RowsAreOpen, BuildUnpackFirst}};
   return {packed};
 }
 

@@ -32,6 +32,7 @@ constexpr int64_t kCheapReads = 3;  // of each of its elements
 
 void DefaultScheduler::Run() {
   if (IsNest()) return RunNest();
+  if (RunFieldSums()) return;
   InlineCheapStages();
   PlaceInRows();
   for (const std::string& name : schedule_.BlockNames()) {
@@ -141,7 +142,8 @@ bool DefaultScheduler::FeedsFromReduction(const StmtNode& block) const {
 // at all.
 void DefaultScheduler::ParallelOuter(std::vector<int> loops, int64_t work, int64_t count) {
   const Within rule(this, "parallel", block_);
-  if (target_.threads < 2 || work < target_.machine.parallel_work || loops.empty()) return;
+  if (serial_ || target_.threads < 2 || work < target_.machine.parallel_work || loops.empty())
+    return;
   const int64_t wanted = 4 * target_.threads;
   const auto extent = [this](int loop) { return ExtentOf(schedule_.StmtOf(loop)->range.extent); };
   const auto is_open = [&](int loop) { return extent(loop) == kSymbolicExtent; };
@@ -207,9 +209,20 @@ Steps DefaultSchedule(const ir::Function& function, const target::Target& target
   return schedule.steps();
 }
 
+Steps DefaultSchedule(std::span<const schedule::Variant> variants, const target::Target& target) {
+  const size_t variant = DefaultVariant(variants, target.machine);
+  Steps steps = DefaultSchedule(variants[variant].function, target);
+  if (variant > 0) {
+    steps.insert(steps.begin(), {.kind = StepKind::kVariant, .word = variants[variant].name});
+  }
+  return steps;
+}
+
 void ApplyDefaultSchedule(const target::Target& target, const Choices& choices, Schedule* schedule,
                           Trace* trace) {
-  TW_CHECK(schedule->steps().empty()) << "a default schedule starts from an unscheduled function";
+  const Steps& steps = schedule->steps();
+  TW_CHECK(steps.empty() || (steps.size() == 1 && steps[0].kind == StepKind::kVariant))
+      << "a default schedule starts from an unscheduled function";
   if (schedule->function().body == nullptr) return;
   if (target.machine.has_groups()) {
     return DefaultScheduler(schedule, target, choices, trace).RunBound();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 
 #include "compiler/ir/ir.h"
@@ -51,7 +52,12 @@ bool ReducesRows(const ir::Function& function, const target::Machine& machine);
 // out.
 schedule::Steps DefaultSchedule(const ir::Function& function, const target::Target& target,
                                 const Choices& choices = {});
-// The same, applied to `schedule`; says why in the trace. REQUIRES: a schedule without steps.
+// That of a task with several algorithms: of its first one, or of another that the machine computes
+// faster (DefaultVariant), which a first step names. REQUIRES: not empty.
+schedule::Steps DefaultSchedule(std::span<const schedule::Variant> variants,
+                                const target::Target& target);
+// Those of one function, applied to `schedule`; says why in the trace. REQUIRES: a schedule without
+// steps, or whose only step chose an algorithm.
 void ApplyDefaultSchedule(const target::Target& target, const Choices& choices,
                           schedule::Schedule* schedule, Trace* trace = nullptr);
 

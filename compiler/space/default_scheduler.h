@@ -10,6 +10,7 @@
 #include "compiler/schedule/schedule.h"
 #include "compiler/space/default_schedule.h"
 #include "compiler/space/dot_product.h"
+#include "compiler/space/field_sums.h"
 #include "compiler/space/lane_axes.h"
 #include "compiler/space/matrix_tiles.h"
 #include "compiler/space/trace.h"
@@ -154,6 +155,10 @@ class DefaultScheduler {
   void UnrollReduction(const Plan& plan, const ir::StmtNode& reduction, std::vector<int>* loops);
   void PlaceStages();
   void PlaceInRows();
+  bool RunFieldSums();
+  void ScheduleFieldSums(const FieldSums& fields);
+  std::vector<int> SplitColumns(int loop, int64_t blocks, const FieldSums& fields);
+  void PlaceFieldSums(const FieldSums& fields, int groups);
   bool IsNest() const;
   void RunNest();
   size_t SharedLoops(const std::string& name) const;
@@ -177,6 +182,7 @@ class DefaultScheduler {
   std::string_view rule_;
   std::string block_;
   std::vector<std::string> done_, tiled_;
+  bool serial_ = false;               // no loops in parallel
   std::vector<std::string> in_rows_;  // blocks placed within the last one's rows
 };
 

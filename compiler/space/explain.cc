@@ -2,6 +2,7 @@
 
 #include "compiler/space/block_info.h"
 #include "compiler/space/default_schedule.h"
+#include "compiler/space/field_sums.h"
 #include "compiler/space/space.h"
 #include "compiler/space/trace.h"
 #include "deploy/support/status.h"
@@ -25,7 +26,7 @@ std::string TextOf(const BlockInfo& block) {
   return text + "\n";
 }
 
-std::string TextOf(const Sketch& sketch, const std::string& variant) {
+std::string TextOf(const Sketch& sketch, const std::string& variant, bool has_default) {
   double points = 1;
   std::string knobs;
   for (const Knob& knob : sketch.knobs()) {
@@ -34,8 +35,7 @@ std::string TextOf(const Sketch& sketch, const std::string& variant) {
     if (knob.menu.size() > 1) knobs += StrCat("..", knob.menu.back());
   }
   return StrCat("  ", sketch.name(), " of variant ", variant, ": ", points, " points",
-                sketch.starts_at_default() ? ", the first is the default" : "", "\n    ", knobs,
-                "\n");
+                has_default ? ", the first is the default" : "", "\n    ", knobs, "\n");
 }
 
 }  // namespace
@@ -44,14 +44,19 @@ absl::StatusOr<std::string> Explain(const std::vector<schedule::Variant>& varian
                                     const target::Target& target) {
   TW_ASSIGN(const std::unique_ptr<Space> space, Space::Create(variants, target));
   std::string text = "blocks\n";
-  for (const BlockInfo& block : DescribeBlocks(space->function())) text += TextOf(block);
   schedule::Schedule schedule(variants);
+  if (const size_t variant = DefaultVariant(variants, target.machine); variant > 0) {
+    TW_TRY(schedule.Apply({.kind = schedule::StepKind::kVariant, .word = variants[variant].name}));
+  }
+  for (const BlockInfo& block : DescribeBlocks(schedule.function())) text += TextOf(block);
   Trace trace;
   ApplyDefaultSchedule(target, {}, &schedule, &trace);
   text += StrCat("default schedule, block by block: decision; reason\n", ToText(trace), "steps\n  ",
                  schedule::ToText(schedule.steps()), "\nspace\n");
+  const std::optional<Point> first = space->DefaultPoint();
   for (size_t i = 0; i < space->sketches().size(); ++i) {
-    text += TextOf(*space->sketches()[i], space->VariantOf(i));
+    const bool has_default = first.has_value() && static_cast<size_t>(first->sketch) == i;
+    text += TextOf(*space->sketches()[i], space->VariantOf(i), has_default);
   }
   return text;
 }

@@ -4,6 +4,7 @@
 
 #include "compiler/ir/bind_sizes.h"
 #include "compiler/space/default_schedule.h"
+#include "compiler/space/field_sums.h"
 #include "compiler/space/rules/rules.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -68,8 +69,9 @@ ir::Function Space::AtTypicalSizes(const ir::Function& function) const {
 }
 
 std::optional<Point> Space::DefaultPoint() const {
+  const size_t variant = DefaultVariant(variants_, target_.machine);
   for (size_t i = 0; i < sketches_.size(); ++i) {
-    if (!sketches_[i]->starts_at_default() || variant_of_[i] != 0) continue;
+    if (!sketches_[i]->starts_at_default() || variant_of_[i] != variant) continue;
     return Point{static_cast<int>(i), std::vector<int>(sketches_[i]->knobs().size(), 0)};
   }
   return std::nullopt;

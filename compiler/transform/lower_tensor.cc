@@ -2,6 +2,10 @@
 //   for j, k { C[c+j] = C[c+j] + i32(A[a+k]) * i32(B[b+4j+k]) } @ tensor dot4
 //     → C[ramp(c, 1, L)] = dot4(C[ramp(c, 1, L)], A[ramp(a, 1, 4)], B[ramp(b, 1, 4L)])
 //   with i32(A[a+4j+k]), dot4_lanes, → A[ramp(a, 1, 4L)]
+//   for j, p, k { C[c+j] = C[c+j] + i32(A[a+t*p+k]) * (W[w+j]>>4p>>8k & 15) } @ dot4_nibbles
+//     → C[c…] = dot4(dot4(C[c…], A[ramp(a, 1, 4)], W & 0x0f0f0f0f), A[ramp(a+t, 1, 4)],
+//                    W >> 4 & 0x0f0f0f0f), where c… = ramp(c, 1, L) and W = W[ramp(w, 1, L)]
+//   with (W[w+j] >> 8k & 255), dot4_bytes, → dot4(C[…], A[…], W)
 //   with i32(select(p, A[a+k], 0)) → select(p, A[ramp(a, 1, 4)], broadcast(0, 4))
 //   for i, j, g, k { C[c+s*i+j] = C[c+s*i+j] + i32(A[a+t*i+4g+k]) * i32(B[b+u*g+4j+k]) } @ dot_tile
 //     → C[squares] = dot_tile(C[squares], A[ramp(a, 1, 8)], A[ramp(a+t, 1, 8)],
@@ -51,21 +55,47 @@ Stmt OverRow(int64_t n, int64_t max_lanes, const F& f) {
   return ir::MakeSeq(std::move(stmts));
 }
 
+// A factor of dot4: so many neighbours from `offset` on, or what it is where it is not read.
+Expr Factor(const TensorOperandMatch& operand, int terms, int64_t offset = 0) {
+  if (operand.buffer == nullptr) return Spread(operand.otherwise, terms);
+  Expr value = ir::Load(operand.buffer, {Index(Plus(operand.base, offset), terms)});
+  if (operand.guard == nullptr) return value;
+  return ir::Select(operand.guard, std::move(value), Spread(operand.otherwise, terms));
+}
+
+// Words of bytes are a factor as they are; of words of nibbles, the even ones and the odd ones are
+// bytes.
+Stmt DotOfFields(const TensorMatch& match) {
+  const int lanes = static_cast<int>(match.extents[0]);
+  const TensorOperandMatch &c = match.operands[0], &a = match.operands[1];
+  const Expr words = Factor(match.operands[2], lanes);
+  const Expr at = Index(c.base, lanes);
+  const auto all = [&](int64_t value) { return Spread(ir::Int(value, ir::kI32), lanes); };
+  Expr sum = ir::Load(c.buffer, {at});
+  if (match.extents.size() == 2) {
+    sum = ir::Call(ir::Intrinsic::kDot4, {sum, Factor(a, 4), words});
+  } else {
+    for (int part = 0; part < 2; ++part) {
+      const Expr shifted =
+          part == 0 ? words : ir::Call(ir::Intrinsic::kShiftRight, {words, all(4)});
+      sum = ir::Call(ir::Intrinsic::kDot4,
+                     {sum, Factor(a, 4, part * (a.buffer == nullptr ? 0 : a.strides[1])),
+                      ir::Call(ir::Intrinsic::kBitAnd, {shifted, all(0x0f0f0f0f)})});
+    }
+  }
+  return ir::MakeStore(c.buffer, {at}, std::move(sum));
+}
+
 Stmt Dot4(const TensorMatch& match) {
   const int lanes = static_cast<int>(match.extents[0]);
   const TensorOperandMatch &c = match.operands[0], &a = match.operands[1], &b = match.operands[2];
+  if (match.intrinsic->update.params[2]->dtype == ir::kI32) return DotOfFields(match);
   Expr at = Index(c.base, lanes);
-  const auto factor = [](const TensorOperandMatch& operand, int terms) {
-    if (operand.buffer == nullptr) return Spread(operand.otherwise, terms);
-    Expr value = ir::Load(operand.buffer, {Index(operand.base, terms)});
-    if (operand.guard == nullptr) return value;
-    return ir::Select(operand.guard, std::move(value), Spread(operand.otherwise, terms));
-  };
   // A is shared by all lanes, or each has its own.
   const int terms = a.buffer == nullptr || a.strides[0] == 0 ? 4 : 4 * lanes;
   return ir::MakeStore(c.buffer, {at},
-                       ir::Call(ir::Intrinsic::kDot4, {ir::Load(c.buffer, {at}), factor(a, terms),
-                                                       factor(b, 4 * lanes)}));
+                       ir::Call(ir::Intrinsic::kDot4, {ir::Load(c.buffer, {at}), Factor(a, terms),
+                                                       Factor(b, 4 * lanes)}));
 }
 
 // Offsets of two rows of so many columns in the order of dot_tile's lanes: in lane 4t + 2i + j the

@@ -2,8 +2,8 @@
 """Time per decoded token of a small language model against ONNX Runtime, one thread: cache of 1, 128 and 512 tokens, floats and 4 bits.
 
 decode_race.py [-o RESULTS.json] [--threads 1] [--seconds S] [--large] prints milliseconds of both and their ratio, above 1 we are faster; the time
-to read a prompt of as many tokens; the bytes per second that a token reads, counting weights and cache once; and where our time goes with a
-cache of 512. Ours keeps its cache as state. The peer gets what its run before gave out. Both take turns: the fastest of each is
+to read a prompt of as many tokens; the bytes per second that a token reads, counting weights and cache once, and their share of what the
+machine reads of a working set of that size (machine_limits, before and after); and where our time goes with a cache of 512. Ours keeps its cache as state. The peer gets what its run before gave out. Both take turns: the fastest of each is
 printed, and the median of the ratios of turns. One thread is timed by its processor time, so that other programs matter little."""
 
 import argparse
@@ -112,6 +112,12 @@ def bytes_of_a_token(config, past):
     return products * of_weight + config.layers * 2 * kv * past * 4
 
 
+def read_gb_s(working_set, threads):
+    """What the machine can read, in 10^9 bytes per second."""
+    words = [BIN / "machine_limits", "--threads", str(threads), str(int(working_set))]
+    return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)["read"][0]["gb_s"]
+
+
 def race(config, folder, threads, seconds):
     decoder = Decoder(config)
     model = folder / f"{config.form}{config.bits}.onnx"
@@ -124,11 +130,15 @@ def race(config, folder, threads, seconds):
         reading = in_turns(runners, lambda runner: runner.read(tokens), seconds, clock)
         a, b = (runner.decode(token, past) for runner in runners)
         assert np.abs(a - b).max() <= 1e-3 * np.abs(b).max(), "both compute the same"
+        read = bytes_of_a_token(config, past)
+        limit = read_gb_s(read, threads)
         decoding = in_turns(runners, lambda runner: runner.decode(token, past), seconds, clock)
-        decoding["gb_s"] = round(bytes_of_a_token(config, past) / decoding["ours_ms"] / 1e6, 2)
+        limit = max(limit, read_gb_s(read, threads))
+        decoding["gb_s"] = round(read / decoding["ours_ms"] / 1e6, 2)
+        decoding["of_read"] = round(decoding["gb_s"] / limit, 2)
         row = {"form": config.form, "bits": config.bits, "cache": past, "token": decoding, "prompt": reading}
         print(f"{config.form:8} {config.bits:2} bits  cache {past:3}  token {decoding['ours_ms']:7.2f} {decoding['peer_ms']:7.2f} ms  {decoding['ratio']:5.2f}"
-              f"  {decoding['gb_s']:5.1f} GB/s"
+              f"  {decoding['gb_s']:5.1f} GB/s, {decoding['of_read']:.0%} of reading"
               f"   prompt {reading['ours_ms']:7.1f} {reading['peer_ms']:7.1f} ms  {reading['ratio']:5.2f}", flush=True)
         if past == CACHES[-1]:
             row["kernels_us"] = runners[0].kernels(token, past)

@@ -62,6 +62,9 @@ TEST(Aarch64CodeTest, ProcessorsGetTheDotProductsThatTheyHave) {
   EXPECT_THAT(AssemblyFor(mixed, "cortex-a76"), testing::HasSubstr("sdot"));
   EXPECT_THAT(AssemblyFor(mixed, "cortex-a76"), testing::Not(testing::HasSubstr("usdot")));
   EXPECT_THAT(AssemblyFor(same, "neoverse-n1"), testing::HasSubstr("sdot"));
+  // Fields of four bits have no sign to lose.
+  EXPECT_THAT(AssemblyFor(FieldDots(4, 16), "cortex-a76"), testing::Not(testing::HasSubstr("eor")));
+  EXPECT_THAT(AssemblyFor(FieldDots(8, 16), "cortex-a76"), testing::HasSubstr("eor"));
   const std::string plain = AssemblyFor(same, "cortex-a72");
   EXPECT_THAT(plain, testing::HasSubstr("smull"));
   EXPECT_THAT(plain, testing::Not(testing::HasSubstr("sdot")));

@@ -262,7 +262,8 @@ TEST(RandomGraph, CompiledViewsComputeTheSame) {
 Graph RandomPacked(support::Rng* rng) {
   using Ints = std::vector<int64_t>;
   const int64_t group = 16 * rng->UniformInt(1, 3), groups = rng->UniformInt(1, 4);
-  const int64_t k = group * groups, n = rng->UniformInt(2, 70);
+  const int64_t k = group * groups,
+                n = rng->Bernoulli(0.5) ? 16 * rng->UniformInt(1, 4) : rng->UniformInt(2, 70);
   const bool nibbles = rng->Bernoulli(0.5), in_groups = rng->Bernoulli(0.6);
   const int64_t rows = rng->UniformInt(1, nibbles ? 2 : 4);
   Graph g;
@@ -324,7 +325,7 @@ TEST(RandomGraph, CompiledPackedWeightsComputeTheSame) {
 
 // The same layer with an open number of rows: one module for all, which unpacks the weights of many
 // rows first. Returns what is wrong with it; "" = nothing.
-std::string CheckOpenRows(Graph g, int threads) {
+std::string CheckOpenRows(Graph g, int threads, const target::Target& target) {
   constexpr int64_t kMostRows = 40;
   const op::Dim rows = g.values[g.inputs[0]].type.shape[0];
   for (graph::Value& value : g.values) {
@@ -334,7 +335,6 @@ std::string CheckOpenRows(Graph g, int threads) {
     }
   }
   g.size_ranges["R"] = {1, kMostRows};
-  const auto target = tests::WidestTarget();
   auto fused = graph::RunGraphPasses(g, driver::PassContext(target));
   if (!fused.ok()) return support::StatusText(fused.status());
   if (graph::Print(*fused).find("packed_dense") == std::string::npos) return "it is not packed";
@@ -345,7 +345,8 @@ std::string CheckOpenRows(Graph g, int threads) {
   auto session = runtime::Session::Create(*loaded, {.num_threads = threads, .guard_pages = true});
   if (!session.ok()) return support::StatusText(session.status());
   for (const int64_t size :
-       {int64_t{1}, rows.value(), op::kRowsInRegisters, op::kRowsInRegisters + 1, kMostRows}) {
+       {int64_t{1}, rows.value(), op::kRowsInRegisters, op::kRowsInRegisters + 1,
+        op::kRowsInFixedPoint, op::kRowsInFixedPoint + 1, kMostRows}) {
     const auto fixed = graph::Specialize(g, {{"R", size}});
     if (!fixed.ok()) return support::StatusText(fixed.status());
     const std::vector<RefTensor> inputs = tests::RandomGraphInputs(*fixed, 1);
@@ -374,7 +375,9 @@ TEST(RandomGraph, PackedWeightsOfOpenRowsComputeTheSame) {
   for (int64_t i = 0; i < rounds; ++i) {
     support::Rng rng = support::Rng(seed).Split("open rows").Split(static_cast<uint64_t>(i));
     const Graph g = RandomPacked(&rng);
-    const std::string error = CheckOpenRows(g, i % 2 == 0 ? 1 : 2);
+    // With products of floats, and where there are any of integers.
+    const auto target = i % 4 < 2 ? tests::WidestTarget() : tests::RunnableDotTargets().back();
+    const std::string error = CheckOpenRows(g, i % 2 == 0 ? 1 : 2, target);
     EXPECT_EQ(error, "") << "seed " << seed << ", graph " << i << ": " << graph::Print(g);
   }
 }

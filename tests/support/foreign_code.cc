@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "compiler/ir/ir_text.h"
+#include "compiler/ir/tensor_intrinsics.h"
 #include "deploy/support/status.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/schedule_pair.h"
@@ -28,6 +29,20 @@ ir::Function Dots(const std::string& intrinsic, const std::string& type, int lan
                 " { C[i, j] = 2147483000i32; } for j in 0.." + n + " @{tensor=\"" + intrinsic + n +
                 "\"} { for k in 0..4 {"
                 " C[i, j] = C[i, j] + i32(A[i, k]) * i32(B[i, j, k]); } } } }");
+}
+
+ir::Function FieldDots(int bits, int lanes) {
+  const std::string n = std::to_string(lanes);
+  const std::string name = (bits == 4 ? ir::kNibbleDots : ir::kByteDots) + n;
+  const std::string body =
+      bits == 4 ? "for p in 0..2 { for k in 0..4 { C[i, j] = C[i, j] + i32(A[i, p, k]) * "
+                  "bit_and(shift_right(shift_right(W[i, j], i32(p * 4)), i32(k * 8)), 15i32); } }"
+                : "for k in 0..4 { C[i, j] = C[i, j] + i32(A[i, 0, k]) * "
+                  "bit_and(shift_right(W[i, j], i32(k * 8)), 255i32); }";
+  return Parsed("fn fields(C: i32[64, " + n + "] output, A: i8[64, 2, 4] input, W: i32[64, " + n +
+                "] input) stage=scheduled { for i in 0..64 { for j in 0.." + n +
+                " { C[i, j] = 2147483000i32; } for j in 0.." + n + " @{tensor=\"" + name +
+                "\"} { " + body + " } } }");
 }
 
 ir::TensorData Floats(const std::vector<float>& values) {
@@ -62,10 +77,10 @@ void ExpectRandomSchedules(const ForeignProcessors& processors, uint64_t seed) {
 
 void ExpectDotProducts(const ForeignProcessors& processors) {
   constexpr uint8_t kEnds[] = {0, 1, 127, 128, 129, 255};
-  for (const auto& [intrinsic, type] :
-       {std::pair{"generic.dot4.", "u8"}, {"generic.dot4_s8.", "i8"}}) {
-    for (int lanes : {4, 8, 16}) {
-      const ir::Function f = Dots(intrinsic, type, lanes);
+  for (int lanes : {4, 8, 16}) {
+    for (const ir::Function& f :
+         {Dots("generic.dot4.", "u8", lanes), Dots("generic.dot4_s8.", "i8", lanes),
+          FieldDots(4, lanes), FieldDots(8, lanes)}) {
       std::vector<ir::TensorData> expected = SeededArguments(f, {}, 1);
       for (size_t input : {1, 2}) {
         std::vector<uint8_t>& bytes = expected[input].bytes;
@@ -76,7 +91,7 @@ void ExpectDotProducts(const ForeignProcessors& processors) {
       for (const target::Target& target : processors.targets) {
         const absl::Status ran = processors.run(f, target, {}, {&found[0], &found[1], &found[2]});
         ASSERT_TRUE(ran.ok()) << target.ToString() << ": " << ran;
-        EXPECT_EQ(found[0].bytes, expected[0].bytes) << target.ToString() << " " << lanes;
+        EXPECT_EQ(found[0].bytes, expected[0].bytes) << target.ToString() << " " << f.name << lanes;
       }
     }
   }

@@ -33,6 +33,8 @@ void ExpectRoundedBytes(const ForeignProcessors& processors);
 ir::Function Parsed(const std::string& text);
 // One marked nest with that many lanes, 64 of them one after another.
 ir::Function Dots(const std::string& intrinsic, const std::string& type, int lanes);
+// The same with fields of words, of four or eight bits, as the second factor.
+ir::Function FieldDots(int bits, int lanes);
 // An argument that holds these.
 ir::TensorData Floats(const std::vector<float>& values);
 

@@ -458,9 +458,11 @@ class FlatGenerator {
       return ir::Cast(type.WithLanes(n), ir::Load(ints_, {Index(n)}));
     };
     Expr sum = ir::Cast(ir::kI32.WithLanes(lanes), ir::Load(ints_, {Index(lanes)}));
+    const Expr right = rng_.Bernoulli(0.3)
+                           ? ir::Cast(ir::kI32.WithLanes(lanes), ir::Load(ints_, {Index(lanes)}))
+                           : narrow(ir::kI8, 4 * lanes);
     return ir::Cast(ir::kF32.WithLanes(lanes),
-                    ir::Call(ir::Intrinsic::kDot4,
-                             {sum, narrow(left, left_lanes), narrow(ir::kI8, 4 * lanes)}));
+                    ir::Call(ir::Intrinsic::kDot4, {sum, narrow(left, left_lanes), right}));
   }
   Stmt Store() {
     static const std::vector<int> kLanes = {1, 1, 4, 8};

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <iostream>
+#include <limits>
 #include <string>
 
 #include "compiler/ir/ir_text.h"
@@ -17,6 +18,7 @@
 #include "compiler/schedule/schedule.h"
 #include "compiler/transform/passes.h"
 #include "deploy/support/file.h"
+#include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/run_compiled.h"
@@ -316,6 +318,57 @@ TEST(TensorizeTest, Dot4IsExactAtTheEndsOfItsTypes) {
   }
 }
 
+std::string AssemblyFor(const ir::Function& f, const std::string& cpu) {
+  target::Target target = *target::ParseTarget("cpu,arch=x86_64,cpu=" + cpu);
+  auto lowered = tests::LowerChecked(f, target);
+  EXPECT_TRUE(lowered.ok()) << lowered.status();
+  if (!lowered.ok()) return "";
+  codegen::CodegenOptions options;
+  options.dump_dir = testing::TempDir() + "/tensorize_" + cpu;
+  auto artifact = codegen::Generate({*lowered}, target, options);
+  EXPECT_TRUE(artifact.ok()) << artifact.status();
+  auto text = support::ReadFile(options.dump_dir + "/" + f.name + ".s", 1 << 24);
+  EXPECT_TRUE(text.ok()) << text.status();
+  return text.ok() ? *text : "";
+}
+
+// Fields of words as factors: all bits of the words, and bytes at the ends of their type.
+TEST(TensorizeTest, FieldsOfWordsAreFactors) {
+  support::Rng rng(7);
+  for (const bool nibbles : {true, false}) {
+    for (int lanes : {4, 8, 16}) {
+      const std::string n = std::to_string(lanes);
+      const std::string mark =
+          std::string("@{tensor=\"generic.dot4_") + (nibbles ? "nibbles." : "bytes.") + n;
+      const std::string term =
+          nibbles ? "{ for p in 0..2 { for k in 0..4 { C[j] = C[j] + i32(A[4 * p + k]) * "
+                    "bit_and(shift_right(shift_right(W[j], i32(p * 4)), i32(k * 8)), 15i32); } } }"
+                  : "{ for k in 0..4 { C[j] = C[j] + i32(A[k]) * "
+                    "bit_and(shift_right(W[j], i32(k * 8)), 255i32); } }";
+      auto f = ir::ParseFunction("fn fields(A: i8[8] input, W: i32[" + n + "] input, C: i32[" + n +
+                                 "] output) stage=scheduled { for j in 0.." + n + " " + mark +
+                                 ".reset\"} { C[j] = 0i32; } for j in 0.." + n + " " + mark +
+                                 "\"} " + term + " }");
+      ASSERT_TRUE(f.ok()) << f.status();
+      ASSERT_TRUE(ir::Verify(*f).ok()) << ir::Verify(*f);
+      for (int round = 0; round < 4; ++round) {
+        ir::TensorData x{std::vector<uint8_t>(8)}, w{std::vector<uint8_t>(4 * lanes)};
+        for (uint8_t& b : x.bytes) b = round == 0 ? 0x80 : static_cast<uint8_t>(rng.Uniform(256));
+        for (uint8_t& b : w.bytes) b = round == 0 ? 0xff : static_cast<uint8_t>(rng.Uniform(256));
+        ir::TensorData expected, found;
+        ASSERT_TRUE(ir::Interpret(*f, {}, {&x, &w, &expected}).ok());
+        for (const target::Target& target : tests::RunnableDotTargets()) {
+          absl::Status ran = tests::RunCompiled(*f, target, 1, {}, {&x, &w, &found});
+          ASSERT_TRUE(ran.ok()) << ran;
+          EXPECT_EQ(found.bytes, expected.bytes) << target.ToString() << " " << mark;
+        }
+      }
+      const std::string text = AssemblyFor(*f, lanes == 16 ? "cascadelake" : "alderlake");
+      EXPECT_THAT(text, testing::HasSubstr("vpdpbusd"));
+    }
+  }
+}
+
 // A convolution in bytes with guarded padding, its rows tiled: interpreted, and compiled after
 // loops were cut at the borders. Padding of zeros leaves products out, any other does not.
 TEST(TensorizeTest, GuardedFactorsMatchTheInterpreter) {
@@ -342,20 +395,6 @@ TEST(TensorizeTest, GuardedFactorsMatchTheInterpreter) {
       EXPECT_TRUE(same.ok()) << target.ToString() << " " << outside << ": " << same;
     }
   }
-}
-
-std::string AssemblyFor(const ir::Function& f, const std::string& cpu) {
-  target::Target target = *target::ParseTarget("cpu,arch=x86_64,cpu=" + cpu);
-  auto lowered = tests::LowerChecked(f, target);
-  EXPECT_TRUE(lowered.ok()) << lowered.status();
-  if (!lowered.ok()) return "";
-  codegen::CodegenOptions options;
-  options.dump_dir = testing::TempDir() + "/tensorize_" + cpu;
-  auto artifact = codegen::Generate({*lowered}, target, options);
-  EXPECT_TRUE(artifact.ok()) << artifact.status();
-  auto text = support::ReadFile(options.dump_dir + "/" + f.name + ".s", 1 << 24);
-  EXPECT_TRUE(text.ok()) << text.status();
-  return text.ok() ? *text : "";
 }
 
 TEST(TensorizeTest, VnniTargetsGetTheirInstruction) {
@@ -431,6 +470,35 @@ TEST(TensorizeTest, RoundedBytesAreOneConversion) {
   const std::string text = AssemblyFor(*f, "x86-64-v4");
   EXPECT_THAT(text, testing::HasSubstr("vcvtps2dq"));
   EXPECT_THAT(text, testing::Not(testing::HasSubstr("vrndscale")));
+}
+
+// Towards zero, saturating, NaN as 0, in vectors.
+TEST(TensorizeTest, FloatsBecomeWordsInVectors) {
+  auto f = ir::ParseFunction(
+      "fn words(X: f32[16] input, Y: i32[16] output) stage=scheduled {"
+      " for i in 0..16 vectorized { Y[i] = i32(X[i]); } }");
+  ASSERT_TRUE(f.ok()) << f.status();
+  const float values[16] = {
+      0.5F, -1.5F, 2147483520.0F, 2147483648.0F, -2147483648.0F, -2147483904.0F, 1e20F, -1e20F,
+      NAN,  -NAN,  INFINITY,      -INFINITY,     -0.0F,          8388607.5F,     -3,    1e-40F};
+  const int32_t most = std::numeric_limits<int32_t>::max();
+  const int32_t least = std::numeric_limits<int32_t>::min();
+  const int32_t words[16] = {0, -1, 2147483520, most,  least, least,   most, least,
+                             0, 0,  most,       least, 0,     8388607, -3,   0};
+  ir::TensorData x{std::vector<uint8_t>(64)}, expected{std::vector<uint8_t>(64)}, interpreted;
+  std::memcpy(x.bytes.data(), values, 64);
+  std::memcpy(expected.bytes.data(), words, 64);
+  ASSERT_TRUE(ir::Interpret(*f, {}, {&x, &interpreted}).ok());
+  EXPECT_EQ(interpreted.bytes, expected.bytes);
+  for (const target::Target& target : tests::RunnableTargets()) {
+    ir::TensorData found;
+    const absl::Status ran = tests::RunCompiled(*f, target, 1, {}, {&x, &found});
+    ASSERT_TRUE(ran.ok()) << ran;
+    EXPECT_EQ(found.bytes, expected.bytes) << target.ToString();
+  }
+  const std::string text = AssemblyFor(*f, "x86-64-v4");
+  EXPECT_THAT(text, testing::HasSubstr("vcvttps2dq"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("vcvttss2si")));
 }
 
 TEST(TensorizeTest, VnniRunsWhereTheMachineHasIt) {

@@ -17,6 +17,7 @@ constexpr Rule kLoopRules[] = {
     {"split_reduction", MakeSplitReduction, /*of_variants=*/false, /*beside=*/true},
     {"winograd", MakeWinograd, /*of_variants=*/true},
     {"depthwise_dots", MakeDepthwiseDots, /*of_variants=*/true},
+    {"field_sums", MakeFieldSums, /*of_variants=*/true},
     {"multi_level_tiling", MakeMultiLevelTiling},
     {"parallel_vectorize_unroll", MakeParallelVectorizeUnroll},
 };

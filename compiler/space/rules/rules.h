@@ -66,6 +66,9 @@ std::vector<std::unique_ptr<Sketch>> MakeWinograd(const ir::Function& function,
 // The stages of depthwise convolutions of bytes as dot products (depthwise_stages.cc).
 std::vector<std::unique_ptr<Sketch>> MakeDepthwiseDots(const ir::Function& function,
                                                        const target::Target& target);
+// Products of fields of words with fixed-point activations (field_sums_rule.cc).
+std::vector<std::unique_ptr<Sketch>> MakeFieldSums(const ir::Function& function,
+                                                   const target::Target& target);
 // Everything else: each block's nest is vectorised along its innermost loop, unrolled a little and
 // run in parallel over its outer loops (parallel_vectorize_unroll.cc).
 std::vector<std::unique_ptr<Sketch>> MakeParallelVectorizeUnroll(const ir::Function& function,

@@ -94,6 +94,13 @@ Id SpirvExpr::Dot4(const Expr& e, int lane) {
     Id factors[2];
     for (size_t operand : {1, 2}) {
       const Expr& bytes = e->args[operand];
+      if (bytes->dtype.bits == 32) {
+        const Id shifted = code_.Op(spv::Op::OpShiftRightLogical, word,
+                                    {Lane(bytes, lane), Constant(ir::kI32, 8 * k)});
+        factors[operand - 1] =
+            code_.Op(spv::Op::OpBitwiseAnd, word, {shifted, Constant(ir::kI32, 0xff)});
+        continue;
+      }
       const int first = bytes->dtype.lanes == 4 ? 0 : 4 * lane;
       factors[operand - 1] = Cast(ir::kI32, bytes->dtype.Element(), Lane(bytes, first + k));
     }

@@ -132,6 +132,7 @@ constinit const codegen::LlvmTarget kLlvmTarget = {
     .power_scaling = FindPowerScaling,
     .fence_stores = FenceStores,
     .fused = EmitFused,
+    .saturates = true,
     .has_maxnum = false,
     .cpu = "generic",
     .features = Features,

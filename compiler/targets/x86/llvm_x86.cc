@@ -74,8 +74,10 @@ std::optional<llvm::Intrinsic::ID> ByteDotInstruction(const target::Target& targ
 
 Value* EmitDot4(IRBuilderBase& b, const target::Target& target, const Dot4& dot) {
   if (const auto id = ByteDotInstruction(target, dot.lanes);
-      !dot.a_signed && dot.b_signed && id.has_value()) {
-    return b.CreateIntrinsic(*id, {}, {dot.sum, dot.a, b.CreateBitCast(dot.b, dot.a->getType())});
+      dot.a_signed != dot.b_signed && id.has_value()) {
+    Value* other = b.CreateBitCast(dot.b, dot.a->getType());
+    return b.CreateIntrinsic(*id, {},
+                             {dot.sum, dot.a_signed ? other : dot.a, dot.a_signed ? dot.a : other});
   }
   // Bytes of even places in one vector of 16-bit numbers, of odd places in another: their sums of
   // pairs lie in the lanes where they belong, no shuffle is needed.
