@@ -1,6 +1,8 @@
 #include "compiler/space/matrix_tiles.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "compiler/space/block_info.h"
 
@@ -79,10 +81,18 @@ bool ThreadsAlongColumns(const MatrixProblem& p, const MatrixTile& t) {
 
 namespace {
 
+// Loops of a product over different sums. Rows whose inputs follow each other are one loop.
+std::vector<int64_t> LoopsOverSums(const MatrixProblem& p, const MatrixTile& t) {
+  const bool follow = p.across.Inputs(t.width) * p.down.stride == t.width * p.across.stride;
+  if (follow) return {t.columns, t.rows * t.width};
+  return {t.columns, t.rows, t.width};
+}
+
 // Loops of a sum that may be among the two longest.
 int64_t LongSums(const MatrixProblem& p, const MatrixTile& t) {
-  std::vector<int64_t> all = {t.columns, t.rows, t.width, t.steps, p.down.taps, p.across.taps};
-  const std::vector<int64_t> sums(all.begin() + 3, all.end());
+  std::vector<int64_t> all = LoopsOverSums(p, t);
+  const std::vector<int64_t> sums = {t.steps, p.down.taps, p.across.taps};
+  all.insert(all.end(), sums.begin(), sums.end());
   std::sort(all.rbegin(), all.rend());
   const auto is_long = [&](int64_t extent) { return extent > 1 && extent >= all[1]; };
   return std::min<int64_t>(2, std::count_if(sums.begin(), sums.end(), is_long));
@@ -118,12 +128,13 @@ struct MicroOpsOfTile {
 };
 MicroOpsOfTile MicroOpsOf(const target::MatrixUnit& unit, const MatrixProblem& p,
                           const MatrixTile& t) {
-  MicroOpsOfTile of{
-      .product = MicroOps({t.columns, t.rows, t.width, t.steps, p.down.taps, p.across.taps}),
-      .operation = MicroOps({t.columns, t.rows, t.width}),
-      .parts = 2 + LongSums(p, t),
-      .operations = static_cast<int64_t>(p.stages.size()) + p.images + 2,
-      .reload = false};
+  std::vector<int64_t> product = LoopsOverSums(p, t);
+  product.insert(product.end(), {t.steps, p.down.taps, p.across.taps});
+  MicroOpsOfTile of{.product = MicroOps(std::move(product)),
+                    .operation = 1,  // columns, and all sums of one
+                    .parts = 2 + LongSums(p, t),
+                    .operations = static_cast<int64_t>(p.stages.size()) + p.images + 2,
+                    .reload = false};
   if (!p.pool.empty()) {
     of.operation = MicroOps({t.columns, p.down.Inputs(t.rows), p.across.Inputs(t.width)});
     of.operations = kPoolOperations;
@@ -167,6 +178,23 @@ bool Fits(const target::MatrixUnit& unit, const MatrixProblem& p, const MatrixTi
          instructions <= unit.instructions;
 }
 
+namespace {
+
+// Cycles from the end of a tile's operations to the end of its store. The code generator cuts both
+// into slices where something waits for the store: each slice begins all operations again, and the
+// last one is stored when compute is done.
+double WaitForStore(const target::MatrixUnit& unit, const Work& work, int64_t operations,
+                    double epilogue, double store) {
+  const double beats =
+      static_cast<double>(work.sums * unit.block) / static_cast<double>(unit.bytes_per_cycle);
+  const auto begin = static_cast<double>(operations * unit.start_cycles);
+  const double slices = std::max(1.0, std::sqrt(beats / begin));
+  const double last = static_cast<double>(unit.load_cycles) + beats / slices + (slices - 1) * begin;
+  return std::max(std::min(last, store), store - epilogue);
+}
+
+}  // namespace
+
 double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& p, const MatrixTile& t) {
   const auto d = [](int64_t n) { return static_cast<double>(n); };
   const double block = d(unit.block), bytes = d(unit.bytes_per_cycle);
@@ -190,7 +218,8 @@ double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& p, const 
   const double store = d(unit.load_cycles * work.stores) + sums * block / bytes;
   const double turns = d(work.turns);
   const double once = (keeps ? operands : 0) + micro_ops.FirstCycles(unit, t);
-  if (t.threads == 1) return once + d(work.tiles) * (turns * (load + product) + epilogue + store);
+  const double wait = WaitForStore(unit, work, micro_ops.operations, epilogue, store);
+  if (t.threads == 1) return once + d(work.tiles) * (turns * (load + product) + epilogue + wait);
   // While one thread computes, another one loads: for its next turn, or, during the operations on
   // sums, for the first turn of its next tile.
   const double tile = product + epilogue + (turns - 1) * std::max(load, product);
@@ -198,8 +227,9 @@ double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& p, const 
   const double first = load + d(t.threads - 1) * std::max(0.0, load - product);
   // The last thread's next sums wait until its results are stored. Meanwhile the others multiply.
   const double groups = d(work.tiles) / d(t.threads);
-  const double stalls = (groups - 1) * std::max(0.0, store - d(t.threads - 1) * product);
-  return once + d(work.tiles) * std::max(tile, turns * load) + first + stalls + store;
+  const double stalls =
+      (groups - 1) * std::max(0.0, std::min(store, wait) - d(t.threads - 1) * product);
+  return once + d(work.tiles) * std::max(tile, turns * load) + first + stalls + wait;
 }
 
 std::optional<MatrixTile> BestTile(const target::MatrixUnit& unit, const MatrixProblem& p,
