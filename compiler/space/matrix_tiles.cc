@@ -81,6 +81,14 @@ bool ThreadsAlongColumns(const MatrixProblem& p, const MatrixTile& t) {
 
 namespace {
 
+// Whether all threads multiply the same inputs, or the same weights: then these are loaded once.
+bool SharesInputs(const MatrixProblem& p, const MatrixTile& t) {
+  return t.threads > 1 && !p.product.empty() && !p.apart && ThreadsAlongColumns(p, t);
+}
+bool SharesWeights(const MatrixProblem& p, const MatrixTile& t) {
+  return t.threads > 1 && !p.product.empty() && !ThreadsAlongColumns(p, t);
+}
+
 // Loops of a product over different sums. Rows whose inputs follow each other are one loop.
 std::vector<int64_t> LoopsOverSums(const MatrixProblem& p, const MatrixTile& t) {
   const bool follow = p.across.Inputs(t.width) * p.down.stride == t.width * p.across.stride;
@@ -103,6 +111,7 @@ int64_t LongSums(const MatrixProblem& p, const MatrixTile& t) {
 // sums overwrite them, the next ones along a loop of the instruction have other micro-ops.
 struct MicroOpsOfTile {
   int64_t product, operation;  // of one instruction
+  int64_t versions;            // of what threads share: each has micro-ops of its own
   int64_t parts;               // instructions of the first turn of a sum
   int64_t operations;          // instructions of a tile that are no products
   bool reload;                 // not all are on the chip at the same time
@@ -114,7 +123,7 @@ struct MicroOpsOfTile {
   // To load all before the first product.
   double FirstCycles(const target::MatrixUnit& unit, const MatrixTile& t) const {
     if (reload) return 0;
-    const int64_t all = t.threads * (product + operation);
+    const int64_t all = t.threads * (versions * product + operation);
     return static_cast<double>(unit.load_cycles) + static_cast<double>(all * unit.micro_op_bytes) /
                                                        static_cast<double>(unit.bytes_per_cycle);
   }
@@ -132,6 +141,7 @@ MicroOpsOfTile MicroOpsOf(const target::MatrixUnit& unit, const MatrixProblem& p
   product.insert(product.end(), {t.steps, p.down.taps, p.across.taps});
   MicroOpsOfTile of{.product = MicroOps(std::move(product)),
                     .operation = 1,  // columns, and all sums of one
+                    .versions = SharesInputs(p, t) || SharesWeights(p, t) ? t.threads : 1,
                     .parts = 2 + LongSums(p, t),
                     .operations = static_cast<int64_t>(p.stages.size()) + p.images + 2,
                     .reload = false};
@@ -139,7 +149,7 @@ MicroOpsOfTile MicroOpsOf(const target::MatrixUnit& unit, const MatrixProblem& p
     of.operation = MicroOps({t.columns, p.down.Inputs(t.rows), p.across.Inputs(t.width)});
     of.operations = kPoolOperations;
   }
-  const int64_t products = of.product * (1 + LongSums(p, t));
+  const int64_t products = of.versions * of.product * (1 + LongSums(p, t));
   of.reload = t.threads * (products + of.operations * of.operation) > unit.micro_ops;
   return of;
 }
@@ -202,8 +212,11 @@ double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& p, const 
   const MicroOpsOfTile micro_ops = MicroOpsOf(unit, p, t);
   const double product =
       d(work.products + unit.start_cycles) + micro_ops.Cycles(unit, micro_ops.product);
-  const double load = d(unit.load_cycles * (work.loads + 1)) + d(work.inputs) * block / bytes +
-                      d(work.weights) * block * block / bytes;
+  const double inputs = d(unit.load_cycles * work.loads) + d(work.inputs) * block / bytes;
+  const double weights = d(unit.load_cycles) + d(work.weights) * block * block / bytes;
+  // What the threads share, the first of them loads.
+  const double own = (SharesInputs(p, t) ? 0 : inputs) + (SharesWeights(p, t) ? 0 : weights);
+  const double load = own + (inputs + weights - own) / d(t.threads);
   const double sums = d(work.sums);
   const bool keeps = KeepsOperands(unit, p, t);
   const double vectors = d((keeps ? p.columns : t.columns) * p.operands);
@@ -224,7 +237,7 @@ double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& p, const 
   // sums, for the first turn of its next tile.
   const double tile = product + epilogue + (turns - 1) * std::max(load, product);
   // Before the first operations on sums all threads load.
-  const double first = load + d(t.threads - 1) * std::max(0.0, load - product);
+  const double first = inputs + weights + d(t.threads - 1) * std::max(0.0, own - product);
   // The last thread's next sums wait until its results are stored. Meanwhile the others multiply.
   const double groups = d(work.tiles) / d(t.threads);
   const double stalls =

@@ -7,6 +7,7 @@
 #include "compiler/targets/backend.h"
 #include "compiler/targets/vta/vta_emitter.h"
 #include "compiler/targets/vta/vta_order.h"
+#include "compiler/targets/vta/vta_shared_loads.h"
 #include "compiler/targets/vta/vta_slices.h"
 #include "deploy/support/clock.h"
 
@@ -28,6 +29,7 @@ using vta::Memory;
 constexpr transform::PassRow kPasses[] = {
     {"lower_blocks", transform::LowerBlocks},
     {"compact_buffers", transform::CompactBuffers},
+    {"share_loads", ShareLoads},
     {"inject_virtual_threads", transform::InjectVirtualThreads},
     {"simplify", transform::SimplifyFunction},
 };
