@@ -1,6 +1,7 @@
-// The order of a stream: operations follow the product that they wait for, and results are cut into
-// slices where something waits for their stores. tests/unit/vta_codegen_test.cc and
-// tests/unit/matrix_unit_test.cc compare what such streams compute.
+// The order of a stream: operations follow the product that they wait for; results are cut into
+// slices where something waits for their stores, and the first product is cut with its loads.
+// tests/unit/vta_codegen_test.cc and tests/unit/matrix_unit_test.cc compare what such streams
+// compute.
 #include "compiler/targets/vta/vta_order.h"
 
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/targets/vta/vta_first_product.h"
 #include "compiler/targets/vta/vta_slices.h"
 #include "deploy/support/strings.h"
 #include "tests/support/vta_streams.h"
@@ -168,6 +170,81 @@ TEST(VtaSlicesTest, MicroOpsOfSlicesFitTheChip) {
     SliceStores(isa, &uops, &events);
     EXPECT_LE(uops.size(), room);
     ExpectWhole(events, 1, 512, 64);
+  }
+}
+
+// A load of `rows` rows of `width` elements, which are 3 * width apart in DRAM.
+VtaEvent Load(Memory memory, int64_t at, int64_t rows, int64_t width) {
+  const int64_t bytes = IsaOf({}).InfoOf(memory).element_bytes;
+  VtaEvent event{.instruction = tests::Move(Opcode::kLoad, memory, at, 5, width),
+                 .regions = {{static_cast<int>(memory), at, at + rows * width, true},
+                             {kDram, 5 * bytes, (5 + rows * width * 3) * bytes, false}}};
+  event.instruction.y_size = rows;
+  event.instruction.x_stride = 3 * width;
+  return event;
+}
+
+// Sums of 16 columns of 64, each with weights of its own; the next product has weights behind them.
+std::vector<VtaEvent> TwoProducts(MicroOpTable* uops) {
+  std::vector<VtaEvent> events = {Load(Memory::kInp, 0, 1, 64), Load(Memory::kWgt, 0, 16, 1),
+                                  Load(Memory::kWgt, 16, 16, 1)};
+  for (const int64_t place : {0, 1}) {
+    const MicroOp uop{.dst = place * 1024, .src = 0, .wgt = place * 16};
+    VtaEvent product = Product(place * 1024, 1024);
+    product.regions.push_back({static_cast<int>(Memory::kInp), 0, 64, false});
+    product.regions.push_back({static_cast<int>(Memory::kWgt), place * 16, place * 16 + 16, false});
+    Instruction& i = product.instruction;
+    i.uop_begin = uops->At({&uop, 1});
+    i.uop_end = i.uop_begin + 1;
+    i.iter_out = 16;
+    i.iter_in = 64;
+    i.dst_factor_out = 64;
+    i.dst_factor_in = i.src_factor_in = i.wgt_factor_out = 1;
+    events.push_back(product);
+  }
+  return events;
+}
+
+TEST(VtaFirstProductTest, PartsBeginWhenTheirWeightsAreThere) {
+  MicroOpTable uops;
+  std::vector<VtaEvent> events = TwoProducts(&uops);
+  const std::vector<VtaEvent> whole = events;
+  SliceFirstProduct(IsaOf({}), &uops, &events);
+  ASSERT_GT(events.size(), whole.size());
+  // All inputs, then weights of the first product one part after the other, then the others'.
+  EXPECT_EQ(events[0].instruction, whole[0].instruction);
+  int64_t loaded = 0, multiplied = 0;
+  for (const VtaEvent& event : events) {
+    const Instruction& i = event.instruction;
+    if (i.memory == static_cast<int64_t>(Memory::kWgt) && i.op == Opcode::kLoad &&
+        i.sram_base < 16) {
+      EXPECT_EQ(i.sram_base, loaded);
+      EXPECT_EQ(i.dram_base, 5 + loaded * 3);
+      loaded += i.y_size;
+    } else if (i.op == Opcode::kGemm && event.regions[0].begin < 1024) {
+      const MicroOp& uop = uops.all().at(static_cast<size_t>(i.uop_begin));
+      EXPECT_EQ(uop.dst, multiplied * 64);
+      EXPECT_EQ(uop.wgt, multiplied);
+      EXPECT_EQ(uop.src, 0);
+      EXPECT_EQ(event.regions[2].begin, multiplied);
+      multiplied += i.iter_out;
+      EXPECT_EQ(event.regions[2].end, multiplied);
+    }
+  }
+  EXPECT_EQ(loaded, 16);
+  EXPECT_EQ(multiplied, 16);
+  EXPECT_EQ(events.back().instruction, whole.back().instruction);
+}
+
+TEST(VtaFirstProductTest, WhatDoesNotPayStaysWhole) {
+  // Micro-ops of parts that do not fit the chip; a load with padding, which all parts need.
+  for (const bool padded : {false, true}) {
+    MicroOpTable uops;
+    std::vector<VtaEvent> events = TwoProducts(&uops);
+    if (padded) events[1].instruction.y_pad_0 = 1;
+    const size_t size = events.size();
+    SliceFirstProduct(IsaOf({.uop = padded ? 8192 : 2}), &uops, &events);
+    EXPECT_EQ(events.size(), size) << padded;
   }
 }
 

@@ -6,6 +6,7 @@
 #include "compiler/ir/numeric.h"
 #include "compiler/targets/backend.h"
 #include "compiler/targets/vta/vta_emitter.h"
+#include "compiler/targets/vta/vta_first_product.h"
 #include "compiler/targets/vta/vta_order.h"
 #include "compiler/targets/vta/vta_shared_loads.h"
 #include "compiler/targets/vta/vta_slices.h"
@@ -303,6 +304,7 @@ absl::StatusOr<Program> VtaEmitter::Run() {
   TW_TRY(PlaceParams());
   TW_TRY(Walk(function_.body));
   MoveOperationsForward(&events_);
+  SliceFirstProduct(isa_, &uops_, &events_);
   SliceStores(isa_, &uops_, &events_);
   program_.name = function_.name;
   program_.uops = uops_.all();

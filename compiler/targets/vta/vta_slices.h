@@ -9,8 +9,8 @@
 
 namespace tilewright::vta {
 
-// Cuts results (the ALU operations on a tile of sums, and the stores of these) into slices of equal
-// size, where that takes fewer cycles:
+// Cuts results (the ALU operations on a tile of sums, and the stores of these) into slices, of one
+// size or each half of what is left, where that takes fewer cycles:
 //   operations, store  →  operations 0, store 0, operations 1, store 1, …
 // Slices are stored while compute is at the next ones. That pays where something waits for the
 // store: the next sums at this place, and the end of the stream. There the last slice is all that
