@@ -1,6 +1,8 @@
 #include "compiler/space/matrix_tiles.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "compiler/space/block_info.h"
 
@@ -79,10 +81,26 @@ bool ThreadsAlongColumns(const MatrixProblem& p, const MatrixTile& t) {
 
 namespace {
 
+// Whether all threads multiply the same inputs, or the same weights: then these are loaded once.
+bool SharesInputs(const MatrixProblem& p, const MatrixTile& t) {
+  return t.threads > 1 && !p.product.empty() && !p.apart && ThreadsAlongColumns(p, t);
+}
+bool SharesWeights(const MatrixProblem& p, const MatrixTile& t) {
+  return t.threads > 1 && !p.product.empty() && !ThreadsAlongColumns(p, t);
+}
+
+// Loops of a product over different sums. Rows whose inputs follow each other are one loop.
+std::vector<int64_t> LoopsOverSums(const MatrixProblem& p, const MatrixTile& t) {
+  const bool follow = p.across.Inputs(t.width) * p.down.stride == t.width * p.across.stride;
+  if (follow) return {t.columns, t.rows * t.width};
+  return {t.columns, t.rows, t.width};
+}
+
 // Loops of a sum that may be among the two longest.
 int64_t LongSums(const MatrixProblem& p, const MatrixTile& t) {
-  std::vector<int64_t> all = {t.columns, t.rows, t.width, t.steps, p.down.taps, p.across.taps};
-  const std::vector<int64_t> sums(all.begin() + 3, all.end());
+  std::vector<int64_t> all = LoopsOverSums(p, t);
+  const std::vector<int64_t> sums = {t.steps, p.down.taps, p.across.taps};
+  all.insert(all.end(), sums.begin(), sums.end());
   std::sort(all.rbegin(), all.rend());
   const auto is_long = [&](int64_t extent) { return extent > 1 && extent >= all[1]; };
   return std::min<int64_t>(2, std::count_if(sums.begin(), sums.end(), is_long));
@@ -93,6 +111,7 @@ int64_t LongSums(const MatrixProblem& p, const MatrixTile& t) {
 // sums overwrite them, the next ones along a loop of the instruction have other micro-ops.
 struct MicroOpsOfTile {
   int64_t product, operation;  // of one instruction
+  int64_t versions;            // of what threads share: each has micro-ops of its own
   int64_t parts;               // instructions of the first turn of a sum
   int64_t operations;          // instructions of a tile that are no products
   bool reload;                 // not all are on the chip at the same time
@@ -104,7 +123,7 @@ struct MicroOpsOfTile {
   // To load all before the first product.
   double FirstCycles(const target::MatrixUnit& unit, const MatrixTile& t) const {
     if (reload) return 0;
-    const int64_t all = t.threads * (product + operation);
+    const int64_t all = t.threads * (versions * product + operation);
     return static_cast<double>(unit.load_cycles) + static_cast<double>(all * unit.micro_op_bytes) /
                                                        static_cast<double>(unit.bytes_per_cycle);
   }
@@ -118,17 +137,19 @@ struct MicroOpsOfTile {
 };
 MicroOpsOfTile MicroOpsOf(const target::MatrixUnit& unit, const MatrixProblem& p,
                           const MatrixTile& t) {
-  MicroOpsOfTile of{
-      .product = MicroOps({t.columns, t.rows, t.width, t.steps, p.down.taps, p.across.taps}),
-      .operation = MicroOps({t.columns, t.rows, t.width}),
-      .parts = 2 + LongSums(p, t),
-      .operations = static_cast<int64_t>(p.stages.size()) + p.images + 2,
-      .reload = false};
+  std::vector<int64_t> product = LoopsOverSums(p, t);
+  product.insert(product.end(), {t.steps, p.down.taps, p.across.taps});
+  MicroOpsOfTile of{.product = MicroOps(std::move(product)),
+                    .operation = 1,  // columns, and all sums of one
+                    .versions = SharesInputs(p, t) || SharesWeights(p, t) ? t.threads : 1,
+                    .parts = 2 + LongSums(p, t),
+                    .operations = static_cast<int64_t>(p.stages.size()) + p.images + 2,
+                    .reload = false};
   if (!p.pool.empty()) {
     of.operation = MicroOps({t.columns, p.down.Inputs(t.rows), p.across.Inputs(t.width)});
     of.operations = kPoolOperations;
   }
-  const int64_t products = of.product * (1 + LongSums(p, t));
+  const int64_t products = of.versions * of.product * (1 + LongSums(p, t));
   of.reload = t.threads * (products + of.operations * of.operation) > unit.micro_ops;
   return of;
 }
@@ -167,6 +188,23 @@ bool Fits(const target::MatrixUnit& unit, const MatrixProblem& p, const MatrixTi
          instructions <= unit.instructions;
 }
 
+namespace {
+
+// Cycles from the end of a tile's operations to the end of its store. The code generator cuts both
+// into slices where something waits for the store: each slice begins all operations again, and the
+// last one is stored when compute is done.
+double WaitForStore(const target::MatrixUnit& unit, const Work& work, int64_t operations,
+                    double epilogue, double store) {
+  const double beats =
+      static_cast<double>(work.sums * unit.block) / static_cast<double>(unit.bytes_per_cycle);
+  const auto begin = static_cast<double>(operations * unit.start_cycles);
+  const double slices = std::max(1.0, std::sqrt(beats / begin));
+  const double last = static_cast<double>(unit.load_cycles) + beats / slices + (slices - 1) * begin;
+  return std::max(std::min(last, store), store - epilogue);
+}
+
+}  // namespace
+
 double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& p, const MatrixTile& t) {
   const auto d = [](int64_t n) { return static_cast<double>(n); };
   const double block = d(unit.block), bytes = d(unit.bytes_per_cycle);
@@ -174,8 +212,11 @@ double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& p, const 
   const MicroOpsOfTile micro_ops = MicroOpsOf(unit, p, t);
   const double product =
       d(work.products + unit.start_cycles) + micro_ops.Cycles(unit, micro_ops.product);
-  const double load = d(unit.load_cycles * (work.loads + 1)) + d(work.inputs) * block / bytes +
-                      d(work.weights) * block * block / bytes;
+  const double inputs = d(unit.load_cycles * work.loads) + d(work.inputs) * block / bytes;
+  const double weights = d(unit.load_cycles) + d(work.weights) * block * block / bytes;
+  // What the threads share, the first of them loads.
+  const double own = (SharesInputs(p, t) ? 0 : inputs) + (SharesWeights(p, t) ? 0 : weights);
+  const double load = own + (inputs + weights - own) / d(t.threads);
   const double sums = d(work.sums);
   const bool keeps = KeepsOperands(unit, p, t);
   const double vectors = d((keeps ? p.columns : t.columns) * p.operands);
@@ -190,16 +231,18 @@ double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& p, const 
   const double store = d(unit.load_cycles * work.stores) + sums * block / bytes;
   const double turns = d(work.turns);
   const double once = (keeps ? operands : 0) + micro_ops.FirstCycles(unit, t);
-  if (t.threads == 1) return once + d(work.tiles) * (turns * (load + product) + epilogue + store);
+  const double wait = WaitForStore(unit, work, micro_ops.operations, epilogue, store);
+  if (t.threads == 1) return once + d(work.tiles) * (turns * (load + product) + epilogue + wait);
   // While one thread computes, another one loads: for its next turn, or, during the operations on
   // sums, for the first turn of its next tile.
   const double tile = product + epilogue + (turns - 1) * std::max(load, product);
   // Before the first operations on sums all threads load.
-  const double first = load + d(t.threads - 1) * std::max(0.0, load - product);
+  const double first = inputs + weights + d(t.threads - 1) * std::max(0.0, own - product);
   // The last thread's next sums wait until its results are stored. Meanwhile the others multiply.
   const double groups = d(work.tiles) / d(t.threads);
-  const double stalls = (groups - 1) * std::max(0.0, store - d(t.threads - 1) * product);
-  return once + d(work.tiles) * std::max(tile, turns * load) + first + stalls + store;
+  const double stalls =
+      (groups - 1) * std::max(0.0, std::min(store, wait) - d(t.threads - 1) * product);
+  return once + d(work.tiles) * std::max(tile, turns * load) + first + stalls + wait;
 }
 
 std::optional<MatrixTile> BestTile(const target::MatrixUnit& unit, const MatrixProblem& p,

@@ -3,7 +3,7 @@
 //     → alloc B[V, …]; for k { S1[v := 0]; …; S1[v := V-1]; S2[v := 0]; …; S2[v := V-1] }
 //   Loops around one use of a tensor intrinsic are one statement, and so are loads one after
 //   the other: an accelerator loads in order, and what one thread loads must not wait behind what
-//   the next thread cannot load yet.
+//   the next thread cannot load yet. A load that is the same for all threads happens once.
 //   Loops, conditions and allocations that are the same for all virtual threads are shared;
 //   everything else appears once for each. Iterations of a virtual loop are independent, so any
 //   interleaving computes the same.
@@ -64,7 +64,10 @@ class Interleaver {
         std::vector<Stmt> stmts;
         for (size_t i = 0; i < s->stmts.size(); ++i) {
           std::vector<Stmt> run;
-          for (; i < s->stmts.size() && IsLoad(s->stmts[i]); ++i) run.push_back(s->stmts[i]);
+          for (; i < s->stmts.size() && IsLoad(s->stmts[i]); ++i) {
+            const bool own = ir::UsesVar(s->stmts[i], var_);
+            (own ? run : stmts).push_back(s->stmts[i]);
+          }
           if (!run.empty()) stmts.push_back(ForEach(ir::MakeSeq(std::move(run))));
           if (i < s->stmts.size()) stmts.push_back(Walk(s->stmts[i]));
         }

@@ -6,7 +6,10 @@
 #include "compiler/ir/numeric.h"
 #include "compiler/targets/backend.h"
 #include "compiler/targets/vta/vta_emitter.h"
-#include "compiler/targets/vta/vta_uops.h"
+#include "compiler/targets/vta/vta_first_product.h"
+#include "compiler/targets/vta/vta_order.h"
+#include "compiler/targets/vta/vta_shared_loads.h"
+#include "compiler/targets/vta/vta_slices.h"
 #include "deploy/support/clock.h"
 
 namespace tilewright::vta {
@@ -27,6 +30,7 @@ using vta::Memory;
 constexpr transform::PassRow kPasses[] = {
     {"lower_blocks", transform::LowerBlocks},
     {"compact_buffers", transform::CompactBuffers},
+    {"share_loads", ShareLoads},
     {"inject_virtual_threads", transform::InjectVirtualThreads},
     {"simplify", transform::SimplifyFunction},
 };
@@ -299,10 +303,13 @@ absl::StatusOr<Program> VtaEmitter::Run() {
   nests_ = MarkedNests(function_.body);
   TW_TRY(PlaceParams());
   TW_TRY(Walk(function_.body));
-  const int64_t uops = static_cast<int64_t>(program_.uops.size());
+  MoveOperationsForward(&events_);
+  SliceFirstProduct(isa_, &uops_, &events_);
+  SliceStores(isa_, &uops_, &events_);
   program_.name = function_.name;
-  program_.image_bytes = program_.uop_offset + uops * 4;
-  PlaceMicroOps(isa_, program_.uop_offset / 4, uops, &events_);
+  program_.uops = uops_.all();
+  program_.image_bytes = program_.uop_offset + uops_.size() * 4;
+  PlaceMicroOps(isa_, program_.uop_offset / 4, uops_.size(), &events_);
   TW_TRY(CheckLength(events_.size(), function_.body));
   events_.push_back({vta::Instruction{.op = vta::Opcode::kFinish}, {}});
   TW_TRY(DeriveVtaTokens(&events_));

@@ -15,6 +15,7 @@
 #include "compiler/targets/vta/vta_cleared.h"
 #include "compiler/targets/vta/vta_codegen.h"
 #include "compiler/targets/vta/vta_tokens.h"
+#include "compiler/targets/vta/vta_uops.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -139,8 +140,6 @@ class VtaEmitter {
   // Whether some nest multiplies by an identity matrix, which has the last place of its memory.
   bool Widens() const;
   int64_t IdentityPlace() const { return isa_.InfoOf(vta::Memory::kWgt).elements - 1; }
-  // Where in the program's micro-ops the wanted ones are; adds those that are not there yet.
-  int64_t UopsAt(std::span<const vta::MicroOp> wanted);
 
   const Isa& isa_;
   const ir::Function& function_;
@@ -154,8 +153,8 @@ class VtaEmitter {
   // Nests that were emitted before, in other iterations of the loops around them.
   std::unordered_map<const ir::StmtNode*, ir::TensorMatch> matches_;
   ClearedSums cleared_;
-  bool has_identity_ = false;                            // it was loaded
-  std::unordered_map<std::string, int64_t> known_uops_;  // results of UopsAt, by wanted bytes
+  MicroOpTable uops_;
+  bool has_identity_ = false;  // it was loaded
 };
 
 }  // namespace tilewright::vta

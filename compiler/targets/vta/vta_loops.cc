@@ -1,7 +1,6 @@
 // How loops around an operation become instructions with micro-ops.
 #include <algorithm>
 #include <cstdlib>
-#include <type_traits>
 #include <utility>
 
 #include "compiler/ir/structural.h"
@@ -17,11 +16,31 @@ using ir::TensorMatch;
 using ir::TensorOp;
 using vta::Memory;
 
-LoopPlan PlanLoops(const std::vector<VtaLoopStep>& steps, const std::array<int64_t, 3>& base) {
-  std::vector<VtaLoopStep> loops;
-  for (const VtaLoopStep& step : steps) {
-    if (step.extent > 1) loops.push_back(step);
+// The loops with more than one iteration, outermost first. Two of them are one, of `most`
+// iterations at most, if every operand continues from the inner one to the outer one's next
+// iteration: so fewer become micro-ops.
+std::vector<VtaLoopStep> JoinedLoops(const std::vector<VtaLoopStep>& steps, int64_t most) {
+  std::vector<VtaLoopStep> joined;  // innermost first
+  for (size_t l = steps.size(); l-- > 0;) {
+    const VtaLoopStep& outer = steps[l];
+    if (outer.extent < 2) continue;
+    bool continues = !joined.empty() && joined.back().extent * outer.extent <= most;
+    for (size_t k = 0; continues && k < outer.step.size(); ++k)
+      continues = outer.step[k] == joined.back().extent * joined.back().step[k];
+    if (continues) {
+      joined.back().extent *= outer.extent;
+    } else {
+      joined.push_back(outer);
+    }
   }
+  std::reverse(joined.begin(), joined.end());
+  return joined;
+}
+
+LoopPlan PlanLoops(const std::vector<VtaLoopStep>& steps, const std::array<int64_t, 3>& base,
+                   const Config& config) {
+  const int64_t most = (int64_t{1} << config.iter_bits) - 1;
+  std::vector<VtaLoopStep> loops = JoinedLoops(steps, most);
   // The two longest are loops of the instruction.
   std::vector<size_t> order(loops.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -63,21 +82,6 @@ VtaRegion RegionOf(Memory memory, const std::vector<VtaLoopStep>& steps, int64_t
   return region;
 }
 
-int64_t VtaEmitter::UopsAt(std::span<const vta::MicroOp> wanted) {
-  static_assert(std::has_unique_object_representations_v<vta::MicroOp>);
-  std::string key(reinterpret_cast<const char*>(wanted.data()), wanted.size_bytes());
-  const auto known = known_uops_.find(key);
-  if (known != known_uops_.end()) return known->second;
-  auto found =
-      std::search(program_.uops.begin(), program_.uops.end(), wanted.begin(), wanted.end());
-  int64_t at = found - program_.uops.begin();
-  known_uops_[std::move(key)] = at;
-  if (found == program_.uops.end()) {
-    program_.uops.insert(program_.uops.end(), wanted.begin(), wanted.end());
-  }
-  return at;
-}
-
 absl::Status VtaEmitter::AddPart(vta::Instruction instruction, const LoopPlan& plan,
                                  std::span<const vta::MicroOp> uops,
                                  const std::vector<VtaRegion>& regions, const Stmt& s) {
@@ -93,7 +97,7 @@ absl::Status VtaEmitter::AddPart(vta::Instruction instruction, const LoopPlan& p
   const auto capacity = static_cast<size_t>(isa_.InfoOf(Memory::kUop).elements);
   for (size_t first = 0; first < uops.size(); first += capacity) {
     const auto part = uops.subspan(first, std::min(capacity, uops.size() - first));
-    instruction.uop_begin = UopsAt(part);
+    instruction.uop_begin = uops_.At(part);
     instruction.uop_end = instruction.uop_begin + static_cast<int64_t>(part.size());
     TW_TRY(Add(instruction, regions, s));
   }
@@ -104,7 +108,7 @@ absl::Status VtaEmitter::AddLoops(const vta::Instruction& instruction,
                                   const std::vector<VtaLoopStep>& steps,
                                   const std::array<int64_t, 3>& base,
                                   const std::vector<VtaRegion>& regions, const Stmt& s) {
-  const LoopPlan plan = PlanLoops(steps, base);
+  const LoopPlan plan = PlanLoops(steps, base, isa_.config());
   return AddPart(instruction, plan, plan.uops, regions, s);
 }
 
@@ -113,14 +117,14 @@ absl::Status VtaEmitter::AddLoops(const vta::Instruction& instruction,
 absl::Status VtaEmitter::AddFirstProducts(const std::vector<VtaLoopStep>& steps,
                                           const std::array<int64_t, 3>& base,
                                           const std::vector<VtaRegion>& regions, const Stmt& s) {
-  const LoopPlan plan = PlanLoops(steps, base);
+  const LoopPlan plan = PlanLoops(steps, base, isa_.config());
   const auto stays = [](const VtaLoopStep& loop) { return loop.extent > 1 && loop.step[0] == 0; };
   vta::Instruction gemm{.op = vta::Opcode::kGemm};
   LoopPlan first = plan;
   if (stays(plan.out)) first.out = {};
   if (stays(plan.in)) first.in = {};
   if (plan.uops.size() <= static_cast<size_t>(isa_.InfoOf(Memory::kUop).elements))
-    UopsAt(plan.uops);  // so that the parts of it are beside each other
+    uops_.At(plan.uops);  // so that the parts of it are beside each other
   const auto uops = std::span(plan.uops);
   gemm.overwrite = 1;
   TW_TRY(AddPart(gemm, first, uops.first(plan.sums), regions, s));

@@ -11,6 +11,15 @@ namespace {
 
 using vta::Module;
 
+// `later` waits for a token that `earlier` gives.
+void Connect(VtaEvent* earlier, VtaEvent* later) {
+  bool down = vta::ModuleOf(earlier->instruction) < vta::ModuleOf(later->instruction);
+  (down ? earlier->instruction.push_next : earlier->instruction.push_prev) = 1;
+  (down ? later->instruction.pop_prev : later->instruction.pop_next) = 1;
+}
+
+}  // namespace
+
 bool Conflict(const VtaEvent& a, const VtaEvent& b) {
   for (const VtaRegion& x : a.regions) {
     for (const VtaRegion& y : b.regions) {
@@ -20,15 +29,6 @@ bool Conflict(const VtaEvent& a, const VtaEvent& b) {
   }
   return false;
 }
-
-// `later` waits for a token that `earlier` gives.
-void Connect(VtaEvent* earlier, VtaEvent* later) {
-  bool down = vta::ModuleOf(earlier->instruction) < vta::ModuleOf(later->instruction);
-  (down ? earlier->instruction.push_next : earlier->instruction.push_prev) = 1;
-  (down ? later->instruction.pop_prev : later->instruction.pop_next) = 1;
-}
-
-}  // namespace
 
 absl::Status DeriveVtaTokens(std::vector<VtaEvent>* events) {
   // Instructions so far of each module; waited[m][n]: how many of n's are known to be done when the

@@ -21,6 +21,9 @@ struct VtaEvent {
   std::vector<VtaRegion> regions;
 };
 
+// Whether both touch one element and one of them writes it: then their order matters.
+bool Conflict(const VtaEvent& a, const VtaEvent& b);
+
 // Sets pop and push flags so that of two instructions of different modules that touch one element,
 // one of them writing, the earlier is done before the later starts; a `finish` waits for all. Each
 // later instruction waits for the last of the earlier ones only: what came before that is done too.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <type_traits>
 #include <utility>
 
 #include "deploy/support/status.h"
@@ -87,6 +88,18 @@ class UopCache {
 };
 
 }  // namespace
+
+int64_t MicroOpTable::At(std::span<const MicroOp> wanted) {
+  static_assert(std::has_unique_object_representations_v<MicroOp>);
+  std::string key(reinterpret_cast<const char*>(wanted.data()), wanted.size_bytes());
+  const auto known = known_.find(key);
+  if (known != known_.end()) return known->second;
+  const auto found = std::search(all_.begin(), all_.end(), wanted.begin(), wanted.end());
+  const int64_t at = found - all_.begin();
+  if (found == all_.end()) all_.insert(all_.end(), wanted.begin(), wanted.end());
+  known_[std::move(key)] = at;
+  return at;
+}
 
 void PlaceMicroOps(const Isa& isa, int64_t first, int64_t count, std::vector<VtaEvent>* events) {
   if (count == 0) return;
