@@ -1,8 +1,9 @@
 // Activations in channel blocks, [n, c/b, h, w, b]. Convolutions with constant weights whose
 // channels divide by the block ask for it, and make it of images of a few channels (bytes: of any
 // that fit into one block); elementwise operators, pools, means over the image and what moves whole
-// blocks follow where their operands are blocked already. Transforms stand only where a producer and a consumer
-// disagree: a value is packed or unpacked at most once, when somebody first asks for that form.
+// blocks follow where their operands are blocked already. Transforms stand only where a producer
+// and a consumer disagree: a value is packed or unpacked at most once, when somebody first asks for
+// that form.
 #include <algorithm>
 #include <map>
 #include <optional>

@@ -23,8 +23,8 @@ class OnnxModel {
  public:
   struct OpenOptions {
     std::vector<OperatorFile> operators;  // join the model's own
-    // Reads the data that the model keeps in other files of its folder. Only for models that whoever
-    // runs this program has named: others would have it read files for them.
+    // Reads the data that the model keeps in other files of its folder. Only for models that
+    // whoever runs this program has named: others would have it read files for them.
     bool external_data = false;
     // Opens a model although some of that data is not there; CheckOnnx says what and why.
     bool keep_going = false;

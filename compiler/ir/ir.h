@@ -19,8 +19,8 @@
 // - mod of floats has the sign of its first operand (C's fmod) and is exact. Shifts are of bits:
 //   zeros come in, and a count of the width or more gives 0.
 // - widening_mul(a, b) is the exact product, in integers of the same sign and twice the bits.
-//   rounding_shift_right(a, b) is floor(a / 2^b + 1/2) of true numbers: halves go up, nothing wraps,
-//   and a count of the width or more gives 0. Signed integers only.
+//   rounding_shift_right(a, b) is floor(a / 2^b + 1/2) of true numbers: halves go up, nothing
+//   wraps, and a count of the width or more gives 0. Signed integers only.
 // - Select evaluates only the chosen side. And/Or evaluate both.
 // - Vectors (lanes > 1) are element-wise. Load/Store with a mask touch only lanes whose mask is
 //   true; masked-off lanes of a Load are 0.

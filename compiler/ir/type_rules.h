@@ -15,7 +15,8 @@ bool IsComparison(ExprKind kind);          // Eq .. Ge
 std::string_view KindText(ExprKind kind);  // the word or operator of nodes.def
 std::string_view IntrinsicText(Intrinsic intrinsic);
 int IntrinsicArity(Intrinsic intrinsic);
-// Lane-wise steps of integers that machines do in an instruction or a few: of bits, shifts, products.
+// Lane-wise steps of integers that machines do in an instruction or a few: of bits, shifts,
+// products.
 bool IsIntegerStep(Intrinsic intrinsic);
 bool IsMathCall(const ExprNode& e);  // a call of any other intrinsic
 // The type of a call by that of its first argument.
