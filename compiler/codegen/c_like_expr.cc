@@ -276,8 +276,8 @@ std::string CExpressions::Dot4Text(const Expr& e, int lane) {
   return StrCat(dialect_.dot4, "(", args, ")");
 }
 
-// Products of integers and operations on their bits. C shifts by fewer bits than there are, and only
-// unsigned numbers without their sign.
+// Products of integers and operations on their bits. C shifts by fewer bits than there are, and
+// only unsigned numbers without their sign.
 std::string CExpressions::IntegerText(const Expr& e, int lane) {
   const DType type = e->dtype.Element();
   const std::string t = TypeOf(type), u = TypeOf({TypeCode::kUInt, type.bits, 1});
