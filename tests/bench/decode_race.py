@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Time per decoded token of a small language model against ONNX Runtime, one thread: cache of 1, 128 and 512 tokens, floats and 4 bits.
 
-decode_race.py [-o RESULTS.json] [--threads 1] [--seconds S] [--large] prints milliseconds of both and their ratio, above 1 we are faster; the time
-to read a prompt of as many tokens; the bytes per second that a token reads, counting weights and cache once, and their share of what the
-machine reads of a working set of that size (machine_limits, before and after); and where our time goes with a cache of 512. Ours keeps its cache as state. The peer gets what its run before gave out. Both take turns: the fastest of each is
-printed, and the median of the ratios of turns. One thread is timed by its processor time, so that other programs matter little."""
+decode_race.py [-o RESULTS.json] [--threads 1] [--seconds S] [--large] prints milliseconds of both and their ratio, above 1 we are faster; the
+time to read a prompt of as many tokens; the bytes per second that a token reads, counting weights and cache once, and their share of what the
+machine reads in the same turns; and where our time goes with a cache of 512. Ours keeps its cache as state. The peer gets what its run before
+gave out. Both take turns: the fastest of each is printed, and the median of the ratios of turns. One thread is timed by its processor time, so
+that other programs matter little."""
 
 import argparse
+import ctypes
 import json
 import os
 import re
@@ -16,6 +18,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -88,20 +92,41 @@ class OnnxRuntime:
         return self.run({**self.decoder.feeds(token, past), **self.cache})["logits"]
 
 
-def in_turns(runners, run, seconds, clock):
-    """Milliseconds of the fastest run of ours and of the peer's, and the median of peer / ours over turns A B B A."""
-    best, ratios = [float("inf")] * 2, []
+class Reading:
+    """As many bytes as a token reads, in parts of as many threads: libc's search for a byte that is not there."""
+
+    def __init__(self, size, threads):
+        self.find = ctypes.CDLL(None).memchr
+        self.find.argtypes, self.find.restype = (ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t), ctypes.c_void_p
+        self.parts = [np.ones(int(size) // threads, np.uint8) for _ in range(threads)]
+        self.pool = ThreadPoolExecutor(threads)
+
+    def run(self):
+        parts = [(part.ctypes.data, 2, part.nbytes) for part in self.parts]
+        if len(parts) == 1:
+            return self.find(*parts[0])
+        return list(self.pool.map(lambda part: self.find(*part), parts))
+
+
+def in_turns(runs, seconds, clock):
+    """Milliseconds of the fastest run of each, and its median over turns A B C C B A of the first's share of its time."""
+    best, spent = [float("inf")] * len(runs), []
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(ratios) < 3:
-        spent = [0, 0]
-        for i in (0, 1, 1, 0):
+    while time.perf_counter() < end or len(spent) < 3:
+        spent.append([0] * len(runs))
+        for i in (*range(len(runs)), *reversed(range(len(runs)))):
             start = clock()
-            run(runners[i])
+            runs[i]()
             ms = (clock() - start) * 1000
-            spent[i] += ms
+            spent[-1][i] += ms
             best[i] = min(best[i], ms)
-        ratios.append(spent[1] / spent[0])
-    return {"ours_ms": round(best[0], 3), "peer_ms": round(best[1], 3), "ratio": round(statistics.median(ratios), 2)}
+    return best, [statistics.median(turn[i] / turn[0] for turn in spent) for i in range(len(runs))]
+
+
+def against_peer(runs, seconds, clock):
+    """Of ours and the peer's, and what more there is to run in the same turns."""
+    best, ratios = in_turns(runs, seconds, clock)
+    return {"ours_ms": round(best[0], 3), "peer_ms": round(best[1], 3), "ratio": round(ratios[1], 2)}, ratios[2:]
 
 
 def bytes_of_a_token(config, past):
@@ -110,12 +135,6 @@ def bytes_of_a_token(config, past):
     products = config.layers * rows * (2 * config.width + 2 * kv + 3 * config.inner) + config.vocab * rows
     of_weight = 4 if config.bits == 32 else config.bits / 8 + 4 / BLOCK
     return products * of_weight + config.layers * 2 * kv * past * 4
-
-
-def read_gb_s(working_set, threads):
-    """What the machine can read, in 10^9 bytes per second."""
-    words = [BIN / "machine_limits", "--threads", str(threads), str(int(working_set))]
-    return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)["read"][0]["gb_s"]
 
 
 def race(config, folder, threads, seconds):
@@ -127,15 +146,14 @@ def race(config, folder, threads, seconds):
     clock = time.thread_time if threads == 1 else time.perf_counter
     for past in CACHES:
         tokens, token = (rng.integers(0, config.vocab, (1, length)) for length in (past, 1))
-        reading = in_turns(runners, lambda runner: runner.read(tokens), seconds, clock)
+        reading, _ = against_peer([partial(runner.read, tokens) for runner in runners], seconds, clock)
         a, b = (runner.decode(token, past) for runner in runners)
         assert np.abs(a - b).max() <= 1e-3 * np.abs(b).max(), "both compute the same"
-        read = bytes_of_a_token(config, past)
-        limit = read_gb_s(read, threads)
-        decoding = in_turns(runners, lambda runner: runner.decode(token, past), seconds, clock)
-        limit = max(limit, read_gb_s(read, threads))
-        decoding["gb_s"] = round(read / decoding["ours_ms"] / 1e6, 2)
-        decoding["of_read"] = round(decoding["gb_s"] / limit, 2)
+        size = bytes_of_a_token(config, past)
+        runs = [partial(runner.decode, token, past) for runner in runners]
+        decoding, (of_read,) = against_peer([*runs, Reading(size, threads).run], seconds, clock)
+        decoding["gb_s"] = round(size / decoding["ours_ms"] / 1e6, 2)
+        decoding["of_read"] = round(of_read, 2)
         row = {"form": config.form, "bits": config.bits, "cache": past, "token": decoding, "prompt": reading}
         print(f"{config.form:8} {config.bits:2} bits  cache {past:3}  token {decoding['ours_ms']:7.2f} {decoding['peer_ms']:7.2f} ms  {decoding['ratio']:5.2f}"
               f"  {decoding['gb_s']:5.1f} GB/s, {decoding['of_read']:.0%} of reading"

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "compiler/ir/ir_text.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/space/default_schedule.h"
 #include "compiler/transform/passes.h"
@@ -153,6 +154,20 @@ TEST(AnalyticalModelTest, PrefersTheTiledProgram) {
       EstimateTime(Summarize(Lowered(tests::MatmulProgram(64, 64, 64), kTiled)), Cpu());
   EXPECT_LT(tiled.total_ns * 4, plain.total_ns);
   EXPECT_GT(tiled.total_ns, 0);
+}
+
+// Fields of words: an instruction multiplies four of a word, which is one load.
+TEST(AnalyticalModelTest, FieldsOfWordsAreFactorsOfDotProducts) {
+  const auto f = ir::ParseFunction(
+      "fn fields(A: i8[10, 2, 4] input, W: i32[10, 16] constant, C: i32[16] output) stage=loops {"
+      " for w in 0..10 { for j in 0..16 @{tensor=\"generic.dot4_nibbles.16\"} {"
+      " for p in 0..2 { for k in 0..4 { C[j] = C[j] + i32(A[w, p, k]) * "
+      "bit_and(shift_right(shift_right(W[w, j], i32(p * 4)), i32(k * 8)), 15i32); } } } } }");
+  ASSERT_TRUE(f.ok()) << f.status();
+  const ProgramSummary program = Summarize(*f);
+  const StatementSummary& dots = program.statements[program.critical];
+  EXPECT_EQ(dots.ops.dots, 1);
+  EXPECT_EQ(dots.flops(), 2.0 * 10 * 16 * 2 * 4);
 }
 
 // A program is run again and again: memory is read only for what the caches do not keep.

@@ -386,6 +386,34 @@ TEST(PrefetchConstants, AsksForEachLineOnce) {
   EXPECT_EQ(prefetches(64, 1 << 20), 0) << "near";
 }
 
+// Each use of words of four bytes is as much work as four uses of a vector of floats.
+TEST(PrefetchConstants, WordsOfADotProductCountFourTimes) {
+  const auto prefetches = [](int dots) {
+    std::string body;
+    for (int i = 0; i < dots; ++i) {
+      const std::string at = support::StrCat("Y[ramp(", 16 * i, ", 1, 16)]");
+      body += support::StrCat("    ", at, " = dot4(", at,
+                              ", X[ramp(0, 1, 4)], bit_and(W[ramp(k * 16, 1, 16)], "
+                              "broadcast(252645135i32, 16)));\n");
+    }
+    const auto f = ir::ParseFunction(
+        support::StrCat("fn f(X: i8[4] input, W: i32[131072] constant, Y: i32[32] output) "
+                        "stage=flat {\n  for k in 0..8192 {\n",
+                        body, "  }\n}\n"));
+    EXPECT_TRUE(f.ok()) << f.status();
+    const auto result = PrefetchConstants(*f, PassContext());
+    EXPECT_TRUE(result.ok()) << result.status();
+    int count = 0;
+    ir::VisitStmts(result->body, [&](const ir::Stmt& s) {
+      count += s->kind == ir::StmtKind::kEvaluate;
+      return true;
+    });
+    return count;
+  };
+  EXPECT_EQ(prefetches(2), 1);
+  EXPECT_EQ(prefetches(1), 0);
+}
+
 TEST(FlattenBuffers, RowMajor) {
   CheckGolden("flatten_buffers", "lower_blocks,compact_buffers,simplify,flatten_buffers,simplify",
               kTiledMatmul);
