@@ -1,7 +1,6 @@
 #include "compiler/space/matrix_tiles.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "compiler/space/block_info.h"
@@ -190,17 +189,31 @@ bool Fits(const target::MatrixUnit& unit, const MatrixProblem& p, const MatrixTi
 
 namespace {
 
-// Cycles from the end of a tile's operations to the end of its store. The code generator cuts both
-// into slices where something waits for the store: each slice begins all operations again, and the
-// last one is stored when compute is done.
-double WaitForStore(const target::MatrixUnit& unit, const Work& work, int64_t operations,
-                    double epilogue, double store) {
-  const double beats =
-      static_cast<double>(work.sums * unit.block) / static_cast<double>(unit.bytes_per_cycle);
-  const auto begin = static_cast<double>(operations * unit.start_cycles);
-  const double slices = std::max(1.0, std::sqrt(beats / begin));
-  const double last = static_cast<double>(unit.load_cycles) + beats / slices + (slices - 1) * begin;
-  return std::max(std::min(last, store), store - epilogue);
+// Cycles that something waits for a tile's store which begins `slack` cycles before it. The code
+// generator cuts operations and store into slices then, each half of what is left: every slice
+// begins all operations again, and the last one is stored when compute is done.
+double WaitForStore(const target::MatrixUnit& unit, size_t operations, double epilogue,
+                    double store, double slack) {
+  if (operations == 0) return std::max(0.0, store - slack);  // there is nothing to cut
+  const double begin = static_cast<double>(operations) *
+                       static_cast<double>(std::max<int64_t>(1, unit.start_cycles));
+  double wait = std::max(0.0, store - slack), last = store;
+  for (double begins = begin; begins < wait; begins += begin) {
+    last /= 2;
+    const double left = std::max(static_cast<double>(unit.load_cycles) + last, store - epilogue);
+    wait = std::min(wait, begins + std::max(0.0, left - slack));
+  }
+  return wait;
+}
+
+// By how much the first product begins earlier than its last weights are there. The code generator
+// cuts it and them into some parts; the next product must not wait for its own `weights` then.
+double FirstPart(const MatrixProblem& p, const MatrixTile& t, double product, double own,
+                 double weights) {
+  constexpr int64_t kParts = 4;
+  if (p.product.empty() || p.down.taps * p.across.taps > 1) return 0;
+  const double parts = static_cast<double>(std::min(kParts, t.columns));
+  return std::clamp(product - own, 0.0, weights * (1 - 1 / parts));
 }
 
 }  // namespace
@@ -231,18 +244,20 @@ double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& p, const 
   const double store = d(unit.load_cycles * work.stores) + sums * block / bytes;
   const double turns = d(work.turns);
   const double once = (keeps ? operands : 0) + micro_ops.FirstCycles(unit, t);
-  const double wait = WaitForStore(unit, work, micro_ops.operations, epilogue, store);
-  if (t.threads == 1) return once + d(work.tiles) * (turns * (load + product) + epilogue + wait);
+  const auto wait = [&](double slack) {
+    return WaitForStore(unit, p.stages.size(), epilogue, store, slack);
+  };
+  if (t.threads == 1) return once + d(work.tiles) * (turns * (load + product) + epilogue + wait(0));
   // While one thread computes, another one loads: for its next turn, or, during the operations on
   // sums, for the first turn of its next tile.
   const double tile = product + epilogue + (turns - 1) * std::max(load, product);
   // Before the first operations on sums all threads load.
-  const double first = inputs + weights + d(t.threads - 1) * std::max(0.0, own - product);
+  const double first = inputs + weights - FirstPart(p, t, product, own, weights) +
+                       d(t.threads - 1) * std::max(0.0, own - product);
   // The last thread's next sums wait until its results are stored. Meanwhile the others multiply.
   const double groups = d(work.tiles) / d(t.threads);
-  const double stalls =
-      (groups - 1) * std::max(0.0, std::min(store, wait) - d(t.threads - 1) * product);
-  return once + d(work.tiles) * std::max(tile, turns * load) + first + stalls + wait;
+  const double stalls = (groups - 1) * wait(d(t.threads - 1) * product);
+  return once + d(work.tiles) * std::max(tile, turns * load) + first + stalls + wait(0);
 }
 
 std::optional<MatrixTile> BestTile(const target::MatrixUnit& unit, const MatrixProblem& p,

@@ -29,9 +29,11 @@ NETWORKS = {
                   "K14x256x512k1": 1, "K14x512x512k1": 5, "K7x512x1024k1": 1, "K7x1024x1024k1": 1},
 }
 BAR = 0.97  # of the bound
-# What ResNet-18's layers reach of the bound by default where it is less. They are short: their first load and last store,
-# which nothing hides, are 4 to 10 % of the time. In block32 DRAM and the small memories are the limit, and nothing is held.
-SHORT = {"block8": {}, "block16": {"C5": 0.92, "C8": 0.91, "C11": 0.89}}
+# What ResNet-18's layers reach of the bound by default where it is less. Short layers of block16: the operands of their
+# operations, the first part of the first loads and the last slice are 3 to 5 % of the time. block32 multiplies four times as
+# much with what DRAM brings: DRAM is the limit, or its memories hold too little to load for the next tile.
+SHORT = {"block8": {}, "block16": {"C8": 0.95, "C11": 0.94},
+         "block32": {"C3": 0.94, "C4": 0.65, "C5": 0.89, "C7": 0.64, "C8": 0.68, "C10": 0.37, "C11": 0.42, "C12": 0.37}}
 MOST_DIFFERENCE = 0.02  # of the cycle model from the RTL
 MOST_TILES = 20000  # of a layer whose every tile is run
 
@@ -97,9 +99,8 @@ def show(config, found):
 
 def too_low(config, rows):
     """Layers of ResNet-18 whose default is further from the bound than it has to be."""
-    held = SHORT.get(config)
-    return [] if held is None else [r["layer"] for r in rows if r["layer"] in NETWORKS["resnet18"] and r["tile"] == "default"
-                                    and r["of_bound"] < held.get(r["layer"], BAR)]
+    return [r["layer"] for r in rows if r["layer"] in NETWORKS["resnet18"] and r["tile"] == "default"
+            and r["of_bound"] < SHORT[config].get(r["layer"], BAR)]
 
 
 def optimum(binary, word, known):

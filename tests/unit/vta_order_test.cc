@@ -236,6 +236,27 @@ TEST(VtaFirstProductTest, PartsBeginWhenTheirWeightsAreThere) {
   EXPECT_EQ(events.back().instruction, whole.back().instruction);
 }
 
+// The first product is one step of the sums, and its load brings two: nothing of it is lost.
+TEST(VtaFirstProductTest, LaterProductsFindTheirWeights) {
+  MicroOpTable uops;
+  std::vector<VtaEvent> events = TwoProducts(&uops);
+  events[1] = Load(Memory::kWgt, 0, 32, 1);
+  events[2] = Load(Memory::kWgt, 32, 16, 1);
+  events[3].instruction.wgt_factor_out = 2;
+  events[3].regions[2].end = 31;
+  events[4].regions[2] = {static_cast<int>(Memory::kWgt), 32, 48, false};
+  SliceFirstProduct(IsaOf({}), &uops, &events);
+  int64_t loaded = 0, parts = 0;
+  for (const VtaEvent& event : events) {
+    const Instruction& i = event.instruction;
+    if (i.op != Opcode::kLoad || i.memory != static_cast<int64_t>(Memory::kWgt)) continue;
+    ++parts;
+    loaded += i.y_size * i.x_size;
+  }
+  EXPECT_GT(parts, 2);
+  EXPECT_EQ(loaded, 48);
+}
+
 TEST(VtaFirstProductTest, WhatDoesNotPayStaysWhole) {
   // Micro-ops of parts that do not fit the chip; a load with padding, which all parts need.
   for (const bool padded : {false, true}) {

@@ -5,14 +5,20 @@
 #include <cstddef>
 #include <limits>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "compiler/targets/vta/vta_cycles.h"
+#include "deploy/support/status.h"
 
 namespace tilewright::vta {
 namespace {
 
-constexpr size_t kOperands = 3;  // the sums, inputs and weights
+constexpr size_t kOperands = 3;     // the sums, inputs and weights
+constexpr int64_t kMostParts = 16;  // more are shorter than what begins each
+// So many products, or instructions, show what another beginning gains: later ones have loads of
+// their own to wait for.
+constexpr size_t kProductsBehind = 4, kMostBehind = 32;
 
 // The loop of a product that is cut, and the other one; steps in elements of each operand.
 struct Loop {
@@ -50,9 +56,10 @@ Touched TouchedBy(const Loops& loops, const std::vector<MicroOp>& uops, size_t o
 }
 
 struct FirstProduct {
-  size_t at = 0;                        // in the stream
-  std::vector<size_t> loads = {};       // of its operands
-  std::vector<size_t> next_loads = {};  // of those of the product behind it
+  size_t at = 0;                       // in the stream
+  std::vector<size_t> loads = {};      // of its operands
+  std::vector<size_t> sum_loads = {};  // of what operations read, by compute
+  std::vector<size_t> behind = {};     // loads and products that come next, in their order
   std::vector<MicroOp> uops = {};
   Loops loops = {};
 };
@@ -68,15 +75,20 @@ std::optional<FirstProduct> FindFirstProduct(const MicroOpTable& uops,
   const auto found = std::find_if(events.begin(), events.end(), is_gemm);
   if (found == events.end() || found->instruction.reset != 0) return std::nullopt;
   first.at = static_cast<size_t>(found - events.begin());
-  const auto next = std::find_if(found + 1, events.end(), is_gemm);
-  for (size_t e = 0; e < static_cast<size_t>(next - events.begin()); ++e) {
+  for (size_t e = 0, products = 0; e < events.size() && products < kProductsBehind; ++e) {
+    if (e > first.at && first.behind.size() >= kMostBehind) break;
     const Instruction& i = events[e].instruction;
     if (e < first.at && i.op != Opcode::kLoad) return std::nullopt;
-    if (!LoadsOperands(i)) continue;
-    if (e < first.at && Conflict(events[e], *found)) {
+    if (e == first.at || i.op == Opcode::kStore) continue;
+    const bool conflicts = Conflict(events[e], *found);
+    if (e < first.at && !LoadsOperands(i)) {
+      if (conflicts) return std::nullopt;
+      first.sum_loads.push_back(e);
+    } else if (e < first.at && conflicts) {
       first.loads.push_back(e);
-    } else if (next != events.end() && Conflict(events[e], *next)) {
-      first.next_loads.push_back(e);
+    } else {
+      first.behind.push_back(e);
+      products += i.op == Opcode::kGemm ? 1 : 0;
     }
   }
   const Instruction& i = found->instruction;
@@ -92,49 +104,148 @@ int64_t NeededOf(const FirstProduct& first, const VtaEvent& load, int64_t to) {
   const int64_t all = load.regions[0].end - load.regions[0].begin;
   const bool padded = i.y_pad_0 + i.y_pad_1 + i.x_pad_0 + i.x_pad_1 > 0;
   const size_t operand = i.memory == static_cast<int64_t>(Memory::kInp) ? 1 : 2;
-  if (padded || first.loops.cut.step[operand] < 0 || first.loops.other.step[operand] < 0)
+  // The last part brings what the products behind the first need, too.
+  if (to == first.loops.cut.extent || padded || first.loops.cut.step[operand] < 0 ||
+      first.loops.other.step[operand] < 0)
     return all;
   const int64_t end = TouchedBy(first.loops, first.uops, operand, 0, to).end;
   const int64_t row = i.y_size > 1 ? i.x_size : 1;
   return std::clamp<int64_t>((end - load.regions[0].begin + row - 1) / row * row, 0, all);
 }
 
-int64_t LoadCycles(const Isa& isa, const VtaEvent& load, int64_t elements) {
-  return kTransferBegins + BeatsOf(isa, static_cast<Memory>(load.instruction.memory), elements);
+// How the stream begins: in how many parts the first product is, and behind how many of them
+// compute loads what operations read.
+struct Beginning {
+  int64_t parts = 1, before_sums = 0;
+};
+
+// When the modules load and compute are done with instructions, and the DRAM that they share. They
+// wait for each other as a stream's tokens have it.
+class Start {
+ public:
+  // A load by the module of loads, behind so many of compute's instructions.
+  void Load(int64_t beats, size_t behind = 0) { loads_.push_back({beats, 0, behind}); }
+  void ComputeLoad(int64_t beats) { steps_.push_back({beats, 0, 0}); }
+  // Compute's work, behind so many loads.
+  void Compute(int64_t cycles, size_t behind) { steps_.push_back({0, cycles, behind}); }
+  size_t loads() const { return loads_.size(); }
+  size_t steps() const { return steps_.size(); }
+
+  // When compute is done.
+  int64_t Run() {
+    while (stepped_.size() < steps_.size()) {
+      const Work& step = steps_[stepped_.size()];
+      const bool can_step = step.behind <= loaded_.size();
+      const bool can_load =
+          loaded_.size() < loads_.size() && loads_[loaded_.size()].behind <= stepped_.size();
+      TW_CHECK(can_step || can_load) << stepped_.size();
+      const bool reads = step.beats > 0;
+      if (can_step && (!reads || !can_load || End(stepped_) <= NextLoad())) {
+        const int64_t begin = std::max(End(stepped_), EndOf(loaded_, step.behind));
+        stepped_.push_back(reads ? Read(begin, step.beats) : begin + step.cycles);
+      } else {
+        loaded_.push_back(Read(NextLoad(), loads_[loaded_.size()].beats));
+      }
+    }
+    return End(stepped_);
+  }
+
+ private:
+  struct Work {
+    int64_t beats, cycles;
+    size_t behind;
+  };
+  static int64_t EndOf(const std::vector<int64_t>& ends, size_t count) {
+    return count == 0 ? 0 : ends[count - 1];
+  }
+  static int64_t End(const std::vector<int64_t>& ends) { return EndOf(ends, ends.size()); }
+  int64_t NextLoad() const {
+    return std::max(End(loaded_), EndOf(stepped_, loads_[loaded_.size()].behind));
+  }
+  int64_t Read(int64_t now, int64_t beats) {
+    dram_ = std::max(now + kTransferBegins, dram_) + beats;
+    return dram_;
+  }
+
+  std::vector<Work> loads_, steps_;
+  std::vector<int64_t> loaded_, stepped_;  // the ends of those that are done
+  int64_t dram_ = 0;
+};
+
+int64_t BeatsOf(const Isa& isa, const VtaEvent& load, int64_t elements) {
+  return BeatsOf(isa, static_cast<Memory>(load.instruction.memory), elements);
+}
+int64_t BeatsOf(const Isa& isa, const VtaEvent& load) {
+  return BeatsOf(isa, load, load.regions[0].end - load.regions[0].begin);
 }
 
-// Cycles until the product behind the first can begin.
+// Appends the loads and products behind the first.
+void AddBehind(const Isa& isa, const FirstProduct& first, const std::vector<VtaEvent>& events,
+               Start* start) {
+  std::vector<std::pair<size_t, size_t>> loads, computes;  // events, and how many were before
+  computes.emplace_back(first.at, start->steps());
+  for (const size_t load : first.loads) loads.emplace_back(load, start->loads());
+  const auto last_conflict = [&](const auto& earlier, size_t e) -> size_t {
+    for (size_t n = earlier.size(); n-- > 0;) {
+      if (Conflict(events[earlier[n].first], events[e])) return earlier[n].second;
+    }
+    return 0;
+  };
+  for (const size_t e : first.behind) {
+    const Instruction& i = events[e].instruction;
+    if (LoadsOperands(i)) {
+      // Those that stood before the first product wait for none.
+      start->Load(BeatsOf(isa, events[e]), e < first.at ? 0 : last_conflict(computes, e));
+      loads.emplace_back(e, start->loads());
+    } else if (i.op == Opcode::kLoad) {
+      start->ComputeLoad(BeatsOf(isa, events[e]));
+      computes.emplace_back(e, start->steps());
+    } else {
+      start->Compute(ComputeCycles(i), last_conflict(loads, e));
+      computes.emplace_back(e, start->steps());
+    }
+  }
+}
+
+// Cycles until compute is done with the first products.
 int64_t CyclesOf(const Isa& isa, const FirstProduct& first, const std::vector<VtaEvent>& events,
-                 int64_t parts) {
-  const int64_t size = first.loops.cut.extent / parts;
+                 int64_t all_uops, const Beginning& beginning) {
+  const int64_t size = first.loops.cut.extent / beginning.parts;
   const auto uops = static_cast<int64_t>(first.uops.size());
-  int64_t load = 0, compute = 0;
+  const int64_t more_uops = beginning.parts > 1 ? beginning.parts * uops : 0;
+  Start start;
+  start.ComputeLoad(BeatsOf(isa, Memory::kUop, all_uops + more_uops));
   std::vector<int64_t> loaded(first.loads.size(), 0);
-  for (int64_t part = 1; part <= parts; ++part) {
+  for (int64_t part = 0; part <= beginning.parts; ++part) {
+    if (part == beginning.before_sums) {
+      for (const size_t load : first.sum_loads) start.ComputeLoad(BeatsOf(isa, events[load]));
+    }
+    if (part == beginning.parts) break;
     for (size_t l = 0; l < loaded.size(); ++l) {
       const VtaEvent& event = events[first.loads[l]];
-      const int64_t needed = NeededOf(first, event, part * size);
-      if (needed == loaded[l]) continue;
-      load += LoadCycles(isa, event, needed - loaded[l]);
+      const int64_t needed = NeededOf(first, event, (part + 1) * size);
+      if (needed > loaded[l]) start.Load(BeatsOf(isa, event, needed - loaded[l]));
       loaded[l] = needed;
     }
-    compute = std::max(compute, load) + kLoopsBegin + size * first.loops.other.extent * uops;
+    start.Compute(kLoopsBegin + size * first.loops.other.extent * uops, start.loads());
   }
-  for (const size_t next : first.next_loads) {
-    const VtaRegion& region = events[next].regions[0];
-    load += LoadCycles(isa, events[next], region.end - region.begin);
-  }
-  return std::max(compute, load) + (parts > 1 ? BeatsOf(isa, Memory::kUop, parts * uops) : 0);
+  AddBehind(isa, first, events, &start);
+  return start.Run();
 }
 
-int64_t BestParts(const Isa& isa, const FirstProduct& first, const std::vector<VtaEvent>& events,
-                  int64_t free_uops) {
-  int64_t best = 1, least = CyclesOf(isa, first, events, 1);
-  for (int64_t parts = 2; parts <= first.loops.cut.extent; ++parts) {
-    if (parts * static_cast<int64_t>(first.uops.size()) > free_uops) break;
+Beginning BestBeginning(const Isa& isa, const FirstProduct& first,
+                        const std::vector<VtaEvent>& events, int64_t all_uops) {
+  const int64_t free_uops = isa.InfoOf(Memory::kUop).elements - all_uops;
+  Beginning best;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (int64_t parts = 1; parts <= std::min(kMostParts, first.loops.cut.extent); ++parts) {
+    if (parts > 1 && parts * static_cast<int64_t>(first.uops.size()) > free_uops) break;
     if (first.loops.cut.extent % parts != 0) continue;
-    const int64_t cycles = CyclesOf(isa, first, events, parts);
-    if (cycles < least) best = parts, least = cycles;
+    for (const int64_t before : {int64_t{0}, int64_t{1}, parts}) {
+      const Beginning beginning{parts, before};
+      const int64_t cycles = CyclesOf(isa, first, events, all_uops, beginning);
+      if (cycles < least) best = beginning, least = cycles;
+    }
   }
   return best;
 }
@@ -183,36 +294,48 @@ VtaEvent PartOfProduct(const FirstProduct& first, const VtaEvent& whole, int64_t
   return part;
 }
 
+// The loads and products in their parts.
+void AppendParts(const Isa& isa, const FirstProduct& first, const std::vector<VtaEvent>& events,
+                 int64_t parts, MicroOpTable* uops, std::vector<VtaEvent>* loads,
+                 std::vector<VtaEvent>* products) {
+  const int64_t size = first.loops.cut.extent / parts;
+  std::vector<int64_t> loaded(first.loads.size(), 0);
+  for (int64_t part = 0; part < parts; ++part) {
+    for (size_t l = 0; l < loaded.size(); ++l) {
+      const VtaEvent& whole = events[first.loads[l]];
+      const int64_t needed = NeededOf(first, whole, (part + 1) * size);
+      if (needed == loaded[l]) continue;
+      const bool all = needed - loaded[l] == whole.regions[0].end - whole.regions[0].begin;
+      loads->push_back(all ? whole : PartOfLoad(isa, whole, loaded[l], needed));
+      loaded[l] = needed;
+    }
+    products->push_back(
+        parts == 1 ? events[first.at]
+                   : PartOfProduct(first, events[first.at], part * size, (part + 1) * size, uops));
+  }
+}
+
 }  // namespace
 
 void SliceFirstProduct(const Isa& isa, MicroOpTable* uops, std::vector<VtaEvent>* events) {
   const std::optional<FirstProduct> first = FindFirstProduct(*uops, *events);
   if (!first.has_value() || first->loads.empty()) return;
-  const int64_t parts =
-      BestParts(isa, *first, *events, isa.InfoOf(Memory::kUop).elements - uops->size());
-  if (parts == 1) return;
-  const int64_t size = first->loops.cut.extent / parts;
+  const Beginning beginning = BestBeginning(isa, *first, *events, uops->size());
   std::vector<VtaEvent> loads, products;
-  std::vector<int64_t> loaded(first->loads.size(), 0);
-  for (int64_t part = 0; part < parts; ++part) {
-    for (size_t l = 0; l < loaded.size(); ++l) {
-      const VtaEvent& whole = (*events)[first->loads[l]];
-      const int64_t needed = NeededOf(*first, whole, (part + 1) * size);
-      if (needed == loaded[l]) continue;
-      const bool all = needed - loaded[l] == whole.regions[0].end - whole.regions[0].begin;
-      loads.push_back(all ? whole : PartOfLoad(isa, whole, loaded[l], needed));
-      loaded[l] = needed;
-    }
-    products.push_back(
-        PartOfProduct(*first, (*events)[first->at], part * size, (part + 1) * size, uops));
-  }
+  AppendParts(isa, *first, *events, beginning.parts, uops, &loads, &products);
+  std::vector<VtaEvent> sum_loads;
+  for (const size_t load : first->sum_loads) sum_loads.push_back((*events)[load]);
+  products.insert(products.begin() + beginning.before_sums, sum_loads.begin(), sum_loads.end());
+  std::set<size_t> replaced(first->loads.begin(), first->loads.end());
+  replaced.insert(first->sum_loads.begin(), first->sum_loads.end());
   std::vector<VtaEvent> cut;
   for (size_t e = 0; e < events->size(); ++e) {
     if (e == first->loads[0]) cut.insert(cut.end(), loads.begin(), loads.end());
-    if (e == first->at) cut.insert(cut.end(), products.begin(), products.end());
-    const bool replaced = e == first->at || std::find(first->loads.begin(), first->loads.end(),
-                                                      e) != first->loads.end();
-    if (!replaced) cut.push_back(std::move((*events)[e]));
+    if (e == first->at) {
+      cut.insert(cut.end(), products.begin(), products.end());
+    } else if (!replaced.contains(e)) {
+      cut.push_back(std::move((*events)[e]));
+    }
   }
   *events = std::move(cut);
 }
