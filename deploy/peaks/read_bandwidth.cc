@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <barrier>
 #include <cstdint>
+#include <iterator>
 #include <thread>
 #include <vector>
 
@@ -13,7 +14,7 @@
 namespace tilewright::peaks {
 namespace {
 
-constexpr int kReadRounds = 7;
+constexpr int kReadRounds = 5;
 constexpr double kRoundBytes = 64e6;  // read in a round, by all
 
 // 64 bytes at a time and eight sums, so that loads and not additions are what it waits for.
@@ -27,21 +28,40 @@ struct alignas(64) Bytes {
 #else
 #define TW_WIDEST_VECTORS gnu::noinline
 #endif
-[[gnu::noinline, TW_WIDEST_VECTORS]] uint64_t ReadAll(const Bytes* bytes, size_t lines) {
+template <size_t kStreams>
+[[gnu::always_inline]] inline uint64_t ReadStreams(const Bytes* bytes, size_t lines) {
   const auto* data = reinterpret_cast<const CacheLine*>(bytes);
+  const size_t part = lines / kStreams;
+  constexpr size_t kLines = 8 / kStreams;
   CacheLine sums[8] = {};
-  for (size_t i = 0; i + 8 <= lines; i += 8) {
-    for (size_t j = 0; j < 8; ++j) sums[j] ^= data[i + j];
+  for (size_t i = 0; i + kLines <= part; i += kLines) {
+    for (size_t s = 0; s < kStreams; ++s) {
+      for (size_t j = 0; j < kLines; ++j) sums[s * kLines + j] ^= data[s * part + i + j];
+    }
   }
   uint64_t all = 0;
   for (const CacheLine& sum : sums) all ^= sum[0] ^ sum[7];
   return all;
 }
+[[gnu::noinline, TW_WIDEST_VECTORS]] uint64_t ReadOne(const Bytes* bytes, size_t lines) {
+  return ReadStreams<1>(bytes, lines);
+}
+[[gnu::noinline, TW_WIDEST_VECTORS]] uint64_t ReadFour(const Bytes* bytes, size_t lines) {
+  return ReadStreams<4>(bytes, lines);
+}
+[[gnu::noinline, TW_WIDEST_VECTORS]] uint64_t ReadEight(const Bytes* bytes, size_t lines) {
+  return ReadStreams<8>(bytes, lines);
+}
+// Prefetchers follow several streams at a time, each to the end of its page: more of them hide more
+// of DRAM's latency.
+constexpr uint64_t (*kWays[])(const Bytes*, size_t) = {ReadOne, ReadFour, ReadEight};
 
 }  // namespace
 
 double ReadBandwidth(size_t bytes, int threads) {
-  const size_t share = std::max<size_t>(8, bytes / sizeof(Bytes) / static_cast<size_t>(threads));
+  constexpr size_t kWhole = 64;  // lines that every way reads to the last
+  const size_t lines = bytes / sizeof(Bytes) / static_cast<size_t>(threads);
+  const size_t share = std::max(kWhole, lines / kWhole * kWhole);
   const size_t turns =
       std::max<size_t>(1, static_cast<size_t>(kRoundBytes / static_cast<double>(bytes)));
   std::vector<std::vector<Bytes>> data(static_cast<size_t>(threads));
@@ -51,10 +71,11 @@ double ReadBandwidth(size_t bytes, int threads) {
   std::barrier barrier(threads);
   const auto work = [&](size_t t) {
     data[t].assign(share, Bytes{{t}});
-    for (int round = 0; round < kReadRounds; ++round) {
+    for (size_t round = 0; round < kReadRounds * std::size(kWays); ++round) {
+      const auto read = kWays[round % std::size(kWays)];
       barrier.arrive_and_wait();
       const int64_t start = support::ReadClockNs(CLOCK_MONOTONIC);
-      for (size_t turn = 0; turn < turns; ++turn) sink = sink ^ ReadAll(data[t].data(), share);
+      for (size_t turn = 0; turn < turns; ++turn) sink = sink ^ read(data[t].data(), share);
       seconds[t] = static_cast<double>(support::ReadClockNs(CLOCK_MONOTONIC) - start) / 1e9;
       barrier.arrive_and_wait();
       if (t == 0) best = std::min(best, *std::max_element(seconds.begin(), seconds.end()));

@@ -6,8 +6,8 @@
 
 namespace tilewright::peaks {
 
-// GB/s of `threads` threads together, each reading its share of a buffer again and again; the best
-// of several rounds.
+// GB/s of `threads` threads together, each reading its share of a buffer again and again, in one
+// stream or several side by side; the best of several rounds.
 double ReadBandwidth(size_t bytes, int threads);
 
 }  // namespace tilewright::peaks
