@@ -4,6 +4,7 @@
 
 #include "compiler/analysis/simplify.h"
 #include "compiler/analysis/simplify_expr.h"
+#include "compiler/ir/expr_parts.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/visit.h"
@@ -235,7 +236,7 @@ class StmtSimplifier {
     }
     changed |= Replace(&node.mask);
     if (node.mask != nullptr) {
-      const Expr& m = node.mask->kind == ir::ExprKind::kBroadcast ? node.mask->args[0] : node.mask;
+      const Expr& m = ir::OfEachLane(node.mask);
       if (ir::IsInt(m, 0)) return NoOp();
       if (ir::IsInt(m, 1)) node.mask = nullptr;
     }

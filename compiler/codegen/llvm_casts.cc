@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "compiler/codegen/llvm_emitter.h"
+#include "compiler/ir/expr_parts.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::codegen {
@@ -90,9 +91,8 @@ StatusOrValue FunctionEmitter::EmitNibble(const Expr& e) {
   const bool is_low = low->kind == ir::ExprKind::kCall &&
                       low->intrinsic == ir::Intrinsic::kBitAnd && low->dtype.Element() == ir::kI32;
   if (!is_low || e->dtype.Element() != ir::kF32) return nullptr;
-  const Expr& mask =
-      low->args[1]->kind == ir::ExprKind::kBroadcast ? low->args[1]->args[0] : low->args[1];
-  if (!ir::IsInt(mask, 15) || module_.family().nibble_floats == nullptr) return nullptr;
+  if (!ir::IsInt(ir::OfEachLane(low->args[1]), 15) || module_.family().nibble_floats == nullptr)
+    return nullptr;
   const NibbleFloats floats = module_.family().nibble_floats(module_.target(), e->dtype.lanes);
   if (floats == nullptr) return nullptr;
   TW_ASSIGN(Value * words, Emit(low->args[0]));

@@ -4,6 +4,7 @@
 #include "compiler/codegen/llvm_emitter.h"
 #include "compiler/codegen/llvm_math.h"
 #include "compiler/codegen/llvm_scope.h"
+#include "compiler/ir/expr_parts.h"
 #include "compiler/ir/numeric.h"
 #include "compiler/ir/type_rules.h"
 #include "compiler/ir/visit.h"
@@ -479,9 +480,7 @@ Value* FunctionEmitter::EmitFused(const Expr& e, const std::vector<Value*>& args
 // Whether the words' bytes have no highest bit: those of words & 0x0f0f0f0f, for example.
 static bool HasSmallBytes(const Expr& words) {
   if (words->kind != ir::ExprKind::kCall || words->intrinsic != Intrinsic::kBitAnd) return false;
-  const Expr& mask =
-      words->args[1]->kind == ir::ExprKind::kBroadcast ? words->args[1]->args[0] : words->args[1];
-  const int64_t* bits = ir::AsInt(mask);
+  const int64_t* bits = ir::AsInt(ir::OfEachLane(words->args[1]));
   return bits != nullptr && (*bits & 0x80808080) == 0;
 }
 

@@ -188,9 +188,7 @@ class Blocker {
     if (op::GetInt(attrs, "groups", 1) == 1) attrs.erase("groups");
     attrs["data_layout"] = StrCat("NCHW", in_block, "c");
     attrs["weight_layout"] = layout;
-    TW_ASSIGN(const ValueId out, Emit(node.name + "_b", "conv2d", {image, packed}, attrs));
-    Define(y, out);
-    return true;
+    return Follow(node, {image, packed}, std::move(attrs));
   }
 
   // Weights of channels that are convolved alone, as those of groups of a block of channels: zeros
@@ -237,9 +235,7 @@ class Blocker {
   // Windows of whole vectors are worth a transform of the operand.
   absl::StatusOr<bool> Pool(const Node& node) {
     TW_ASSIGN(const ValueId image, Pack(node.inputs[0]));
-    TW_ASSIGN(const ValueId out, Emit(node.name + "_b", node.op, {image}, node.attrs));
-    Define(node.outputs[0], out);
-    return true;
+    return Follow(node, {image}, node.attrs);
   }
 
   // Over the whole image: the channels that are left lie in order.

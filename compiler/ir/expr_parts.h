@@ -16,6 +16,11 @@ namespace tilewright::ir {
 std::vector<Expr> Conjuncts(const Expr& condition);
 Expr Conjunction(const std::vector<Expr>& parts);  // null when empty
 
+// What all lanes of a broadcast are; any other expression as it is.
+inline const Expr& OfEachLane(const Expr& e) {
+  return e->kind == ExprKind::kBroadcast ? e->args[0] : e;
+}
+
 // The x of the scalar type for which op(x, y) is y: of Add, Mul, Min and Max. Null for other kinds.
 Expr IdentityOf(ExprKind op, DType type);
 

@@ -278,7 +278,8 @@ int64_t EvalIntIntrinsic(Intrinsic intrinsic, DType t, int64_t a, int64_t b) {
     case Intrinsic::kWideningMul:
       return WrapInt(static_cast<int64_t>(ua * ub), t);
     case Intrinsic::kRoundingShiftRight:
-      return out || b == 0 ? (out ? 0 : a) : (a >> b) + ((a >> (b - 1)) & 1);
+      if (b == 0) return a;
+      return out ? 0 : (a >> b) + ((a >> (b - 1)) & 1);
     default:
       return 0;
   }

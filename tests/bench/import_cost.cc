@@ -3,25 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <string>
 #include <vector>
 
 #include "compiler/graph/onnx_model.h"
 #include "deploy/support/clock.h"
-
-namespace {
-
-// Of this program alone: what getrusage says begins with the memory of the process that started it.
-double PeakBytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) * 1024;
-  }
-  return 0;
-}
-
-}  // namespace
+#include "tests/support/process_status.h"
 
 int main(int argc, char** argv) {
   using tilewright::graph::OnnxModel;
@@ -47,7 +33,7 @@ int main(int argc, char** argv) {
     bytes = model->bytes();
   }
   std::sort(seconds.begin(), seconds.end());
-  const double peak = PeakBytes();
+  const double peak = 1024.0 * static_cast<double>(tilewright::tests::StatusKb("VmHWM"));
   std::printf("{\"bytes\": %lld, \"seconds\": %.3f, \"peak_bytes\": %.0f, \"peak_ratio\": %.3f}\n",
               static_cast<long long>(bytes), seconds[seconds.size() / 2], peak,
               peak / static_cast<double>(bytes));

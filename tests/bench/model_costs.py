@@ -21,6 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
 sys.path.insert(0, str(ROOT / "deploy/bindings/python"))
+from child_cost import child_cost  # noqa: E402
 from fleet import BIN, BUILD, make_models  # noqa: E402
 
 os.environ.setdefault("TILEWRIGHT_RUNTIME_LIBRARY", str(BUILD / "lib/libtilewright_runtime.so"))
@@ -50,22 +51,12 @@ def large_model(folder):
     return path
 
 
-# A child's peak begins with the memory of the process that starts it: a small one does.
-STARTER = """import json, os, sys, time
-start = time.monotonic()
-child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)])
-_, status, usage = os.wait4(child, 0)
-print(json.dumps([os.waitstatus_to_exitcode(status), time.monotonic() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss]))"""
-
-
 def cost(command):
-    """Wall and processor seconds of a command with its children, and the peak of the largest of them."""
-    command = [str(word) for word in command]
-    started = subprocess.run([sys.executable, "-I", "-S", "-c", STARTER, *command], check=True, capture_output=True, text=True)
-    code, wall, processor, peak_kb = json.loads(started.stdout)
-    if code != 0:
-        sys.exit(f"{' '.join(command)}\n{started.stderr}")
-    return {"wall_s": round(wall, 2), "cpu_s": round(processor, 2), "peak_mb": round(peak_kb * 1024 / MB, 1)}
+    """Rounded for people; ends the program if the command fails."""
+    done = child_cost(command)
+    if done.code != 0:
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stderr}")
+    return {"wall_s": round(done.wall_s, 2), "cpu_s": round(done.cpu_s, 2), "peak_mb": round(done.peak_bytes / MB, 1)}
 
 
 def row(name, options, folder):

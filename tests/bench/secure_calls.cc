@@ -21,6 +21,7 @@
 #include "deploy/support/file.h"
 #include "deploy/support/process.h"
 #include "deploy/support/strings.h"
+#include "tests/support/process_status.h"
 #include "tilewright/v1/dispatch.grpc.pb.h"
 
 namespace tilewright {
@@ -39,10 +40,7 @@ struct Tracker {
   std::string address;
 
   double RssKb() const {
-    const auto text =
-        support::ReadFile(support::StrCat("/proc/", child->pid(), "/status"), 1 << 16).value_or("");
-    const size_t at = text.find("VmRSS:");
-    return at == std::string::npos ? 0 : std::atof(text.c_str() + at + 6);
+    return static_cast<double>(tests::StatusKb("VmRSS", std::to_string(child->pid())));
   }
 };
 

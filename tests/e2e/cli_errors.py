@@ -29,6 +29,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import cli_case  # noqa: E402
+from child_cost import child_cost  # noqa: E402
 from cli_case import FAILED, MISMATCH, NOT_FOUND, OK, UNAVAILABLE, USAGE, dense_model  # noqa: E402
 
 
@@ -202,13 +203,9 @@ class Compile(CliCase):
         done = self.call(["compile", model, "--target", "native", "-o", module, *more, str(ram["total"])], self.folder)
         self.assertEqual(done.returncode, OK, done.stderr)
 
-        # What this process holds would count for a child that it forks: a small one forks it.
-        small = ("import os, sys; child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ); _, status, usage = os.wait4(child, 0); "
-                 "print(usage.ru_maxrss * 1024); sys.exit(os.waitstatus_to_exitcode(status))")
-        done = subprocess.run([sys.executable, "-I", "-S", "-c", small, cli_case.binary("tilewright"), "run", module, "--repeat", "3"],
-                              capture_output=True, text=True)
-        self.assertEqual(done.returncode, OK, done.stderr)
-        peak = int(done.stdout.split()[-1])
+        done = child_cost([cli_case.binary("tilewright"), "run", module, "--repeat", "3"])
+        self.assertEqual(done.code, OK, done.stderr)
+        peak = done.peak_bytes
         self.assertLessEqual(peak, ram["total"] + (30 << 20))
         self.assertGreater(peak, ram["weights"], "it was measured")
 

@@ -119,6 +119,7 @@ class Server(cli_case.Fleet):
         """Nothing of the weights is on the server; the module made here computes with them."""
         model = onnx.load(self.path("m.onnx"))
         weight = onnx.numpy_helper.to_array(model.graph.initializer[0])
+        onnx.save(model, self.path("m.onnx"), save_as_external_data=True, location="m.onnx.data", size_threshold=0)
         self.good(*self.tune(6, "-o", "m.tw", "--name", "private", "--records-only"))
         x = numpy.random.default_rng(5).standard_normal((4, 256)).astype(numpy.float32)
         for name, value in (("x", x), ("y", x @ weight)):

@@ -19,6 +19,7 @@
 #include "deploy/support/strings.h"
 #include "device_agent/fingerprint.h"
 #include "tests/support/patience.h"
+#include "tests/support/process_status.h"
 #include "tilewright/v1/artifact.grpc.pb.h"
 
 namespace tilewright::tests {
@@ -198,10 +199,7 @@ absl::Status SwarmFleet::WaitUntilSynced(uint64_t epoch, int64_t patience_ms) {
 }
 
 double SwarmFleet::RssKb() const {
-  const auto text =
-      support::ReadFile(StrCat("/proc/", tracker_->pid(), "/status"), 1 << 16).value_or("");
-  const size_t at = text.find("VmRSS:");
-  return at == std::string::npos ? 0 : std::atof(text.c_str() + at + 6);
+  return static_cast<double>(StatusKb("VmRSS", std::to_string(tracker_->pid())));
 }
 
 double SwarmFleet::CpuSeconds() const {

@@ -14,6 +14,7 @@
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
+#include "tests/support/process_status.h"
 #include "tests/unit/onnx_builder.h"
 
 namespace tilewright::graph {
@@ -173,15 +174,6 @@ TEST_F(OnnxModelTest, GraphsShareWeights) {
   EXPECT_EQ(first, data_of());
 }
 
-int64_t StatusKb(const std::string& field) {
-  std::ifstream in("/proc/self/status");
-  for (std::string line; std::getline(in, line);) {
-    if (line.starts_with(field + ":")) return std::stoll(line.substr(field.size() + 1));
-  }
-  ADD_FAILURE() << field;
-  return 0;
-}
-
 // Reading a model and importing it takes the memory of its weights once.
 TEST_F(OnnxModelTest, WeightsAreInMemoryOnce) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -212,14 +204,14 @@ TEST_F(OnnxModelTest, WeightsAreInMemoryOnce) {
     b = OnnxBuilder();
     malloc_trim(0);
     std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts here
-    const int64_t before = StatusKb("VmRSS");
+    const int64_t before = tests::StatusKb("VmRSS");
     auto model = OnnxModel::Open(File("large.onnx"), WithData());
     ASSERT_TRUE(model.ok()) << model.status();
     auto graph = ImportOnnx(*model);
     ASSERT_TRUE(graph.ok()) << graph.status();
     const int64_t weights = kLayers * static_cast<int64_t>(data.size()) / 1024;
-    EXPECT_GE(StatusKb("VmHWM") - before, weights) << "it measures nothing";
-    EXPECT_LE(StatusKb("VmHWM") - before, weights * 5 / 4) << external;
+    EXPECT_GE(tests::StatusKb("VmHWM") - before, weights) << "it measures nothing";
+    EXPECT_LE(tests::StatusKb("VmHWM") - before, weights * 5 / 4) << external;
   }
 }
 

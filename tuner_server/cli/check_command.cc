@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "compiler/graph/graph.h"
-#include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/model_compiler.h"
@@ -184,8 +183,8 @@ std::string OperatorsPage(const graph::OnnxSupport& known) {
       known.oldest_opset, " to ", known.newest_opset,
       ".\n- Element types: ", support::Join(known.element_types, ", "),
       ".\n- `--shape NAME=...` gives the sizes that the model leaves open: numbers, or ranges of "
-      "one "
-      "module for all of them.\n- Weights are in the model file, or in other files of its folder "
+      "one module for all of them.\n- Weights are in the model file, or in other files of its "
+      "folder "
       "(external data).\n"
       "- Tensors of the model (weights, zero points) also of int4 and uint4, which become bytes.\n"
       "- Sequences and optionals inside a model only, not as its inputs and outputs. No "

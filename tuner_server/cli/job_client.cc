@@ -133,7 +133,9 @@ void CatchInterrupts() {
 bool Interrupted() { return g_interrupted.load(); }
 
 absl::StatusOr<v1::Job> SubmitJob(ServerClient& client, const JobRequest& request) {
-  TW_ASSIGN(std::string model, ReadModel(request.model_path, request.operators));
+  // Weights that are taken out again are not read.
+  TW_ASSIGN(std::string model,
+            ReadModel(request.model_path, request.operators, /*embed=*/!request.records_only));
   TW_ASSIGN(std::string target, ExpandMeasuredTarget(request.target));
   // A file may have any name, a job's is text.
   const std::string model_name = support::Printable(support::BaseName(request.model_path));

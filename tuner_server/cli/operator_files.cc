@@ -20,10 +20,10 @@ absl::StatusOr<std::vector<graph::OperatorFile>> ReadOperatorFiles(
 }
 
 absl::StatusOr<std::string> ReadModel(const std::string& model_path,
-                                      const std::vector<std::string>& operator_paths) {
+                                      const std::vector<std::string>& operator_paths, bool embed) {
   TW_ASSIGN(const std::vector<graph::OperatorFile> files, ReadOperatorFiles(operator_paths));
   TW_ASSIGN(std::string bytes, support::ReadFile(model_path, graph::kMaxModelBytes));
-  TW_TRY(graph::EmbedExternalData(model_path, &bytes));
+  if (embed) TW_TRY(graph::EmbedExternalData(model_path, &bytes));
   for (const graph::OperatorFile& file : files) TW_TRY(graph::AddOperators(file, &bytes));
   return bytes;
 }

@@ -16,9 +16,10 @@ namespace tilewright::cli {
 absl::StatusOr<std::vector<graph::OperatorFile>> ReadOperatorFiles(
     const std::vector<std::string>& paths);
 // The bytes of an ONNX file with its external data and the definitions of these files: what is sent
-// to a server, or rewritten.
+// to a server, or rewritten. Without `embed`, data in other files stays there.
 absl::StatusOr<std::string> ReadModel(const std::string& model_path,
-                                      const std::vector<std::string>& operator_paths);
+                                      const std::vector<std::string>& operator_paths,
+                                      bool embed = true);
 
 // The same, to import from: in memory once. `keep_going`: although external data is missing.
 absl::StatusOr<graph::OnnxModel> OpenModel(const std::string& model_path,

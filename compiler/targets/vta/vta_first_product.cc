@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "compiler/targets/vta/vta_cycles.h"
+#include "compiler/targets/vta/vta_transfers.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::vta {
@@ -250,27 +251,6 @@ Beginning BestBeginning(const Isa& isa, const FirstProduct& first,
   return best;
 }
 
-// The elements [from, to) of a load, from the start of a row up to the end of one.
-VtaEvent PartOfLoad(const Isa& isa, const VtaEvent& whole, int64_t from, int64_t to) {
-  VtaEvent part = whole;
-  Instruction& i = part.instruction;
-  if (i.y_size > 1) {
-    i.dram_base += from / i.x_size * i.x_stride;
-    i.y_size = (to - from) / i.x_size;
-  } else {
-    i.dram_base += from;
-    i.x_size = i.x_stride = to - from;
-  }
-  i.sram_base += from;
-  const int64_t bytes = isa.InfoOf(static_cast<Memory>(i.memory)).element_bytes;
-  const int64_t end = i.dram_base + (i.y_size - 1) * i.x_stride + i.x_size;
-  part.regions[0].begin = i.sram_base;
-  part.regions[0].end = i.sram_base + to - from;
-  part.regions[1].begin = i.dram_base * bytes;
-  part.regions[1].end = end * bytes;
-  return part;
-}
-
 VtaEvent PartOfProduct(const FirstProduct& first, const VtaEvent& whole, int64_t from, int64_t to,
                        MicroOpTable* uops) {
   VtaEvent part = whole;
@@ -306,7 +286,7 @@ void AppendParts(const Isa& isa, const FirstProduct& first, const std::vector<Vt
       const int64_t needed = NeededOf(first, whole, (part + 1) * size);
       if (needed == loaded[l]) continue;
       const bool all = needed - loaded[l] == whole.regions[0].end - whole.regions[0].begin;
-      loads->push_back(all ? whole : PartOfLoad(isa, whole, loaded[l], needed));
+      loads->push_back(all ? whole : PartOfTransfer(isa, whole, loaded[l], needed - loaded[l]));
       loaded[l] = needed;
     }
     products->push_back(

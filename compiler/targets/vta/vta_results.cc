@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/targets/vta/vta_cycles.h"
+#include "compiler/targets/vta/vta_transfers.h"
 
 namespace tilewright::vta {
 namespace {
@@ -62,24 +63,6 @@ VtaEvent SliceOfOperation(const VtaEvent& whole, const Slice& part, MicroOpTable
   return slice;
 }
 
-// `part` of the elements that a store moves.
-VtaEvent SliceOfStore(const Isa& isa, const VtaEvent& whole, const Slice& part) {
-  VtaEvent slice = whole;
-  Instruction& i = slice.instruction;
-  i.sram_base += part.from;
-  i.dram_base += part.from / i.x_size * i.x_stride + part.from % i.x_size;
-  i.y_size = std::max<int64_t>(1, part.size / i.x_size);
-  i.x_size = std::min(i.x_size, part.size);
-  if (i.y_size == 1) i.x_stride = i.x_size;
-  const int64_t bytes = isa.InfoOf(Memory::kOut).element_bytes;
-  const int64_t end = i.dram_base + (i.y_size - 1) * i.x_stride + i.x_size;
-  slice.regions[0].begin = i.sram_base;
-  slice.regions[0].end = i.sram_base + part.size;
-  slice.regions[1].begin = i.dram_base * bytes;
-  slice.regions[1].end = end * bytes;
-  return slice;
-}
-
 // What of a store is in a slice of the results, counted from the store's first element.
 Slice InStore(const Results& results, const VtaRegion& stored, const Slice& slice) {
   const int64_t offset = stored.begin - results.begin, size = stored.end - stored.begin;
@@ -134,7 +117,7 @@ void AppendSlice(const Isa& isa, const Results& results, const std::vector<VtaEv
     to->push_back(SliceOfOperation(events[at], slice, uops));
   for (size_t at = results.first_store; at < results.last; ++at) {
     const Slice part = InStore(results, events[at].regions[0], slice);
-    if (part.size > 0) to->push_back(SliceOfStore(isa, events[at], part));
+    if (part.size > 0) to->push_back(PartOfTransfer(isa, events[at], part.from, part.size));
   }
 }
 
