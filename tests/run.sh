@@ -14,7 +14,8 @@ jobs="$(nproc)"
 
 # lane, budget in seconds on two cores, fewest tests, how it runs:
 #   step       a function below          ctest:N  the tests with that label, N at a time
-#   scripts:N  tests/<lane>/*.py, N at a time; then one by one those that judge times ("# Runs alone")
+#   scripts    tests/<lane>/*.py: those that use a device ("# Measures") one by one, the others next to
+#              them; then one by one those that judge times ("# Runs alone")
 LANES="
 packages      180 0 step
 build        1500 0 step
@@ -24,8 +25,8 @@ golden         60 1 ctest:$jobs
 differential  180 1 ctest:$jobs
 conformance   120 0 ctest:1
 sim           180 2 ctest:$jobs
-fault         480 1 ctest:3
-e2e           960 5 scripts:2
+fault         480 1 ctest:2
+e2e           960 5 scripts
 "
 WHOLE_BUDGET_S=2700
 # For one script, many times what it takes: a machine may be busy, a noisy device pauses for minutes.
@@ -145,20 +146,25 @@ run_script() {
   } 9>"$scratch/output.lock"
 }
 
+run_scripts_in_turn() {
+  local lane="$1" script
+  for script in "${@:2}"; do run_script "$lane" "$script"; done
+}
+
 run_scripts() {
-  local lane="$1" parallel="$2" script code name alone=()
+  local lane="$1" script code name free=() measuring=() alone=()
   : >"$scratch/$lane.codes"
   for script in "$root/tests/$lane"/*.py; do
-    [[ -e "$script" ]] || continue
-    if grep -q '^# Runs alone' "$script"; then
-      alone+=("$script")
-      continue
-    fi
-    while (($(jobs -rp | wc -l) >= parallel)); do wait -n || true; done
-    run_script "$lane" "$script" &
+    case "$(grep -m 1 -oE '^# (Runs alone|Measures)' "$script")" in
+      "# Runs alone") alone+=("$script") ;;
+      "# Measures") measuring+=("$script") ;;
+      *) free+=("$script") ;;
+    esac
   done
+  run_scripts_in_turn "$lane" "${free[@]}" &
+  run_scripts_in_turn "$lane" "${measuring[@]}"
   wait
-  for script in "${alone[@]}"; do run_script "$lane" "$script"; done
+  run_scripts_in_turn "$lane" "${alone[@]}"
   while read -r code name; do
     case "$code" in
       0) passed=$((passed + 1)) ;;
@@ -192,7 +198,7 @@ run_lane() {
   case "$how" in
     step) "run_$lane" ;;
     ctest:*) run_ctest "$lane" "${how#ctest:}" ;;
-    scripts:*) run_scripts "$lane" "${how#scripts:}" ;;
+    scripts) run_scripts "$lane" ;;
   esac
   if ((passed + failed + skipped < least)); then
     note="expected at least $least tests"

@@ -2,7 +2,7 @@
 """A board of another architecture: the worker is built for 64-bit Arm as deploy/ops/boards says, and an agent of
 this machine measures with it over a bridge. The emulator in place of the board counts virtual cycles (a plug-in of
 ours): it proves function, and that equal jobs write equal logs; never speed."""
-# Runs alone: a device measures in it.
+# Measures: a device is used in it, and no time is judged.
 
 import sys
 import tempfile

@@ -34,7 +34,7 @@ def fastest_program(lines, usable):
     silent = [line["program_hash"] for line in finals if line not in usable]
     middles = []
     for program, of_it in programs.items():
-        if len(of_it) == 1 and of_it[0]["generated_by"] != "default" and (len(finals) >= 6 or silent.count(program) >= 2):
+        if len(of_it) == 1 and of_it[0]["generated_by"] != "default" and (len(finals) >= cli_case.FINALS_OF_TASK or silent.count(program) >= 2):
             continue
         faster, slower = of_it[(len(of_it) - 1) // 2], of_it[len(of_it) // 2]
         noise = min(max(faster["ci_rel"] + slower["ci_rel"], 0.01), 0.1)

@@ -5,7 +5,7 @@ with their exit codes and reasons, renewal, revocation, the audit logs.
 
     cli_secure.py [--build DIR]        DIR (default: TILEWRIGHT_BUILD_DIR or build/release) has bin/
 """
-# Runs alone: a device measures in it.
+# Measures: a device is used in it, and no time is judged.
 
 import contextlib
 import json

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`tilewright compile` without a device or a log: the cost model chooses schedules, in the time of --effort."""
-# Runs alone: a device measures in it, or it judges times.
+# Runs alone: it judges times.
 
 import json
 import sys

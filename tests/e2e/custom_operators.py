@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Custom operators: models with nodes of a foreign domain, defined in a file, compute what NumPy says."""
-# Runs alone: a device measures in it.
+# Measures: a device is used in it, and no time is judged.
 
 import json
 import subprocess

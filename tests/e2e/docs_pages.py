@@ -4,7 +4,7 @@ the blocks is in deploy/docs/README.md. Also compares the generated pages with w
 
     docs_pages.py [--build DIR] [Pages.test_engineer ...]        DIR (default: TILEWRIGHT_BUILD_DIR or build/release) has bin/
 """
-# Runs alone: a device measures in it.
+# Measures: a device is used in it, and no time is judged.
 
 import collections
 import os

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Wrong code never wins. An agent that injects wrong results, crashes and hangs: the kinds are counted
 right and no faulted trial is best. A builder that miscompiles on purpose: the result check finds it."""
-# Runs alone: a device measures in it.
+# Measures: a device is used in it, and no time is judged.
 
 import stat
 import sys

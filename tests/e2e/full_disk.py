@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The disk of all daemons is full, read-only and slow for 2 s each under three jobs: all jobs succeed, no trial is
 lost, fails or counts twice, and a job that is cancelled meanwhile ends. Longer, with ten jobs: tests/long/disks.py."""
-# Runs alone: a device measures in it.
+# Measures: a device is used in it, and no time is judged.
 
 import sys
 from pathlib import Path

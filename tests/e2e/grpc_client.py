@@ -2,7 +2,7 @@
 """A stock gRPC client, with nothing generated from this repository: learns the services by reflection,
 checks health, uploads a model, submits a job, watches it, resolves and streams the module; the module
 runs in a folder with only the runtime library."""
-# Runs alone: a device measures in it.
+# Measures: a device is used in it, and no time is judged.
 
 import ctypes
 import hashlib

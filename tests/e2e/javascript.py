@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Modules of WebAssembly in Node.js (deploy/javascript): networks against the NumPy evaluator, open sizes against native
 modules, state, what the examples' page shows, and a fleet that tunes for it. Skips without Node.js. With --long all seven networks."""
-# Runs alone: a device measures in it.
+# Measures: a device is used in it, and no time is judged.
 
 import json
 import shutil

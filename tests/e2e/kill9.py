@@ -4,7 +4,7 @@ acknowledged is lost, nothing is stored twice, the job ends with its full number
 
     kill9.py [--rounds 20] [--seed 1]
 """
-# Runs alone: a device measures in it.
+# Measures: a device is used in it, and no time is judged.
 
 import argparse
 import random

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the binaries link: the runtime, the worker and the agent no LLVM, the worker no gRPC, nothing a
 library of kernels; and a compiled module needs only libc and libm."""
-# Runs alone: a device measures in it.
+# Measures: a device is used in it, and no time is judged.
 
 import subprocess
 import sys

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One fleet with a processor, an OpenCL device and a board of another architecture, and jobs for all three at the same
 time: each trial is measured by a device of its job's kind, in that device's unit, and no record crosses classes."""
-# Runs alone: a device measures in it.
+# Measures: a device is used in it, and no time is judged.
 
 import sys
 import tempfile

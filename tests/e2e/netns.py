@@ -2,7 +2,7 @@
 """An agent on a host of its own: a network namespace whose only route leads to the tracker, no shared
 folder. The job still completes: agents dial out and fetch everything from the tracker. Once in plain text
 (--insecure), once with TLS and tokens and a stranger beside."""
-# Runs alone: a device measures in it.
+# Measures: a device is used in it, and no time is judged.
 
 import os
 import subprocess

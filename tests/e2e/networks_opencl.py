@@ -3,7 +3,7 @@
 device: the same bounds as on the processor (networks_quick.py). DQN again from Python; DQN tuned by a real tracker,
 tuner and agent, whose records know the driver's compiler. With --long all networks, and MobileNet is tuned: minutes, in which a busy
 machine may quarantine the only device. ResNet-18 runs on Vulkan without it (networks_vulkan.py)."""
-# Runs alone: a device measures in it.
+# Measures: a device is used in it, and no time is judged.
 
 import sys
 from pathlib import Path

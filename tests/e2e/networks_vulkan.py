@@ -2,7 +2,7 @@
 """Networks, narrow and small, compiled for Vulkan with default schedules and run on the machine's device: the same bounds
 as on the processor (networks_quick.py). DQN again from Python; DQN tuned by a real tracker, tuner and agent, whose records
 know the driver's compiler. With --long all networks, and MobileNet is tuned."""
-# Runs alone: a device measures in it.
+# Measures: a device is used in it, and no time is judged.
 
 import sys
 from pathlib import Path

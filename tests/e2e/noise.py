@@ -8,7 +8,7 @@ all of them are in the log, each trial ends once, and nothing invalid is learned
 
 import json
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
@@ -47,6 +47,25 @@ class Noise(cli_case.Fleet):
                 self.assertEqual(len(rest), MAX_ATTEMPTS - 1, "counted as it is after the last attempt only")
         self.assertGreater(again, 0, "the noise was there")
 
+    @staticmethod
+    def may_choose(records, usable):
+        """False: the machine has noise of its own, and so much that no final confirmed a winner. Then the module has the default
+        schedule, unmeasured."""
+        times = Counter(record["program_hash"] for record in usable)
+        if max(times.values(), default=0) > 1 or any(record["generated_by"] == "default" for record in usable):
+            return True
+        return sum(record["accepted"] and record["generated_by"] == "final" for record in records) < cli_case.FINALS_OF_TASK
+
+    def check_choice(self, best, usable, said):
+        """What was chosen is valid, and so is what the module is made of."""
+        chosen = said["chosen"]["measurement_id"]
+        self.assertEqual([(row["records"], row["measurement_id"]) for row in best], [(len(usable), chosen)])
+        ids = {record["measurement_id"] for record in usable}
+        self.assertIn(chosen, ids)
+        self.assertTrue({row["measurement_id"] for row in said["runner_ups"]} <= ids)
+        with open(self.path("noisy.tw"), "rb") as module:
+            self.assertIn(chosen.encode(), module.read())
+
     def test_noise_costs_attempts_and_nothing_else(self):
         progress = self.tune("noisy")["progress"]
         self.assertEqual((progress["measured"], progress["cached"]), (TRIALS, 0))
@@ -65,16 +84,11 @@ class Noise(cli_case.Fleet):
         said = json.loads(self.good("log", "explain", records[0]["task"], *self.server, "-o", "json"))
         self.assertEqual((said["tried"]["trials"], sum(said["tried"]["by_outcome"].values())), (TRIALS, TRIALS))
 
-        # What was chosen is valid, and so is what the module is made of.
         best = json.loads(self.good("log", "best", *self.server, "-o", "json"))
-        self.assertEqual([(row["records"], row["measurement_id"]) for row in best],
-                         [(len(usable), said["chosen"]["measurement_id"])])
-        ids = {r["measurement_id"] for r in usable}
-        self.assertIn(best[0]["measurement_id"], ids)
-        self.assertIn(said["chosen"]["measurement_id"], ids)
-        self.assertTrue({row["measurement_id"] for row in said["runner_ups"]} <= ids)
-        with open(self.path("noisy.tw"), "rb") as module:
-            self.assertIn(said["chosen"]["measurement_id"].encode(), module.read())
+        if self.may_choose(records, usable):
+            self.check_choice(best, usable, said)
+        else:
+            self.assertEqual((best, said["chosen"]["measurement_id"]), ([], ""))
         self.good("run", "noisy.tw", "--repeat", "2")
 
         # A later job knows what was measured well, and measures the rest.

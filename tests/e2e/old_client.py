@@ -5,7 +5,7 @@ Promise R19 of tests/README.md.
 
     old_client.py [--build DIR]        DIR (default: TILEWRIGHT_BUILD_DIR or build/release) has bin/
 """
-# Runs alone: a device measures in it.
+# Measures: a device is used in it, and no time is judged.
 
 import base64
 import glob

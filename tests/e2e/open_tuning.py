@@ -4,7 +4,7 @@ recalled, the module computes what the NumPy evaluator does at every size, and p
 
     open_tuning.py [--build DIR]        DIR (default: TILEWRIGHT_BUILD_DIR or build/release) has bin/
 """
-# Runs alone: a device measures in it.
+# Measures: a device is used in it, and no time is judged.
 
 import json
 import os

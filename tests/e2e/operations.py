@@ -4,7 +4,7 @@ exist, systemd units and configuration files that are good, the watchdog, the lo
 
     operations.py [--build DIR]        DIR (default: TILEWRIGHT_BUILD_DIR or build/release) has bin/
 """
-# Runs alone: a device measures in it.
+# Measures: a device is used in it, and no time is judged.
 
 import glob
 import json

@@ -5,8 +5,9 @@ agent of the tarball joins a tracker and measures.
 
     packages.py [--build DIR]        DIR (default: TILEWRIGHT_BUILD_DIR or build/release) has bin/
 """
-# Runs alone: a device measures in it.
+# Measures: a device is used in it, and no time is judged.
 
+import functools
 import glob
 import hashlib
 import json
@@ -14,6 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy
@@ -36,17 +38,27 @@ class Packages(cli_case.Case):
         if absent:
             self.skipTest("no %s here" % ", ".join(absent))
 
-    def package(self, *flags):
-        done = subprocess.run([SCRIPT, "--build", cli_case.BUILD, "--out", self.path("out"), "--no-build", *flags],
+    @staticmethod
+    def package(out, kind):
+        done = subprocess.run([SCRIPT, "--build", cli_case.BUILD, "--out", out, "--no-build", "--only", kind],
                               capture_output=True, text=True, env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"})
-        self.assertEqual(done.returncode, 0, done.stderr)
+        if done.returncode != 0:
+            raise AssertionError(done.stderr)
         return [line for line in done.stdout.splitlines() if line.startswith("/")]
 
-    def unpack(self, made, name):
-        """The files of one package in a folder of their own, as `dpkg-deb -x` leaves them."""
+    @classmethod
+    @functools.cache
+    def debian_packages(cls):
+        """Made once for all tests: that takes half a minute."""
+        out = tempfile.mkdtemp(prefix="tilewright-packages-")
+        cls.addClassCleanup(shutil.rmtree, out)
+        return cls.package(out, "deb")
+
+    def unpack(self, name):
+        """The files of one Debian package in a folder of their own, as `dpkg-deb -x` leaves them."""
         root = self.path("unpacked", name)
         os.makedirs(root)
-        path = next(path for path in made if os.path.basename(path).startswith(name + "_"))
+        path = next(path for path in self.debian_packages() if os.path.basename(path).startswith(name + "_"))
         subprocess.run(["dpkg-deb", "-x", path, root], check=True)
         depends = subprocess.run(["dpkg-deb", "--field", path, "Depends"], capture_output=True, text=True, check=True).stdout
         return root, depends.strip()
@@ -64,18 +76,18 @@ class Packages(cli_case.Case):
             print("[SKIP] the tarball's programs in a root of their own: " + done.stderr.strip())
         return done.returncode == 0
 
-    def check_sums(self):
-        with open(self.path("out/SHA256SUMS")) as sums:
+    def check_sums(self, folder):
+        with open(os.path.join(folder, "SHA256SUMS")) as sums:
             rows = [line.split() for line in sums]
         for digest, name in rows:
-            with open(self.path("out", name), "rb") as file:
+            with open(os.path.join(folder, name), "rb") as file:
                 self.assertEqual(hashlib.sha256(file.read()).hexdigest(), digest, name)
         return len(rows)
 
     def test_debian_packages_install_into_a_root_and_run(self):
-        made = self.package("--only", "deb")
+        made = self.debian_packages()
         self.assertEqual(sorted(os.path.basename(path).split("_")[0] for path in made), sorted(PACKAGES))
-        self.assertEqual(self.check_sums(), len(PACKAGES))
+        self.assertEqual(self.check_sums(os.path.dirname(made[0])), len(PACKAGES))
         root = self.path("root")
         os.makedirs(root + "/var/lib/dpkg/info")
         os.makedirs(root + "/var/lib/dpkg/updates")
@@ -122,7 +134,7 @@ class Packages(cli_case.Case):
             self.assertTrue(os.path.exists(root + "/usr/share/doc/%s/ops/threat_model.md" % package), package)
 
     def test_the_client_needs_no_llvm_and_names_what_it_lacks(self):
-        root, depends = self.unpack(self.package("--only", "deb"), "tilewright-client")
+        root, depends = self.unpack("tilewright-client")
         program = root + "/usr/bin/tilewright"
         libraries = self.works("ldd", program).decode()
         for heavy in ("llvm", "lld", "xgboost"):
@@ -148,7 +160,7 @@ class Packages(cli_case.Case):
         self.works("protoc", "-I", protos, "--descriptor_set_out", self.path("all.pb"), *glob.glob(protos + "/tilewright/v1/*.proto"))
 
     def test_programs_in_c_cpp_and_python_build_on_the_dev_package(self):
-        root, depends = self.unpack(self.package("--only", "deb"), "tilewright-dev")
+        root, depends = self.unpack("tilewright-dev")
         for name in ("tilewright.js", "tilewright.d.ts", "worker/worker.js"):
             self.assertTrue(os.path.exists(root + "/usr/share/javascript/tilewright/" + name), name)
         self.assertRegex(depends, r"^libc6 \([^)]*\)$", "the library needs nothing else")
@@ -179,10 +191,10 @@ class Packages(cli_case.Case):
         numpy.testing.assert_allclose(numpy.load(self.path("y.npy")), wanted, rtol=1e-4, atol=1e-5)
 
     def test_the_tarball_of_the_agent_needs_nothing_but_a_c_library(self):
-        made = self.package("--only", "tarball")
+        made = self.package(self.path("out"), "tarball")
         self.assertEqual(len(made), 1)
         first = Path(made[0]).read_bytes()
-        self.assertEqual(Path(self.package("--only", "tarball")[0]).read_bytes(), first, "the same bytes each time")
+        self.assertEqual(Path(self.package(self.path("again"), "tarball")[0]).read_bytes(), first, "the same bytes each time")
         root = self.path("root")
         os.makedirs(root)
         subprocess.run(["tar", "-xzf", made[0], "-C", root], check=True)

@@ -4,7 +4,7 @@ line did. State that older versions left open is closed at the next start.
 
     private_state.py [--build DIR]     DIR (default: TILEWRIGHT_BUILD_DIR or build/release) has bin/
 """
-# Runs alone: a device measures in it.
+# Measures: a device is used in it, and no time is judged.
 
 import json
 import os

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Quantised products on the simulated accelerator: compiled, run on both simulators, compared with NumPy bit by bit; a
 network with parts on the processor; a product tuned over tracker and agent, in cycles; errors that say what is wrong."""
-# Runs alone: a device measures in it.
+# Measures: a device is used in it, and no time is judged.
 
 import json
 import math

@@ -26,6 +26,8 @@ OK, FAILED, USAGE, NOT_FOUND, UNAVAILABLE, MISMATCH = range(6)
 # How long a condition may take, however slow the machine: a device whose measurements were too noisy is
 # looked at again after a minute only.
 PATIENCE = 300
+# Finals that a job measures of a task (tuner_server/log/schedule_rule.h); if they confirmed no winner, there is none.
+FINALS_OF_TASK = 6
 
 
 def binary(name):
