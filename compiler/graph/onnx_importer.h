@@ -62,8 +62,9 @@ std::string ExternalFile(const pb::TensorProto& tensor);
 
 // The model in these bytes (graph.onnx.not_onnx, .too_large).
 absl::StatusOr<pb::ModelProto> ParseModel(std::string_view bytes, int64_t max_bytes);
-// Some exporters (Paddle) name each size they do not know "?": two of these are not one size.
-void ForgetUnknownSizes(pb::GraphProto& graph);
+// Names each size of an input that has no name, or the name "?" (Paddle), after the input and the
+// axis ("image_2"), so that --shape can name it.
+void NameUnknownSizes(pb::GraphProto& graph);
 inline bool IsDefaultDomain(const std::string& domain) {
   return domain.empty() || domain == "ai.onnx";
 }
@@ -79,9 +80,9 @@ std::string NodeLabel(const pb::NodeProto& node);
 // "Einsum", or "QLinearMul of com.microsoft" where the operator is not ONNX's own.
 std::string OperatorLabel(const pb::NodeProto& node);
 // The --shape flags that these inputs need, with N for each number that the user chooses:
-// "--shape batch=N --shape x=Nx3xN". Dimensions with names get one flag for all inputs.
+// "--shape batch=N --shape image_2=N".
 std::string ShapeFlags(const std::vector<const pb::ValueInfoProto*>& dynamic);
-// "\"x\" [batch,3,?]"
+// "\"image\" [batch,3,image_2]"
 std::string DynamicInputText(const pb::ValueInfoProto& input);
 
 // One node under conversion.

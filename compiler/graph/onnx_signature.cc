@@ -55,11 +55,21 @@ std::optional<std::vector<int64_t>> ShapeIn(const pb::GraphProto& graph, const s
 
 }  // namespace
 
-void ForgetUnknownSizes(pb::GraphProto& graph) {
+void NameUnknownSizes(pb::GraphProto& graph) {
+  std::set<std::string> taken;
+  for (const pb::ValueInfoProto& input : graph.input()) {
+    taken.insert(input.name());
+    for (const auto& dim : input.type().tensor_type().shape().dim()) taken.insert(dim.dim_param());
+  }
   for (pb::ValueInfoProto& input : *graph.mutable_input()) {
     if (!input.type().has_tensor_type() || !input.type().tensor_type().has_shape()) continue;
-    for (auto& dim : *input.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim()) {
-      if (dim.dim_param() == "?") dim.clear_dim_param();
+    auto& dims = *input.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim();
+    for (int d = 0; d < dims.size(); ++d) {
+      if (IsFixed(dims[d]) || (!dims[d].dim_param().empty() && dims[d].dim_param() != "?"))
+        continue;
+      std::string name = StrCat(input.name(), "_", d);
+      while (!taken.insert(name).second) name += "_";
+      dims[d].set_dim_param(name);
     }
   }
 }
@@ -69,9 +79,7 @@ std::string DynamicInputText(const pb::ValueInfoProto& input) {
   if (!tensor.has_shape()) return Quote(input.name()) + " of unknown rank";
   std::vector<std::string> dims;
   for (const auto& dim : tensor.shape().dim()) {
-    dims.push_back(IsFixed(dim)              ? StrCat(dim.dim_value())
-                   : dim.dim_param().empty() ? "?"
-                                             : Printable(dim.dim_param()));
+    dims.push_back(IsFixed(dim) ? StrCat(dim.dim_value()) : Printable(dim.dim_param()));
   }
   return StrCat(Quote(input.name()), " [", support::Join(dims, ","), "]");
 }
@@ -79,17 +87,11 @@ std::string DynamicInputText(const pb::ValueInfoProto& input) {
 std::string ShapeFlags(const std::vector<const pb::ValueInfoProto*>& dynamic) {
   std::set<std::string> flags;
   for (const pb::ValueInfoProto* input : dynamic) {
-    const auto& dims = input->type().tensor_type().shape().dim();
-    const bool all_named = !dims.empty() && std::all_of(dims.begin(), dims.end(), [](auto& dim) {
-      return IsFixed(dim) || !dim.dim_param().empty();
-    });
-    std::vector<std::string> sizes;
-    for (const auto& dim : dims) {
-      if (all_named && !IsFixed(dim)) flags.insert(dim.dim_param() + "=N");
-      sizes.push_back(IsFixed(dim) ? StrCat(dim.dim_value()) : "N");
+    const auto& tensor = input->type().tensor_type();
+    if (!tensor.has_shape()) flags.insert(input->name() + "=N...");
+    for (const auto& dim : tensor.shape().dim()) {
+      if (!IsFixed(dim)) flags.insert(dim.dim_param() + "=N");
     }
-    if (all_named) continue;
-    flags.insert(StrCat(input->name(), "=", sizes.empty() ? "N..." : support::Join(sizes, "x")));
   }
   std::string text;
   for (const std::string& flag : flags) {

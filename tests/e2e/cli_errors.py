@@ -277,14 +277,16 @@ class Check(CliCase):
         model = model_of([("Add", ["image", "tokens"], "y", {})], [image, tokens], [("y", self.FLOAT, [-1, 3, 8, 8])])
         said = self.check(model, FAILED)
         self.assertEqual([(p["what"], p["where"]) for p in said["problems"]],
-                         [("--shape batch=N --shape image=Nx3x8xN",
-                           ['"image" [?,3,8,?]', '"tokens" [batch,3,8,8]'])])
+                         [("--shape batch=N --shape image_0=N --shape image_3=N",
+                           ['"image" [image_0,3,8,image_3]', '"tokens" [batch,3,8,8]'])])
         done = self.call(["compile", "m.onnx", "--target", "native"], self.folder)
-        self.assertIn("--shape batch=N --shape image=Nx3x8xN", done.stderr)
+        self.assertIn("--shape batch=N --shape image_0=N --shape image_3=N", done.stderr)
         self.assertIn("in place of each N", done.stderr)
         self.assertNotIn("onnx.checker", done.stderr)
         # The flags that it says, with numbers, are all that is needed.
-        flags = said["problems"][0]["what"].replace("batch=N", "batch=2").replace("Nx3x8xN", "2x3x8x8").split()
+        flags = said["problems"][0]["what"].replace("batch=N", "batch=2").replace("image_0=N", "image_0=2").replace("image_3=N", "image_3=8").split()
+        self.check(model, OK, *flags)
+        flags = ["--shape", "batch=2", "--shape", "image=2x3x8x8"]
         self.check(model, OK, *flags)
         self.fails(FAILED, ["compile", "m.onnx", "--target", "native", "--shape", "image=2x3x9x8"],
                    ["graph.onnx.shape_override", "dimension 2 to be 8"])

@@ -421,6 +421,21 @@ TEST(OnnxImport, SizesNamedWithAQuestionMarkAreNotOneSize) {
   EXPECT_EQ(op::ToText(graph->values[graph->outputs[0]].type), "f32[2,4]");
 }
 
+TEST(OnnxImport, SizesWithoutANameAreNamedAfterTheirAxis) {
+  OnnxBuilder b;
+  b.Input("x_1", {4}).Input("x", {2, 4}).Output("y", {2, 4});
+  b.Node("Add", {"x", "x_1"}, "y");
+  auto* type = b.graph().mutable_input(1)->mutable_type()->mutable_tensor_type();
+  type->mutable_shape()->mutable_dim(0)->set_dim_value(-1);
+  type->mutable_shape()->mutable_dim(1)->clear_value();  // "x_1" is the name of an input
+  ImportOptions options;
+  options.shapes["x_1_"] = {4};
+  options.open["x_0"] = {1, 8};
+  const absl::StatusOr<Graph> graph = ImportOnnx(b.Bytes(), options);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(op::ToText(graph->values[graph->outputs[0]].type), "f32[x_0,4]");
+}
+
 // A small valid model with an initializer, changed into each kind of bad one.
 OnnxBuilder Valid() {
   OnnxBuilder b;
