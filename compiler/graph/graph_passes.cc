@@ -32,6 +32,7 @@ constexpr GraphPass kPasses[] = {
     {"split_bias", SplitBias, GraphPass::Use::kStandard, kAnySizes},
     {"simplify_algebra", SimplifyAlgebra, GraphPass::Use::kStandard, kAnySizes},
     {"fuse_attention", FuseAttention, GraphPass::Use::kStandard, kAnySizes},
+    {"separate_maxima", SeparateMaxima, GraphPass::Use::kStandard, kAnySizes},
     {"block_layouts", BlockLayouts, GraphPass::Use::kOptional, kAnySizes},
     {"stage_pools", StagePools},
     {"flatten_images", FlattenImages, GraphPass::Use::kStandard, kAnySizes},
