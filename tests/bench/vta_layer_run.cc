@@ -42,7 +42,8 @@ absl::StatusOr<VtaLayer> MakeVtaLayer(const std::string& name, int64_t block) {
   const int64_t out = layer.out_size();
   return VtaLayer{.name = name,
                   .function = tests::FunctionOf(task, block),
-                  .products = out * out * task.columns * task.inputs * layer.kernel * layer.kernel};
+                  .products = out * out * task.columns * task.inputs * layer.kernel * layer.kernel,
+                  .outputs = out * out * task.columns};
 }
 
 absl::StatusOr<VtaProgram> CompileTile(const VtaLayer& layer, const target::Target& target,

@@ -18,6 +18,7 @@ struct VtaLayer {
   std::string name;  // of FindLayer (layers.h)
   ir::Function function;
   int64_t products = 0;  // of a vector and a matrix, each once
+  int64_t outputs = 0;   // vectors of accumulators
 };
 // A convolution with bias, relu and a requantisation to bytes, channels in blocks of `block`.
 absl::StatusOr<VtaLayer> MakeVtaLayer(const std::string& name, int64_t block);

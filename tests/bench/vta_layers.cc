@@ -33,6 +33,8 @@ namespace {
 
 using support::StrCat;
 
+// What the bound stands on: bias (a load of operands and a sum), relu and requantisation.
+constexpr int64_t kEpilogueCycles = 5;
 constexpr size_t kSearched = 16;  // tiles of a layer
 // Everything is chosen.
 constexpr space::MatrixTile kFree{.rows = 0, .columns = 0, .steps = 0, .threads = 0, .width = 0};
@@ -78,6 +80,12 @@ Idle IdleOf(const std::vector<vta::Instruction>& stream, const vta::CycleReport&
 // Runs a program and prints its row. `timeline`: a path without an ending; empty: no timeline.
 absl::Status Measure(const VtaLayer& layer, const char* chosen, const VtaProgram& program, bool rtl,
                      const std::string& timeline) {
+  if (program.operations != kEpilogueCycles * layer.outputs) {
+    return support::Internal("bench.epilogue",
+                             StrCat(layer.name, ": expected ", kEpilogueCycles,
+                                    " cycles of operations for each vector, found ",
+                                    program.operations, " for ", layer.outputs));
+  }
   TW_ASSIGN(const vta::CycleReport report, RunOnModel(program));
   const Idle idle = IdleOf(program.code.programs.at(0).stream, report);
   const space::MatrixTile& tile = program.tile;

@@ -345,16 +345,22 @@ def configurations_are_explored():
 
 
 def faults_never_win():
-    """Wrong results and crashes on the device: each is its outcome, and the job's choice is right."""
+    """Wrong results and crashes on the device: each is its outcome, and the job's choice is right. (A candidate that hangs on a
+    counter of cycles has five minutes: tests/e2e/faults.py has those of a clock.)"""
     with Fleet(devices=["vta"], agent_args=("--test-faults", "seed=5,wrong=.3,crash=.2")) as fleet, tempfile.TemporaryDirectory(prefix="tilewright-vta-") as folder:
         product = Product(16, 64, 64, 0.001)
         model, module = Path(folder) / "m.onnx", Path(folder) / "m.tw"
         onnx.save(product.model(), model)
         fleet.start_all()
         fleet.target = "vta,config=block16"
-        fleet.tune(model, 16, output=module, timeout=240)
-        outcomes = {r["outcome"] for r in fleet.export()}
-        assert "OK" in outcomes and outcomes & {"WRONG_RESULT", "RUN_CRASH"}, outcomes
+        # Drawn by the measurements' names, which differ from run to run: of 16 trials one kind is missing in 1 of 30 runs.
+        wanted = {"OK", "WRONG_RESULT", "RUN_CRASH"}
+        for seed in range(4):
+            fleet.tune(model, 16, seed=seed, output=module, timeout=240, extra=("--fresh",))
+            outcomes = {r["outcome"] for r in fleet.export()}
+            if wanted <= outcomes:
+                break
+        assert wanted <= outcomes, outcomes
         assert np.array_equal(outputs_on(module, folder, "", x=product.x), product.expected())
 
 

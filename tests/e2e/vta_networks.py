@@ -19,6 +19,7 @@ import onnx  # noqa: E402
 TARGET = "vta,config=block16"
 DEVICES = ("vta cycle model", "vta functional simulator")
 SIZE = 64
+MIN_DECIBELS = 25  # of the output against floats
 
 
 def resnet18_runs_with_its_blocks_on_the_accelerator():
@@ -56,6 +57,7 @@ def resnet18_runs_with_its_blocks_on_the_accelerator():
               f"top-1 as in floats in {same} of {CLASSES}")
         assert len(set(exact.argmax(axis=1))) >= CLASSES / 2, "a network that says the same of all tells nothing"
         assert same >= MIN_SAME
+        assert decibels(exact, rounded) >= MIN_DECIBELS
 
 
 if __name__ == "__main__":

@@ -25,12 +25,14 @@ from synthesise import synthesise  # noqa: E402
 
 SPEED = re.compile(r"^speed: (\w+) (\d+) cycles per second.* compute busy in (\d+) %$", re.M)
 PROGRAM, PLUGIN = "vta_rtl_test", "tilewright_device_vta"
+DRIVER = "vta_driver_test"  # takes the RTL as one more backend
+LEAST_SPEED = 500_000  # cycles per second, of the fastest run of each configuration
 
 
 def build(folder):
     subprocess.run(["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
                     "-DTILEWRIGHT_BUILD_RTL=ON"], check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(["cmake", "--build", folder, "--target", PROGRAM, PLUGIN], check=True)
+    subprocess.run(["cmake", "--build", folder, "--target", PROGRAM, PLUGIN, DRIVER], check=True)
     return folder / "bin" / PROGRAM
 
 
@@ -54,6 +56,12 @@ def run_seeds(args, result, save):
         result["seeds"] += 1
         save()
         print(f"seed {seed}: {'ok' if passed else 'FAILED'}, {result['counts']}", flush=True)
+
+
+def judge_speed(result):
+    for name, row in result["speed"].items():
+        if row["fastest"] < LEAST_SPEED:
+            result["failures"].append({"slow": name, "cycles_per_second": row["fastest"]})
 
 
 def main():
@@ -82,6 +90,10 @@ def main():
         args.output.write_text(json.dumps(result, indent=1) + "\n")
 
     run_seeds(args, result, save)
+    judge_speed(result)
+    output, passed = run(args.build_dir.resolve() / "bin" / DRIVER, args.seed)
+    if not passed or "/Rtl" not in output:
+        result["failures"].append({"replay": DRIVER, "output": output[-5000:]})
     # The programs are those of the build; the plug-in with the RTL is that of this lane.
     os.environ["TILEWRIGHT_PLUGIN_DIR"] = str(args.build_dir.resolve() / "lib")
     result["layers"] = layers_agree()
