@@ -37,7 +37,7 @@ std::string Printable(std::string_view text) {
 std::string NodeLabel(const pb::NodeProto& node) {
   const std::string& name =
       !node.name().empty() || node.output_size() == 0 ? node.name() : node.output(0);
-  return StrCat("node ", Quote(name), " (", Printable(node.op_type()), ")");
+  return StrCat("node ", Quote(name), " (", OperatorLabel(node), ")");
 }
 
 std::string OperatorLabel(const pb::NodeProto& node) {
@@ -53,7 +53,10 @@ absl::StatusOr<Graph> Importer::Run() {
   TW_TRY(ReadInputs());
   TW_TRY(CheckOperators());
   TW_ASSIGN(const std::vector<int> order, Order());
-  for (int position : order) TW_TRY(Convert(model_.graph().node(position)));
+  for (int position : order) {
+    const absl::Status status = Convert(model_.graph().node(position));
+    if (!status.ok()) return support::WithContext(status, StrCat("opset ", opset_));
+  }
   TW_TRY(ReadOutputs());
   TW_TRY(AddChecks());
   graph_.sources = std::make_shared<std::map<std::string, std::string>>(std::move(sources_));
@@ -95,10 +98,7 @@ absl::Status Importer::ReadInitializers() {
 absl::Status Importer::CheckOperators() {
   std::vector<std::string> unknown;
   ForEachNode(model_.graph(), [&](const pb::NodeProto& node) {
-    if (RowOf(node) != nullptr) return;
-    const std::string domain =
-        IsDefaultDomain(node.domain()) ? "" : StrCat(" of ", Printable(node.domain()));
-    unknown.push_back(StrCat(NodeLabel(node), domain));
+    if (RowOf(node) == nullptr) unknown.push_back(NodeLabel(node));
   });
   if (unknown.empty()) return absl::OkStatus();
   const size_t total = unknown.size();

@@ -75,7 +75,7 @@ void ForEachNode(const pb::GraphProto& graph,
                  const std::function<void(const pb::NodeProto&)>& visit);
 // The names that a node reads: its inputs, and what its subgraphs read of the graphs around them.
 std::vector<std::string> NamesRead(const pb::NodeProto& node);
-// How people find a node: its name, or its first output where it has none; with its operator.
+// How people find a node: its name, or its first output where it has none; with OperatorLabel.
 std::string NodeLabel(const pb::NodeProto& node);
 // "Einsum", or "QLinearMul of com.microsoft" where the operator is not ONNX's own.
 std::string OperatorLabel(const pb::NodeProto& node);

@@ -381,8 +381,18 @@ TEST(OnnxImport, UnsupportedOperatorsAreAllNamed) {
   EXPECT_EQ(support::Slug(g.status()), "graph.onnx.unsupported_operator");
   const std::string text(g.status().message());
   EXPECT_NE(text.find("\"e\" (StringNormalizer)"), std::string::npos) << text;
-  EXPECT_NE(text.find("CustomThing) of com.example"), std::string::npos) << text;
+  EXPECT_NE(text.find("(CustomThing of com.example)"), std::string::npos) << text;
   EXPECT_NE(text.find("opset 13"), std::string::npos) << text;
+}
+
+TEST(OnnxImport, RefusalsNameNodeOperatorDomainAndOpset) {
+  OnnxBuilder b;
+  b.Input("x", {1, 4}).Output("y", {1, 4});
+  b.Node("RotaryEmbedding", {"x"}, "y")->set_domain("com.microsoft");
+  const std::string text(ImportOnnx(b.Bytes()).status().message());
+  EXPECT_NE(text.find("opset 13: node \"y\" (RotaryEmbedding of com.microsoft): expected "),
+            std::string::npos)
+      << text;
 }
 
 // Exporters write the sizes of their own run beside inputs whose sizes are open.
