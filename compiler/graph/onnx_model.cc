@@ -9,7 +9,9 @@
 #include <fstream>
 #include <utility>
 
+#include "compiler/graph/onnx_custom_ops.h"
 #include "compiler/graph/onnx_external_data.h"
+#include "compiler/graph/onnx_functions.h"
 #include "compiler/graph/onnx_importer.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
@@ -62,6 +64,19 @@ class HashedFile : public google::protobuf::io::CopyingInputStream {
   support::Sha256& digest_;
 };
 
+// What the import converts itself, or by definitions that its user gave, is better known than by
+// the body that came with the model.
+absl::Status InlineUnknownFunctions(pb::ModelProto* model) {
+  CustomOperators custom;
+  const bool read = custom.Read(*model).ok();  // the import says what is wrong with them
+  return InlineFunctions(
+      [&](const pb::NodeProto& node) {
+        return (read && custom.Find(node) != nullptr) ||
+               FindConversion(node.op_type(), node.domain()) != nullptr;
+      },
+      model);
+}
+
 void TakeWeights(OnnxModel::Parsed* parsed) {
   if (!parsed->proto.has_graph()) return;
   for (pb::TensorProto& tensor : *parsed->proto.mutable_graph()->mutable_initializer()) {
@@ -88,6 +103,7 @@ absl::StatusOr<pb::ModelProto> ParseModel(std::string_view bytes, int64_t max_by
 absl::StatusOr<OnnxModel> OnnxModel::Parse(std::string_view bytes, int64_t max_bytes) {
   auto parsed = std::make_shared<Parsed>();
   TW_ASSIGN(parsed->proto, onnx::ParseModel(bytes, max_bytes));
+  TW_TRY(onnx::InlineUnknownFunctions(&parsed->proto));
   onnx::TakeWeights(parsed.get());
   parsed->digest = support::Sha256Hex(bytes);
   parsed->bytes = static_cast<int64_t>(bytes.size());
@@ -117,6 +133,7 @@ absl::StatusOr<OnnxModel> OnnxModel::Open(const std::string& path, const OpenOpt
     digest.Update(more);
     parsed->bytes += static_cast<int64_t>(more.size());
   }
+  TW_TRY(onnx::InlineUnknownFunctions(&proto));
   if (options.external_data) {
     onnx::ExternalData external = onnx::LoadExternalData(path, &proto, &digest);
     if (!external.errors.empty() && !options.keep_going) return external.errors[0].second;
