@@ -124,6 +124,10 @@ Result ImportFusedMatMul(NodeReader& n);
 Result ImportMatMulIntegerToFloat(NodeReader& n);
 Result ImportQuickGelu(NodeReader& n);
 Result ImportSkipLayerNorm(NodeReader& n);
+// onnx_encoder_ops.cc
+Result ImportEmbedLayerNorm(NodeReader& n);
+Result ImportMicrosoftAttention(NodeReader& n);
+Result ImportMultiHeadAttention(NodeReader& n);
 // onnx_shape_ops.cc
 Result ImportConcat(NodeReader& n);
 Result ImportConstant(NodeReader& n);

@@ -340,10 +340,15 @@ constexpr Conversion kConversions[] = {
 
 // Of other domains: what public quantised models and exported decoders have.
 constexpr std::string_view kMicrosoft = "com.microsoft";
+constexpr std::string_view kMaskLimits =
+    "masks of lengths (and starts), of keys, or of queries and keys; a cache of exactly the past "
+    "entries; no rotary positions inside, no output qk";
 constexpr Conversion kMicrosoftConversions[] = {
+    {"Attention", ImportMicrosoftAttention, kMaskLimits, 1u << 4, false, kOpen},
     {"BiasGelu", ImportBiasGelu, "", kAnyInput, false, kOpen},
     {"DequantizeLinear", ImportDequantizeLinear, "", 0, false, kOpen},
     {"DynamicQuantizeMatMul", ImportDynamicQuantizeMatMul, "", 0, false, kOpen},
+    {"EmbedLayerNormalization", ImportEmbedLayerNorm, "", 0, false, kOpen},
     {"FastGelu", ImportBiasGelu, "", kAnyInput, false, kOpen},
     {"FusedConv", ImportFusedConv,
      "one to three spatial dimensions; activations: Clip, Elu, HardSigmoid, LeakyRelu, Relu, "
@@ -362,6 +367,7 @@ constexpr Conversion kMicrosoftConversions[] = {
     {"MatMulIntegerToFloat", ImportMatMulIntegerToFloat, "", 0, false, kOpen},
     {"MatMulNBits", ImportMatMulNBits,
      "constant weights of 4 or 8 bits, K a multiple of block_size, no g_idx", 0, false, kOpen},
+    {"MultiHeadAttention", ImportMultiHeadAttention, kMaskLimits, 1u << 6 | 1u << 7, false, kOpen},
     {"QGemm", ImportQGemm, "matrices", 0, false, kOpen},
     {"QLinearAdd", ImportQLinearArithmetic, "", 0, false, kOpen},
     {"QLinearAveragePool", ImportQLinearAveragePool, "one to three spatial dimensions", 0, false,
