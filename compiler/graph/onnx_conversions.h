@@ -102,10 +102,32 @@ Result ImportDequantizeLinear(NodeReader& n);
 Result ImportDynamicQuantizeLinear(NodeReader& n);
 Result ImportMatMulInteger(NodeReader& n);
 Result ImportMatMulNBits(NodeReader& n);
-Result ImportQLinearAdd(NodeReader& n);
 Result ImportQLinearConv(NodeReader& n);
 Result ImportQLinearMatMul(NodeReader& n);
 Result ImportQuantizeLinear(NodeReader& n);
+// onnx_qlinear_ops.cc
+Result ImportQGemm(NodeReader& n);
+Result ImportQLinearArithmetic(NodeReader& n);
+Result ImportQLinearAveragePool(NodeReader& n);
+Result ImportQLinearConcat(NodeReader& n);
+Result ImportQLinearElementwise(NodeReader& n);
+Result ImportQLinearGlobalAveragePool(NodeReader& n);
+Result ImportQLinearReduceMean(NodeReader& n);
+Result ImportQLinearSoftmax(NodeReader& n);
+Result ImportQLinearWhere(NodeReader& n);
+// onnx_fused_ops.cc
+Result ImportBiasGelu(NodeReader& n);
+Result ImportDynamicQuantizeMatMul(NodeReader& n);
+Result ImportFusedConv(NodeReader& n);
+Result ImportFusedGemm(NodeReader& n);
+Result ImportFusedMatMul(NodeReader& n);
+Result ImportMatMulIntegerToFloat(NodeReader& n);
+Result ImportQuickGelu(NodeReader& n);
+Result ImportSkipLayerNorm(NodeReader& n);
+// onnx_encoder_ops.cc
+Result ImportEmbedLayerNorm(NodeReader& n);
+Result ImportMicrosoftAttention(NodeReader& n);
+Result ImportMultiHeadAttention(NodeReader& n);
 // onnx_shape_ops.cc
 Result ImportConcat(NodeReader& n);
 Result ImportConstant(NodeReader& n);
@@ -154,6 +176,8 @@ Result ReshapedTo(NodeReader& n, ValueId x, const std::vector<op::Dim>& shape,
                   const std::string& name);
 // A convolution of input, weight and maybe bias, with the attributes of the node.
 Result EmitConv(NodeReader& n, const std::vector<ValueId>& operands, const std::string& name);
+// The pool of the node's name and attributes.
+Result EmitPool(NodeReader& n, ValueId x);
 // A product of matrices or vectors, as NumPy's matmul has it.
 Result EmitMatMul(NodeReader& n, ValueId a, ValueId b, const std::string& name);
 // The elements start, start + step, ... (count of them) along one axis.

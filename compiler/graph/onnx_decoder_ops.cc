@@ -248,7 +248,7 @@ Result ImportSkipSimplifiedLayerNorm(NodeReader& n) {
   ValueId sum = c.Add(c.Input(0), c.Input(1));
   if (n.HasInput(3)) sum = c.Add(sum, c.Input(3));
   const ValueId scale = c.Input(2);
-  TW_ASSIGN(const double epsilon, n.Float("epsilon", 1e-5));
+  TW_ASSIGN(const double epsilon, n.Float("epsilon", 1e-12));
   TW_TRY(c.status());
   const ValueId mean = c.Reduce("mean", c.Mul(sum, sum), {c.Rank(sum) - 1});
   const ValueId rms = c.Op("sqrt", {c.Add(mean, c.Scalar(epsilon, c.TypeOf(sum).dtype))});

@@ -1,9 +1,20 @@
 // Normalisations, as compositions of reductions and elementwise rows.
+#include "compiler/graph/onnx_norm_ops.h"
+
 #include "compiler/graph/onnx_composer.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::graph::onnx {
+
+Standard Standardize(Composer& c, ValueId x, const std::vector<int64_t>& axes, double epsilon) {
+  const ValueId mean = c.Reduce("mean", x, axes);
+  const ValueId centred = c.Sub(x, mean);
+  const ValueId variance = c.Reduce("mean", c.Mul(centred, centred), axes);
+  const ValueId deviation = c.Op("sqrt", {c.Add(variance, c.Scalar(epsilon, c.TypeOf(x).dtype))});
+  return {mean, deviation, c.Div(centred, deviation)};
+}
+
 namespace {
 
 using support::StrCat;
@@ -12,18 +23,6 @@ std::vector<int64_t> AxesFrom(int64_t first, int64_t rank) {
   std::vector<int64_t> axes;
   for (int64_t d = first; d < rank; ++d) axes.push_back(d);
   return axes;
-}
-
-struct Standard {
-  ValueId mean, deviation, normalized;
-};
-// (x - mean) / sqrt(variance + epsilon) over these axes.
-Standard Standardize(Composer& c, ValueId x, const std::vector<int64_t>& axes, double epsilon) {
-  const ValueId mean = c.Reduce("mean", x, axes);
-  const ValueId centred = c.Sub(x, mean);
-  const ValueId variance = c.Reduce("mean", c.Mul(centred, centred), axes);
-  const ValueId deviation = c.Op("sqrt", {c.Add(variance, c.Scalar(epsilon, c.TypeOf(x).dtype))});
-  return {mean, deviation, c.Div(centred, deviation)};
 }
 
 // The precision of the first stage: the type that `stash_type` names.

@@ -2,23 +2,21 @@
 // `dequantize`; products of integers are sums of i32 over what is left after the zero points are
 // taken off, exact whatever the zero points are. The pass integer_layers makes sums of bytes of
 // them.
+#include "compiler/graph/onnx_quantized_ops.h"
+
 #include <algorithm>
 
-#include "compiler/graph/onnx_conversions.h"
 #include "compiler/ir/numeric.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::graph::onnx {
-namespace {
 
 using support::StrCat;
 using Ints = std::vector<int64_t>;
 
-// One node, or its value where all operands are known (scales, zero points, weights) and it is no
-// larger than they are.
-Result Known(NodeReader& n, std::string_view op_name, std::vector<ValueId> inputs, op::Attrs attrs,
-             const std::string& name) {
+Result EmitKnown(NodeReader& n, std::string_view op_name, std::vector<ValueId> inputs,
+                 op::Attrs attrs, const std::string& name) {
   std::vector<op::RefTensor> tensors;
   std::vector<op::TensorType> types;
   int64_t largest = 0;
@@ -45,8 +43,6 @@ Result Known(NodeReader& n, std::string_view op_name, std::vector<ValueId> input
   return n.importer().Constant(name, results[0].type, op::ToBytes(results[0]));
 }
 
-// A scale or zero point with the axis of the data that its one dimension means; as it is where it
-// is one number, and where it has several dimensions already.
 Result Aligned(NodeReader& n, ValueId parameter, int64_t axis, size_t rank,
                const std::string& name) {
   const op::TensorType type = n.importer().TypeOf(parameter);
@@ -65,15 +61,9 @@ Result Aligned(NodeReader& n, ValueId parameter, int64_t axis, size_t rank,
     shape.assign(rank - static_cast<size_t>(axis), 1);
     shape[0] = type.size(0);
   }
-  return Known(n, kViewOp, {parameter}, {{"shape", shape}}, name);
+  return EmitKnown(n, kViewOp, {parameter}, {{"shape", shape}}, name);
 }
 
-struct Parameters {
-  ValueId scale, zero;
-};
-
-// Scale and zero point as inputs `scale` and `scale + 1` say; a zero point of type `type` and value
-// 0 where there is none.
 absl::StatusOr<Parameters> ReadParameters(NodeReader& n, int scale, ir::DType type, int64_t axis,
                                           size_t rank, std::string_view what) {
   Parameters p;
@@ -88,6 +78,51 @@ absl::StatusOr<Parameters> ReadParameters(NodeReader& n, int scale, ir::DType ty
   TW_ASSIGN(p.zero, Aligned(n, p.zero, axis, rank, name));
   return p;
 }
+
+Result CentredBy(NodeReader& n, ValueId value, std::optional<ValueId> zero_point, int64_t axis,
+                 std::string_view what) {
+  const size_t rank = n.importer().TypeOf(value).shape.size();
+  TW_ASSIGN(value, EmitKnown(n, "cast", {value}, {{"dtype", std::string("i32")}},
+                             PartName(n, StrCat(what, "_wide"))));
+  if (!zero_point) return value;
+  TW_ASSIGN(ValueId zero, Aligned(n, *zero_point, axis, rank, PartName(n, StrCat(what, "_zero"))));
+  TW_ASSIGN(zero, EmitKnown(n, "cast", {zero}, {{"dtype", std::string("i32")}},
+                            PartName(n, StrCat(what, "_zero_wide"))));
+  return EmitKnown(n, "sub", {value, zero}, {}, PartName(n, StrCat(what, "_centred")));
+}
+
+Result FloatsOfSums(NodeReader& n, ValueId sums, ValueId x_scale, ValueId w_scale) {
+  TW_ASSIGN(const ValueId scale,
+            EmitKnown(n, "mul", {x_scale, w_scale}, {}, PartName(n, "_scale")));
+  const ValueId zero = ScalarConstant(n, ir::kI32, 0, PartName(n, "_none"));
+  return n.importer().Emit("dequantize", {sums, scale, zero}, {}, PartName(n, "_floats"));
+}
+
+Result WithoutZero(NodeReader& n, ValueId value, int zero_input, int64_t axis,
+                   std::string_view what) {
+  if (!n.HasInput(zero_input)) return CentredBy(n, value, std::nullopt, axis, what);
+  TW_ASSIGN(const ValueId zero, n.Input(zero_input));
+  return CentredBy(n, value, zero, axis, what);
+}
+
+Result Requantized(NodeReader& n, ValueId sums, ValueId x_scale, ValueId w_scale,
+                   const Parameters& y) {
+  const op::TensorType type = n.importer().TypeOf(x_scale);
+  TW_ASSIGN(ValueId scale, EmitKnown(n, "mul", {x_scale, w_scale}, {}, PartName(n, "_scales")));
+  TW_ASSIGN(scale, EmitKnown(n, "div", {scale, y.scale}, {}, PartName(n, "_scale")));
+  const ValueId zero = ScalarConstant(n, ir::kI32, 0, PartName(n, "_none"));
+  TW_ASSIGN(ValueId steps,
+            n.importer().Emit("dequantize", {sums, scale, zero}, {}, PartName(n, "_steps")));
+  const ValueId one = ScalarConstant(n, type.dtype, 1, PartName(n, "_one"));
+  return n.importer().Emit("quantize", {steps, one, y.zero}, {}, n.output_name());
+}
+
+int64_t RowAxis(const op::TensorType& type) { return static_cast<int64_t>(type.shape.size()) - 2; }
+int64_t ColumnAxis(const op::TensorType& type) {
+  return static_cast<int64_t>(type.shape.size()) - 1;
+}
+
+namespace {
 
 // The axis that scales run along, and with the attribute block_size how many neighbours share one:
 // then the data is cut into blocks, which have an axis of their own.
@@ -123,7 +158,7 @@ Result OfBlocks(NodeReader& n, ValueId parameter, const Blocks& b, const std::st
   Ints shape = n.importer().TypeOf(parameter).sizes();
   if (b.size == 0 || shape.size() != b.whole.size()) return parameter;
   shape.insert(shape.begin() + b.axis + 1, 1);
-  return Known(n, kViewOp, {parameter}, {{"shape", shape}}, name);
+  return EmitKnown(n, kViewOp, {parameter}, {{"shape", shape}}, name);
 }
 
 // The rows quantize and dequantize; of integers of 16 bits, which they do not have, the formula.
@@ -162,39 +197,6 @@ Result Convert(NodeReader& n, std::string_view op_name, ValueId x, const Paramet
   return ReshapedTo(n, x, b.whole, n.output_name());
 }
 
-// An operand of a product of integers, without its zero point, as i32.
-Result WithoutZero(NodeReader& n, ValueId value, int zero_input, int64_t axis,
-                   std::string_view what) {
-  const size_t rank = n.importer().TypeOf(value).shape.size();
-  TW_ASSIGN(value, Known(n, "cast", {value}, {{"dtype", std::string("i32")}},
-                         PartName(n, StrCat(what, "_wide"))));
-  if (!n.HasInput(zero_input)) return value;
-  TW_ASSIGN(ValueId zero, n.Input(zero_input));
-  TW_ASSIGN(zero, Aligned(n, zero, axis, rank, PartName(n, StrCat(what, "_zero"))));
-  TW_ASSIGN(zero, Known(n, "cast", {zero}, {{"dtype", std::string("i32")}},
-                        PartName(n, StrCat(what, "_zero_wide"))));
-  return Known(n, "sub", {value, zero}, {}, PartName(n, StrCat(what, "_centred")));
-}
-
-// Sums of i32 times x_scale * w_scale / y_scale, rounded into the type of the zero point.
-Result Requantized(NodeReader& n, ValueId sums, ValueId x_scale, ValueId w_scale,
-                   const Parameters& y) {
-  const op::TensorType type = n.importer().TypeOf(x_scale);
-  TW_ASSIGN(ValueId scale, Known(n, "mul", {x_scale, w_scale}, {}, PartName(n, "_scales")));
-  TW_ASSIGN(scale, Known(n, "div", {scale, y.scale}, {}, PartName(n, "_scale")));
-  const ValueId zero = ScalarConstant(n, ir::kI32, 0, PartName(n, "_none"));
-  TW_ASSIGN(ValueId steps,
-            n.importer().Emit("dequantize", {sums, scale, zero}, {}, PartName(n, "_steps")));
-  const ValueId one = ScalarConstant(n, type.dtype, 1, PartName(n, "_one"));
-  return n.importer().Emit("quantize", {steps, one, y.zero}, {}, n.output_name());
-}
-
-// The axis of a scale or zero point of an operand of MatMul: the rows of a, the columns of b.
-int64_t RowAxis(const op::TensorType& type) { return static_cast<int64_t>(type.shape.size()) - 2; }
-int64_t ColumnAxis(const op::TensorType& type) {
-  return static_cast<int64_t>(type.shape.size()) - 1;
-}
-
 }  // namespace
 
 Result ImportQuantizeLinear(NodeReader& n) {
@@ -221,9 +223,7 @@ Result ImportDequantizeLinear(NodeReader& n) {
   return Convert(n, "dequantize", x, p, b);
 }
 
-// The scale that lets the data and 0 fit into u8. Data that is all zeros has scale 0, and bytes 0.
-Result ImportDynamicQuantizeLinear(NodeReader& n) {
-  TW_ASSIGN(const ValueId x, n.Input(0));
+absl::StatusOr<DynamicBytes> DynamicallyQuantized(NodeReader& n, ValueId x) {
   Importer& g = n.importer();
   const ValueId none = ScalarConstant(n, ir::kF32, 0, PartName(n, "_zero_float"));
   auto end = [&](const std::string& kind) -> Result {
@@ -233,15 +233,23 @@ Result ImportDynamicQuantizeLinear(NodeReader& n) {
   };
   TW_ASSIGN(const ValueId low, end("min"));
   TW_ASSIGN(const ValueId high, end("max"));
-  TW_ASSIGN(ValueId scale, g.Emit("sub", {high, low}, {}, PartName(n, "_range")));
+  DynamicBytes q;
+  TW_ASSIGN(q.scale, g.Emit("sub", {high, low}, {}, PartName(n, "_range")));
   const ValueId steps = ScalarConstant(n, ir::kF32, 255, PartName(n, "_steps"));
-  TW_ASSIGN(scale, g.Emit("div", {scale, steps}, {}, PartName(n, "_scale")));
-  TW_ASSIGN(ValueId zero, g.Emit("sub", {none, low}, {}, PartName(n, "_below")));
+  TW_ASSIGN(q.scale, g.Emit("div", {q.scale, steps}, {}, PartName(n, "_scale")));
+  TW_ASSIGN(q.zero, g.Emit("sub", {none, low}, {}, PartName(n, "_below")));
   const ValueId byte = ScalarConstant(n, ir::kU8, 0, PartName(n, "_byte"));
-  TW_ASSIGN(zero, g.Emit("quantize", {zero, scale, byte}, {}, PartName(n, "_zero")));
-  TW_TRY(n.BindOutput(1, scale));
-  TW_TRY(n.BindOutput(2, zero));
-  return g.Emit("quantize", {x, scale, zero}, {}, n.output_name());
+  TW_ASSIGN(q.zero, g.Emit("quantize", {q.zero, q.scale, byte}, {}, PartName(n, "_zero")));
+  TW_ASSIGN(q.bytes, g.Emit("quantize", {x, q.scale, q.zero}, {}, n.output_name()));
+  return q;
+}
+
+Result ImportDynamicQuantizeLinear(NodeReader& n) {
+  TW_ASSIGN(const ValueId x, n.Input(0));
+  TW_ASSIGN(const DynamicBytes q, DynamicallyQuantized(n, x));
+  TW_TRY(n.BindOutput(1, q.scale));
+  TW_TRY(n.BindOutput(2, q.zero));
+  return q.bytes;
 }
 
 Result ImportMatMulInteger(NodeReader& n) {
@@ -347,7 +355,7 @@ Result ImportMatMulNBits(NodeReader& n) {
   const Ints per_group = {columns, groups, 1};
   TW_ASSIGN(ValueId weights, unpacked(packed, total * bits / 8 / columns, k, PartName(n, "_b"),
                                       {columns, groups, block}));
-  TW_ASSIGN(scale, Known(n, kViewOp, {scale}, {{"shape", per_group}}, PartName(n, "_scales")));
+  TW_ASSIGN(scale, EmitKnown(n, kViewOp, {scale}, {{"shape", per_group}}, PartName(n, "_scales")));
   ValueId zero =
       ScalarConstant(n, ir::kU8, static_cast<double>(1 << (bits - 1)), PartName(n, "_zero"));
   if (n.HasInput(3)) {
@@ -363,23 +371,6 @@ Result ImportMatMulNBits(NodeReader& n) {
   if (!has_bias) return y;
   TW_ASSIGN(const ValueId bias, n.Input(5));
   return g.Emit("add", {y, bias}, {}, n.output_name());
-}
-
-// ONNX Runtime's addition of bytes.
-Result ImportQLinearAdd(NodeReader& n) {
-  std::vector<ValueId> terms;
-  for (const int first : {0, 3}) {
-    TW_ASSIGN(const ValueId x, n.Input(first));
-    const op::TensorType type = n.importer().TypeOf(x);
-    const std::string what = first == 0 ? "_a" : "_b";
-    TW_ASSIGN(const Parameters p, ReadParameters(n, first + 1, type.dtype, 0, 0, what));
-    TW_ASSIGN(const ValueId term,
-              n.importer().Emit("dequantize", {x, p.scale, p.zero}, {}, PartName(n, what)));
-    terms.push_back(term);
-  }
-  TW_ASSIGN(const ValueId sum, n.importer().Emit("add", terms, {}, PartName(n, "_sum")));
-  TW_ASSIGN(const Parameters y, ReadParameters(n, 6, ir::kU8, 0, 0, "_y"));
-  return n.importer().Emit("quantize", {sum, y.scale, y.zero}, {}, n.output_name());
 }
 
 }  // namespace tilewright::graph::onnx

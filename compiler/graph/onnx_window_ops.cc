@@ -313,9 +313,12 @@ absl::StatusOr<double> ReadNorm(NodeReader& n) {
 }  // namespace
 
 Result ImportPool(NodeReader& n) {
+  TW_ASSIGN(const ValueId x, n.Input(0));
+  return EmitPool(n, x);
+}
+
+Result EmitPool(NodeReader& n, ValueId x) {
   Composer c(n);
-  ValueId x = c.Input(0);
-  TW_TRY(c.status());
   TW_ASSIGN(std::vector<int64_t> spatial, Spatial(n, x));
   // A maximum sees nothing of what is below all else; an average counts the padding.
   const ir::DType dtype = c.TypeOf(x).dtype;
@@ -327,7 +330,7 @@ Result ImportPool(NodeReader& n) {
   }
   TW_ASSIGN(const int64_t ceil_mode, n.Int("ceil_mode", 0));
   TW_ASSIGN(const int64_t include, n.Int("count_include_pad", 0));
-  const bool average = n.op_type() == "AveragePool";
+  const bool average = n.op_type().ends_with("AveragePool");
   if (n.op_type() == "LpPool") {
     TW_ASSIGN(const double p, ReadNorm(n));
     if (ceil_mode != 0) TW_TRY(RoundUp(n, spatial, &w));

@@ -295,5 +295,17 @@ TEST(OnnxDecoder, NormOfASumGivesTheSumToo) {
   ExpectNear(found[1], {2, 2}, {3, 4, 3, -4}, 1e-5);
 }
 
+// The epsilon that a node leaves out is 1e-12: small numbers are normalised, too.
+TEST(OnnxDecoder, NormOfASumOfSmallNumbers) {
+  OnnxBuilder b(17);
+  b.Input("x", {1, 2}).Input("skip", {1, 2}).Output("y", {1, 2}).Floats("scale", {1, 2});
+  b.Node("SkipSimplifiedLayerNormalization", {"x", "skip", "scale"}, "y")
+      ->set_domain("com.microsoft");
+  const auto found = tests::EvaluateOnnx(
+      b, {TensorOf({1, 2}, {1e-4, 2e-4}), TensorOf({1, 2}, {2e-4, 2e-4})}, 1e-5);
+  const double rms = std::sqrt(12.5);
+  ExpectNear(found[0], {1, 2}, {3 / rms, 8 / rms}, 1e-3);
+}
+
 }  // namespace
 }  // namespace tilewright::graph

@@ -1,0 +1,16 @@
+// The step that normalisations have in common. Part of the import.
+#pragma once
+
+#include <vector>
+
+#include "compiler/graph/onnx_composer.h"
+
+namespace tilewright::graph::onnx {
+
+struct Standard {
+  ValueId mean, deviation, normalized;
+};
+// (x - mean) / sqrt(variance + epsilon) over these axes.
+Standard Standardize(Composer& c, ValueId x, const std::vector<int64_t>& axes, double epsilon);
+
+}  // namespace tilewright::graph::onnx
