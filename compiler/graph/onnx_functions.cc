@@ -55,8 +55,10 @@ int64_t DefaultOpset(const google::protobuf::RepeatedPtrField<pb::OperatorSetIdP
 // One call: what the names and attributes of the body are at the place of the call.
 class Call {
  public:
-  Call(const pb::FunctionProto& function, const pb::NodeProto& node)
+  // `budget`: how many bytes of names and attributes may still be made.
+  Call(const pb::FunctionProto& function, const pb::NodeProto& node, int64_t* budget)
       : node_(node),
+        budget_(*budget),
         // Calls in bodies may have the output of the call around, but not its function.
         prefix_(
             StrCat(node.output_size() > 0 && !node.output(0).empty() ? node.output(0) : node.name(),
@@ -82,9 +84,10 @@ class Call {
     const std::string own = inner->name().empty() ? inner->op_type() : inner->name();
     if (!node_.name().empty() || !inner->name().empty()) {
       inner->set_name(StrCat(node_.name().empty() ? prefix_ : node_.name() + "/", own));
+      budget_ -= static_cast<int64_t>(inner->name().size());
     }
-    for (std::string& name : *inner->mutable_input()) name = NameOf(name);
-    for (std::string& name : *inner->mutable_output()) name = NameOf(name);
+    RenameAll(inner->mutable_input());
+    RenameAll(inner->mutable_output());
     google::protobuf::RepeatedPtrField<pb::AttributeProto> resolved;
     for (pb::AttributeProto& attribute : *inner->mutable_attribute()) {
       if (attribute.ref_attr_name().empty()) {
@@ -96,6 +99,8 @@ class Call {
       // One that the call leaves out and that has no default is left out here, too.
       const auto given = attributes_.find(attribute.ref_attr_name());
       if (given == attributes_.end()) continue;
+      budget_ -= static_cast<int64_t>(given->second.ByteSizeLong());
+      if (budget_ < 0) return;
       pb::AttributeProto* added = resolved.Add();
       *added = given->second;
       added->set_name(attribute.name());
@@ -119,22 +124,36 @@ class Call {
   std::string NameOf(const std::string& name) const {
     if (name.empty()) return name;
     const auto known = names_.find(name);
-    return known != names_.end() ? known->second : prefix_ + name;
+    std::string at_call = known != names_.end() ? known->second : prefix_ + name;
+    budget_ -= static_cast<int64_t>(at_call.size());
+    return at_call;
+  }
+
+  void RenameAll(google::protobuf::RepeatedPtrField<std::string>* names) const {
+    for (std::string& name : *names) {
+      if (budget_ < 0) return;  // what is made is refused
+      name = NameOf(name);
+    }
   }
 
   // Names are unique in a function with all its subgraphs.
   void Rename(pb::GraphProto* graph) const {
-    for (pb::NodeProto& node : *graph->mutable_node()) Rename(&node);
+    for (pb::NodeProto& node : *graph->mutable_node()) {
+      if (budget_ >= 0) Rename(&node);
+    }
     for (pb::TensorProto& tensor : *graph->mutable_initializer()) {
-      tensor.set_name(NameOf(tensor.name()));
+      if (budget_ >= 0) tensor.set_name(NameOf(tensor.name()));
     }
     for (auto* values :
          {graph->mutable_input(), graph->mutable_output(), graph->mutable_value_info()}) {
-      for (pb::ValueInfoProto& value : *values) value.set_name(NameOf(value.name()));
+      for (pb::ValueInfoProto& value : *values) {
+        if (budget_ >= 0) value.set_name(NameOf(value.name()));
+      }
     }
   }
 
   const pb::NodeProto& node_;
+  int64_t& budget_;
   const std::string prefix_;
   std::map<std::string, std::string> names_;  // of the body → at the call
   std::vector<std::pair<std::string, std::string>> copies_;
@@ -186,16 +205,19 @@ class Inliner {
       return Bad("function", StrCat(NodeLabel(node), ": expected a function of the model's opset ",
                                     opset_, ", found one of opset ", opset));
     }
-    const Call call(function, node);
+    const Call call(function, node, &budget_);
     for (const pb::NodeProto& inner : function.node()) {
-      bytes_ += static_cast<int64_t>(inner.ByteSizeLong());
-      if (++nodes_ > kMaxInlinedNodes || bytes_ > kMaxInlinedBytes) {
+      budget_ -= static_cast<int64_t>(inner.ByteSizeLong());
+      pb::NodeProto renamed;
+      if (budget_ >= 0) {
+        renamed = inner;
+        call.Rename(&renamed);
+      }
+      if (++nodes_ > kMaxInlinedNodes || budget_ < 0) {
         return Bad("function",
                    StrCat(NodeLabel(node), ": expected functions that make at most ",
                           kMaxInlinedNodes, " nodes and ", kMaxInlinedBytes, " bytes, found more"));
       }
-      pb::NodeProto renamed = inner;
-      call.Rename(&renamed);
       TW_TRY(Add(std::move(renamed), depth + 1, nodes));
     }
     Nodes copies = call.Copies();
@@ -206,7 +228,7 @@ class Inliner {
   const std::function<bool(const pb::NodeProto&)>& is_known_;
   const int64_t opset_;
   std::map<std::tuple<std::string, std::string, std::string>, const pb::FunctionProto*> functions_;
-  int64_t nodes_ = 0, bytes_ = 0;
+  int64_t nodes_ = 0, budget_ = kMaxInlinedBytes;
 };
 
 }  // namespace

@@ -160,6 +160,13 @@ TEST(OnnxFunctions, RefusesRecursionOtherOpsetsAndBombs) {
   AddNode(AddFunction(&bomb, "f40", {"v"}, {"o"}), "Neg", {"v"}, "o");
   Call(&bomb, "f0", {"x"}, "y");
   EXPECT_EQ(Slug(bomb), "graph.onnx.function");
+
+  // A long name that many operands of a body become.
+  OnnxBuilder names = Model();
+  pb::NodeProto* many = AddNode(AddFunction(&names, "Many", {"v"}, {"o"}), "Sum", {}, "o");
+  for (int i = 0; i < 100000; ++i) many->add_input("v");
+  Call(&names, "Many", {std::string(100000, 'x')}, "y");
+  EXPECT_EQ(Slug(names), "graph.onnx.function");
 }
 
 }  // namespace
