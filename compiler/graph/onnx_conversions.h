@@ -45,6 +45,7 @@ Result ImportDeformConv(NodeReader& n);
 Result ImportMaxRoiPool(NodeReader& n);
 // onnx_fourier_ops.cc
 Result ImportDft(NodeReader& n);
+Result ImportMelWeightMatrix(NodeReader& n);
 Result ImportStft(NodeReader& n);
 // onnx_selection_ops.cc
 Result ImportCompress(NodeReader& n);
@@ -63,6 +64,10 @@ Result ImportSequenceErase(NodeReader& n);
 Result ImportSequenceInsert(NodeReader& n);
 Result ImportSequenceLength(NodeReader& n);
 Result ImportSplitToSequence(NodeReader& n);
+// onnx_random_ops.cc
+Result ImportBernoulli(NodeReader& n);
+Result ImportMultinomial(NodeReader& n);
+Result ImportRandom(NodeReader& n);
 // onnx_control_ops.cc
 Result ImportIf(NodeReader& n);
 Result ImportLoop(NodeReader& n);

@@ -1,6 +1,7 @@
-// Discrete Fourier transforms (DFT, STFT) as products with constant tables. A long transform is
+// Spectra. Discrete Fourier transforms (DFT, STFT) as products with constant tables. A long transform is
 // split in two along a factor of its length, as Cooley and Tukey do.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <numeric>
@@ -234,6 +235,50 @@ Result ImportStft(NodeReader& n) {
   const int64_t bins = onesided != 0 ? points / 2 + 1 : points;
   x = c.Reshape(Transform(c, x, bins, false), {type.size(0), frames, bins, 2});
   return c.Done(c.Cast(x, type.dtype));
+}
+
+// What each bin of a spectrum adds to each band: triangles between neighbouring frequencies that are
+// evenly spaced on the mel scale. Frequencies fall on the bin below them.
+Result ImportMelWeightMatrix(NodeReader& n) {
+  Composer c(n);
+  double number[5];
+  for (int i = 0; i < 5; ++i) {
+    TW_ASSIGN(const ValueId id, n.Input(i));
+    const std::optional<double> known = n.importer().ConstantScalar(id);
+    if (!known) return n.Error("dynamic", StrCat("expected a constant input ", i, ", found none"));
+    number[i] = *known;
+  }
+  TW_ASSIGN(const int64_t stated, n.Int("output_datatype", pb::TensorProto::FLOAT));
+  TW_ASSIGN(const ir::DType type, ElementType(stated));
+  const auto [bands_given, length, rate, lowest, highest] = std::to_array(number);
+  const bool sizes_good = bands_given >= 1 && length >= 1 && rate >= 1 && lowest >= 0 &&
+                          highest >= lowest && 2 * highest <= rate &&
+                          bands_given * (length / 2 + 1) <= double{kLargestTable};
+  if (!sizes_good) {
+    return n.Error("shape", StrCat("expected bands, a length, a rate and frequencies up to half of "
+                                   "it, at most ",
+                                   kLargestTable, " weights, found others"));
+  }
+  const auto bands = static_cast<int64_t>(bands_given);
+  const int64_t bins = static_cast<int64_t>(length) / 2 + 1;
+  const auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
+  const double step = (mel(highest) - mel(lowest)) / static_cast<double>(bands + 2);
+  const auto bin = [&](int64_t edge) {
+    const double at = mel(lowest) + static_cast<double>(edge) * step;
+    const double hertz = 700 * (std::pow(10, at / 2595) - 1);
+    return static_cast<int64_t>(std::floor((length + 1) * hertz / rate));
+  };
+  std::vector<double> weights(static_cast<size_t>(bins * bands), 0);
+  for (int64_t band = 0; band < bands; ++band) {
+    const int64_t low = bin(band), middle = bin(band + 1), high = bin(band + 2);
+    for (int64_t j = low; j < std::min(bins, std::max(high, middle + 1)); ++j) {
+      const int64_t side = j <= middle ? middle - low : high - middle;
+      const int64_t from_edge = j <= middle ? j - low : high - j;
+      weights[j * bands + band] =
+          side == 0 ? 1 : static_cast<double>(from_edge) / static_cast<double>(side);
+    }
+  }
+  return c.Done(c.Constant(type, {bins, bands}, std::move(weights)));
 }
 
 }  // namespace tilewright::graph::onnx

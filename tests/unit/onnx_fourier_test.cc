@@ -166,5 +166,17 @@ TEST(OnnxFourier, Refusals) {
   EXPECT_EQ(Slug(b), "graph.onnx.shape");
 }
 
+// Eight bands over nine bins, as ONNX Runtime gives them.
+TEST(OnnxMelWeightMatrix, BandsOverBins) {
+  OnnxBuilder b(17);
+  b.Ints("bands", {8}).Ints("length", {16}).Ints("rate", {8192});
+  b.Scalar("lowest", 0).Scalar("highest", 4096);
+  b.Output("y", {9, 8});
+  b.Node("MelWeightMatrix", {"bands", "length", "rate", "lowest", "highest"}, "y");
+  Numbers expected(72, 0);
+  for (const int64_t place : {0, 1, 10, 11, 20, 29, 38, 47}) expected[place] = 1;
+  EXPECT_EQ(tests::EvaluateOnnx(b, {}, 0)[0].values, expected);
+}
+
 }  // namespace
 }  // namespace tilewright::graph

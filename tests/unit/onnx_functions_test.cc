@@ -51,13 +51,12 @@ void AddAffine(OnnxBuilder* b) {
   AddNode(affine, "Add", {"t", "c"}, "y");
 }
 
-void SetFloat(pb::NodeProto* node, const char* name, float value) {
+void SetBias(pb::NodeProto* node, float bias) {
   pb::AttributeProto* attribute = node->add_attribute();
-  attribute->set_name(name);
+  attribute->set_name("bias");
   attribute->set_type(pb::AttributeProto::FLOAT);
-  attribute->set_f(value);
+  attribute->set_f(bias);
 }
-void SetBias(pb::NodeProto* node, float bias) { SetFloat(node, "bias", bias); }
 
 OnnxBuilder Model() {
   OnnxBuilder b(13);
@@ -92,7 +91,7 @@ TEST(OnnxFunctions, OptionalOperandsMayBeLeftOut) {
   OnnxBuilder b = Model();
   pb::FunctionProto* bound = AddFunction(&b, "Bound", {"v", "low", "high"}, {"o"});
   AddNode(bound, "Clip", {"v", "low", "high"}, "o");
-  SetFloat(b.Node("Constant", {}, "four"), "value_float", 4);
+  b.Scalar("four", 4);
   Call(&b, "Bound", {"w", "", "four"}, "y");
   EXPECT_EQ(Computed(b), (Numbers{3, 4}));
   OnnxBuilder fewer = Model();
