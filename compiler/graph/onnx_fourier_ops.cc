@@ -1,5 +1,5 @@
-// Spectra. Discrete Fourier transforms (DFT, STFT) as products with constant tables. A long transform is
-// split in two along a factor of its length, as Cooley and Tukey do.
+// Spectra: discrete Fourier transforms (DFT, STFT) as products with constant tables, and mel bands.
+// A long transform is split in two along a factor of its length, as Cooley and Tukey do.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -237,8 +237,8 @@ Result ImportStft(NodeReader& n) {
   return c.Done(c.Cast(x, type.dtype));
 }
 
-// What each bin of a spectrum adds to each band: triangles between neighbouring frequencies that are
-// evenly spaced on the mel scale. Frequencies fall on the bin below them.
+// What each bin of a spectrum adds to each band: triangles between neighbouring frequencies that
+// are evenly spaced on the mel scale. Frequencies fall on the bin below them.
 Result ImportMelWeightMatrix(NodeReader& n) {
   Composer c(n);
   double number[5];
