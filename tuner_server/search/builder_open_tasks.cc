@@ -63,7 +63,7 @@ absl::Status BuilderSession::PredictOpenTasks(v1::CompileModule* request) const 
   for (const auto& [hash, task] : tasks_) {
     if (!task.task.open_sizes || request->steps_by_task().contains(hash)) continue;
     if (task.task.weight * task.estimate_ns < kMinShare * all_ns) continue;
-    TW_ASSIGN(const bool known, KnowsProgramsLike(task.default_steps));
+    TW_ASSIGN(const bool known, KnowsProgramsLike(task));
     if (!known) continue;
     TW_ASSIGN(const Prediction best, task.search->PredictBest(task.default_steps, model.get()));
     if (best.steps.empty()) continue;

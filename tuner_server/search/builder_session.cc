@@ -381,8 +381,9 @@ absl::Status BuilderSession::Ask(const v1::Ask& request, v1::Asked* reply) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> BuilderSession::KnowsProgramsLike(std::string_view steps) {
-  TW_ASSIGN(const schedule::Steps parsed, schedule::ParseSteps(steps));
+absl::StatusOr<bool> BuilderSession::KnowsProgramsLike(const JobTask& task) {
+  if (task.task.data_type == "int8") return false;
+  TW_ASSIGN(const schedule::Steps parsed, schedule::ParseSteps(task.default_steps));
   return std::none_of(parsed.begin(), parsed.end(), [](const schedule::Step& step) {
     return step.kind == schedule::StepKind::kTensorize;
   });
@@ -398,7 +399,7 @@ absl::Status BuilderSession::PredictSchedule(const v1::PredictSchedule& request,
     return absl::OkStatus();
   }
   if (learned) {
-    TW_ASSIGN(const bool known, KnowsProgramsLike(task->default_steps));
+    TW_ASSIGN(const bool known, KnowsProgramsLike(*task));
     if (!known) return absl::OkStatus();
   }
   const auto estimate = cost_model::MakePriorModel(target_.machine.feature_set);
