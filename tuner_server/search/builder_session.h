@@ -49,7 +49,7 @@ class BuilderSession {
   // Adds schedules of open tasks that the request has none for.
   absl::Status PredictOpenTasks(v1::CompileModule* request) const;
   // Whether the shipped model was trained on programs like that of the task: on none of bytes, nor
-  // with tensor intrinsics. Of those it would choose ones at half the speed of the default schedule.
+  // with tensor intrinsics. Of those it would choose ones at half the speed of the default one.
   static absl::StatusOr<bool> KnowsProgramsLike(const JobTask& task);
   absl::Status MakeChecks(const v1::MakeChecks& request, v1::ChecksMade* reply);
   absl::Status Tell(const v1::Tell& request, v1::Told* reply);
