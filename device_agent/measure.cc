@@ -475,8 +475,6 @@ class Measurement {
     samples->resize(count);
   }
 
-  // One run after the warm-up, whatever the plan says of repeats.
-
   bool Timed() {
     Enter(v1::WORKER_PHASE_TIMED);
     if (job_.unit.deterministic) {  // the warm-up was a run as good as any

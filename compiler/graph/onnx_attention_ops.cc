@@ -82,12 +82,6 @@ class AttentionBuilder {
   op::Dim q_length() { return c_.Dims(q_)[2]; }
   op::Dim kv_length() { return c_.Dims(k_)[2]; }
 
-  // [batch, length, heads * size] → [batch, heads, length, size].
-  ValueId Heads(ValueId x, int64_t heads) {
-    const std::vector<op::Dim> s = c_.Dims(x);
-    return c_.Transpose(c_.ReshapeTo(x, {s[0], s[1], heads, s[2].FloorDiv(heads)}), {0, 2, 1, 3});
-  }
-
   absl::Status SplitHeads() {
     const size_t rank = q_shape().size();
     flat_ = rank == 3;
@@ -103,9 +97,9 @@ class AttentionBuilder {
     if (!divide(q_heads, q_) || !divide(kv_heads, k_) || !divide(kv_heads, v_)) {
       return n_.Error("attribute", "expected numbers of heads that divide Q, K and V");
     }
-    q_ = Heads(q_, q_heads);
-    k_ = Heads(k_, kv_heads);
-    v_ = Heads(v_, kv_heads);
+    q_ = HeadsApart(c_, q_, q_heads);
+    k_ = HeadsApart(c_, k_, kv_heads);
+    v_ = HeadsApart(c_, v_, kv_heads);
     return c_.status();
   }
 
@@ -152,10 +146,7 @@ class AttentionBuilder {
     return c_.ReshapeTo(c_.MatMul(rows, c_.Transpose(k_, {0, 1, 3, 2})), {q[0], q[1], q[2], k[2]});
   }
 
-  // 0 where `allowed` holds, else minus infinity.
-  ValueId Barred(ValueId allowed) {
-    return c_.Op("where", {allowed, c_.Scalar(0, type_), c_.Scalar(-kInfinity, type_)});
-  }
+  ValueId Barred(ValueId allowed) { return onnx::Barred(c_, allowed, type_); }
   void Join(ValueId* bias, ValueId part) { *bias = *bias == kNone ? part : c_.Add(*bias, part); }
 
   // What is added to the scores: the mask, the causal frontier, the window, the padding.
@@ -218,8 +209,7 @@ class AttentionBuilder {
     const op::Dim repeats = w[1].value() / v[1].value();
     const ValueId rows = c_.ReshapeTo(weights, {w[0], v[1], repeats * w[2], w[3]});
     const ValueId y = c_.ReshapeTo(c_.MatMul(rows, c_.Cast(v_, type_)), {w[0], w[1], w[2], v[3]});
-    if (!flat_) return y;
-    return c_.ReshapeTo(c_.Transpose(y, {0, 2, 1, 3}), {w[0], w[2], w[1] * v[3]});
+    return flat_ ? HeadsJoined(c_, y) : y;
   }
 
   NodeReader& n_;
@@ -232,6 +222,20 @@ class AttentionBuilder {
 };
 
 }  // namespace
+
+ValueId HeadsApart(Composer& c, ValueId x, int64_t heads) {
+  const std::vector<op::Dim> s = c.Dims(x);
+  return c.Transpose(c.ReshapeTo(x, {s[0], s[1], heads, s[2].FloorDiv(heads)}), {0, 2, 1, 3});
+}
+
+ValueId HeadsJoined(Composer& c, ValueId x) {
+  const std::vector<op::Dim> s = c.Dims(x);
+  return c.ReshapeTo(c.Transpose(x, {0, 2, 1, 3}), {s[0], s[2], s[1] * s[3]});
+}
+
+ValueId Barred(Composer& c, ValueId allowed, ir::DType type) {
+  return c.Op("where", {allowed, c.Scalar(0, type), c.Scalar(-kInfinity, type)});
+}
 
 Result ImportAttention(NodeReader& n) { return AttentionBuilder(n).Run(); }
 

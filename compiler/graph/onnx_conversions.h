@@ -129,6 +129,7 @@ Result ImportFusedMatMul(NodeReader& n);
 Result ImportMatMulIntegerToFloat(NodeReader& n);
 Result ImportQuickGelu(NodeReader& n);
 Result ImportSkipLayerNorm(NodeReader& n);
+Result ImportSkipSimplifiedLayerNorm(NodeReader& n);
 // onnx_encoder_ops.cc
 Result ImportEmbedLayerNorm(NodeReader& n);
 Result ImportMicrosoftAttention(NodeReader& n);
@@ -162,12 +163,16 @@ ValueId ScatterLast(Composer& c, ValueId data, ValueId positions, ValueId update
 // onnx_attention_ops.cc
 Result ImportAttention(NodeReader& n);
 Result ImportRotaryEmbedding(NodeReader& n);
+// [batch, length, heads * size] → [batch, heads, length, size], and back.
+ValueId HeadsApart(Composer& c, ValueId x, int64_t heads);
+ValueId HeadsJoined(Composer& c, ValueId x);
+// What is added to scores: 0 where `allowed` holds, else minus infinity.
+ValueId Barred(Composer& c, ValueId allowed, ir::DType type);
 Result RotaryEmbedding(Composer& c, ValueId x, ValueId cosine, ValueId sine, ValueId positions);
 ValueId RotaryTurn(Composer& c, ValueId x, ValueId cosine, ValueId sine, bool pairs);
 // onnx_decoder_ops.cc
 Result ImportGroupQueryAttention(NodeReader& n);
 Result ImportMicrosoftRotaryEmbedding(NodeReader& n);
-Result ImportSkipSimplifiedLayerNorm(NodeReader& n);
 // onnx_einsum_ops.cc
 Result ImportEinsum(NodeReader& n);
 // onnx_recurrent_ops.cc
@@ -193,5 +198,7 @@ Result Sliced(NodeReader& n, ValueId x, int64_t axis, const op::Dim& start, int6
 absl::StatusOr<std::vector<int64_t>> ReadAxes(NodeReader& n, int input, int64_t rank);
 // Attribute `axis` in [-rank, rank), made non-negative.
 absl::StatusOr<int64_t> ReadAxis(NodeReader& n, int64_t fallback, int64_t rank);
+// The element type that an attribute names; `fallback` where the node does not have it.
+absl::StatusOr<ir::DType> ReadType(NodeReader& n, std::string_view attribute, ir::DType fallback);
 
 }  // namespace tilewright::graph::onnx

@@ -1,8 +1,7 @@
 // Operators of com.microsoft that exporters of language models write: attention of grouped queries
-// with a cache, rotary embeddings, sums with normalisation. All sizes may be open.
+// with a cache, rotary embeddings. All sizes may be open.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "compiler/graph/onnx_composer.h"
 #include "deploy/support/status.h"
@@ -201,9 +200,7 @@ class GroupedAttention {
       const ValueId first = c_.Sub(row, c_.Number(window_));
       seen = c_.Op("and", {seen, c_.Op("less", {first, column})});
     }
-    constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    const ir::DType type = c_.TypeOf(q_).dtype;
-    return c_.Op("where", {seen, c_.Scalar(0, type), c_.Scalar(-kInfinity, type)});
+    return Barred(c_, seen, c_.TypeOf(q_).dtype);
   }
 
   // Query heads that share a key head are rows of one product.
@@ -224,8 +221,7 @@ class GroupedAttention {
     scores = c_.Add(scores, Mask());
     const ValueId weights = c_.Op("softmax", {scores}, {{"axis", int64_t{3}}});
     const ValueId mixed = c_.MatMul(c_.ReshapeTo(weights, {batch_, kv_heads_, rows, total}), v_);
-    const ValueId apart = c_.ReshapeTo(mixed, {batch_, heads_, length_, head_});
-    return c_.ReshapeTo(c_.Transpose(apart, {0, 2, 1, 3}), {batch_, length_, heads_ * head_});
+    return HeadsJoined(c_, c_.ReshapeTo(mixed, {batch_, heads_, length_, head_}));
   }
 
   NodeReader& n_;
@@ -241,22 +237,6 @@ class GroupedAttention {
 }  // namespace
 
 Result ImportGroupQueryAttention(NodeReader& n) { return GroupedAttention(n).Run(); }
-
-// The RMS norm of a sum, which is the fourth output.
-Result ImportSkipSimplifiedLayerNorm(NodeReader& n) {
-  Composer c(n);
-  ValueId sum = c.Add(c.Input(0), c.Input(1));
-  if (n.HasInput(3)) sum = c.Add(sum, c.Input(3));
-  const ValueId scale = c.Input(2);
-  TW_ASSIGN(const double epsilon, n.Float("epsilon", 1e-12));
-  TW_TRY(c.status());
-  const ValueId mean = c.Reduce("mean", c.Mul(sum, sum), {c.Rank(sum) - 1});
-  const ValueId rms = c.Op("sqrt", {c.Add(mean, c.Scalar(epsilon, c.TypeOf(sum).dtype))});
-  const ValueId y = c.Mul(c.Div(sum, rms), scale);
-  TW_TRY(c.status());
-  if (n.HasOutput(3)) TW_TRY(n.BindOutput(3, sum));
-  return c.Done(y);
-}
 
 // As ONNX's operator, with other places of the operands. Positions may be one offset for all.
 Result ImportMicrosoftRotaryEmbedding(NodeReader& n) {

@@ -2,7 +2,6 @@
 // Attention, which has the projections inside), and the norm of the sums of embeddings. All sizes
 // but those of heads may be open.
 #include <cmath>
-#include <limits>
 
 #include "compiler/graph/onnx_composer.h"
 #include "compiler/graph/onnx_norm_ops.h"
@@ -98,9 +97,7 @@ class HeadsAttention {
   Result Split(ValueId x, ValueId bias, int64_t first) {
     TW_ASSIGN(const int64_t width, Width(x));
     if (bias != kNone) x = c_.Add(x, c_.Slice(bias, 0, first, width));
-    const std::vector<Dim> s = c_.Dims(x);
-    return c_.Done(
-        c_.Transpose(c_.ReshapeTo(x, {s[0], s[1], heads_, width / heads_}), {0, 2, 1, 3}));
+    return c_.Done(HeadsApart(c_, x, heads_));
   }
 
   // Part `which` of [batch, length, heads, parts, head] as [batch, length, heads * head].
@@ -231,9 +228,7 @@ class HeadsAttention {
   void AddCausal() {
     const ValueId row = c_.ReshapeTo(c_.CountingFrom(past_, length_), {length_, 1});
     const ValueId column = c_.ReshapeTo(c_.CountingFrom(0, total_), {1, total_});
-    const ir::DType type = c_.TypeOf(q_).dtype;
-    Join(c_.Op("where", {c_.Op("less_equal", {column, row}), c_.Scalar(0, type),
-                         c_.Scalar(-std::numeric_limits<double>::infinity(), type)}));
+    Join(Barred(c_, c_.Op("less_equal", {column, row}), c_.TypeOf(q_).dtype));
   }
 
   ValueId Attend() {
@@ -245,9 +240,7 @@ class HeadsAttention {
     ValueId scores = c_.MatMul(query, c_.Transpose(k_, {0, 1, 3, 2}));
     if (bias_ != kNone) scores = c_.Add(scores, bias_);
     const ValueId mixed = c_.MatMul(c_.Op("softmax", {scores}, {{"axis", int64_t{3}}}), v_);
-    if (!c_.ok()) return kNone;
-    const Dim width = c_.Dims(mixed)[3] * Dim(heads_);
-    return c_.ReshapeTo(c_.Transpose(mixed, {0, 2, 1, 3}), {batch_, length_, width});
+    return HeadsJoined(c_, mixed);
   }
 
   NodeReader& n_;
@@ -287,10 +280,8 @@ Result ImportEmbedLayerNorm(NodeReader& n) {
   }
   if (n.HasInput(1)) sum = c.Add(sum, rows(4, c.Input(1)));
   TW_TRY(c.status());
-  const ir::DType type = c.TypeOf(sum).dtype;
-  const ValueId wide = c.Cast(sum, type.bits == 16 ? ir::kF32 : type);
-  const Standard s = Standardize(c, wide, {2}, epsilon);
-  const ValueId y = c.Add(c.Mul(c.Cast(s.normalized, type), c.Input(5)), c.Input(6));
+  const Standard s = StandardizeRows(c, sum, epsilon);
+  const ValueId y = c.Add(c.Mul(s.normalized, c.Input(5)), c.Input(6));
   ValueId count = kNone;
   if (n.HasOutput(1) && n.HasInput(7)) {
     const ValueId mask = c.Input(7);

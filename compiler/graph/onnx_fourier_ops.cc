@@ -248,8 +248,7 @@ Result ImportMelWeightMatrix(NodeReader& n) {
     if (!known) return n.Error("dynamic", StrCat("expected a constant input ", i, ", found none"));
     number[i] = *known;
   }
-  TW_ASSIGN(const int64_t stated, n.Int("output_datatype", pb::TensorProto::FLOAT));
-  TW_ASSIGN(const ir::DType type, ElementType(stated));
+  TW_ASSIGN(const ir::DType type, ReadType(n, "output_datatype", ir::kF32));
   const auto [bands_given, length, rate, lowest, highest] = std::to_array(number);
   const bool sizes_good = bands_given >= 1 && length >= 1 && rate >= 1 && lowest >= 0 &&
                           highest >= lowest && 2 * highest <= rate &&

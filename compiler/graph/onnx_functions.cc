@@ -19,7 +19,6 @@ using support::Quote;
 using support::StrCat;
 
 using Nodes = google::protobuf::RepeatedPtrField<pb::NodeProto>;
-using Attributes = std::map<std::string, pb::AttributeProto>;
 
 constexpr int kMaxDepth = 64;  // of calls in bodies; a recursion comes here
 // Fields of newer versions of the format than that of the reader (onnx.proto).
@@ -157,7 +156,7 @@ class Call {
   const std::string prefix_;
   std::map<std::string, std::string> names_;  // of the body → at the call
   std::vector<std::pair<std::string, std::string>> copies_;
-  Attributes attributes_;
+  std::map<std::string, pb::AttributeProto> attributes_;
 };
 
 class Inliner {
@@ -235,7 +234,6 @@ class Inliner {
 
 absl::Status InlineFunctions(const std::function<bool(const pb::NodeProto&)>& is_known,
                              pb::ModelProto* model) {
-  if (model->functions_size() == 0 || !model->has_graph()) return absl::OkStatus();
   TW_TRY(Inliner(is_known, *model).Graph(model->mutable_graph(), 0));
   model->clear_functions();
   return absl::OkStatus();

@@ -11,7 +11,8 @@ namespace tilewright::graph::onnx {
 
 // Puts the nodes of its function's body in the place of each node that calls one, in subgraphs and
 // bodies too; the functions are gone then. A node that `is_known` says the import converts itself
-// stays. Values of a body are named after the call's first output, nodes after the call.
+// stays. REQUIRES: a graph. Values of a body are named after the call's first output, nodes after
+// the call.
 // graph.onnx.function: recursion, a body for another opset, or more nodes than kMaxInlinedNodes.
 absl::Status InlineFunctions(const std::function<bool(const pb::NodeProto&)>& is_known,
                              pb::ModelProto* model);

@@ -71,6 +71,12 @@ ValueId Turned(Composer& c, ValueId x, bool rows, bool batch) {
   return c.Transpose(x, order);
 }
 
+// The first two inputs and the bias of this one, which may be left out.
+ValueId SumWithSkip(Composer& c, int bias) {
+  const ValueId sum = c.Add(c.Input(0), c.Input(1));
+  return c.node().HasInput(bias) ? c.Add(sum, c.Input(bias)) : sum;
+}
+
 // Sums of products of bytes as floats, plus the bias of this input.
 Result WithBias(NodeReader& n, ValueId sums, ValueId a_scale, ValueId b_scale, int bias) {
   const op::TensorType type = n.importer().TypeOf(sums);
@@ -100,22 +106,29 @@ Result ImportQuickGelu(NodeReader& n) {
   return c.Done(c.Mul(x, c.Op("sigmoid", {c.Mul(x, c.Scalar(alpha, c.TypeOf(x).dtype))})));
 }
 
-// The norm of a sum, which is the fourth output. Halves compute in f32 from the sum on.
+// The norm of a sum, which is the fourth output.
 Result ImportSkipLayerNorm(NodeReader& n) {
   Composer c(n);
-  ValueId sum = c.Add(c.Input(0), c.Input(1));
-  if (n.HasInput(4)) sum = c.Add(sum, c.Input(4));
-  const ValueId scale = c.Input(2);
+  const ValueId sum = SumWithSkip(c, 4), scale = c.Input(2);
   TW_ASSIGN(const double epsilon, n.Float("epsilon", 1e-12));
   TW_TRY(c.status());
-  const ir::DType type = c.TypeOf(sum).dtype;
-  const ir::DType wide = type.bits == 16 ? ir::kF32 : type;
-  const Standard s = Standardize(c, c.Cast(sum, wide), {c.Rank(sum) - 1}, epsilon);
-  ValueId y = c.Mul(c.Cast(s.normalized, type), scale);
+  const Standard s = StandardizeRows(c, sum, epsilon);
+  ValueId y = c.Mul(s.normalized, scale);
   if (n.HasInput(3)) y = c.Add(y, c.Input(3));
   TW_TRY(c.status());
   if (n.HasOutput(1)) TW_TRY(n.BindOutput(1, s.mean));
   if (n.HasOutput(2)) TW_TRY(n.BindOutput(2, c.Op("reciprocal", {s.deviation})));
+  if (n.HasOutput(3)) TW_TRY(n.BindOutput(3, sum));
+  return c.Done(y);
+}
+
+Result ImportSkipSimplifiedLayerNorm(NodeReader& n) {
+  Composer c(n);
+  const ValueId sum = SumWithSkip(c, 3), scale = c.Input(2);
+  TW_ASSIGN(const double epsilon, n.Float("epsilon", 1e-12));
+  TW_TRY(c.status());
+  const ValueId y = c.Mul(DividedByRms(c, sum, {c.Rank(sum) - 1}, epsilon), scale);
+  TW_TRY(c.status());
   if (n.HasOutput(3)) TW_TRY(n.BindOutput(3, sum));
   return c.Done(y);
 }

@@ -181,10 +181,7 @@ Result ImportEyeLike(NodeReader& n) {
   TW_TRY(c.status());
   TW_ASSIGN(const int64_t k, n.Int("k", 0));
   op::TensorType type = c.TypeOf(x);
-  if (n.Find("dtype") != nullptr) {
-    TW_ASSIGN(const int64_t stated, n.Int("dtype", 0));
-    TW_ASSIGN(type.dtype, ElementType(stated));
-  }
+  TW_ASSIGN(type.dtype, ReadType(n, "dtype", type.dtype));
   if (type.shape.size() != 2 || type.elements() > kMaxCount) {
     return n.Error("rank", "expected a matrix, found " + op::ToText(type));
   }
@@ -493,8 +490,7 @@ Result ImportCenterCropPad(NodeReader& n) {
 Result ImportWindowFunction(NodeReader& n) {
   Composer c(n);
   TW_ASSIGN(const int64_t periodic, n.Int("periodic", 1));
-  TW_ASSIGN(const int64_t stated_type, n.Int("output_datatype", pb::TensorProto::FLOAT));
-  TW_ASSIGN(const ir::DType type, ElementType(stated_type));
+  TW_ASSIGN(const ir::DType type, ReadType(n, "output_datatype", ir::kF32));
   std::vector<int64_t> size;
   if (n.IsDynamic(0)) {
     if (!n.StatedShape()) return NeedsShape(n, "size");

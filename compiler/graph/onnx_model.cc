@@ -67,6 +67,7 @@ class HashedFile : public google::protobuf::io::CopyingInputStream {
 // What the import converts itself, or by definitions that its user gave, is better known than by
 // the body that came with the model.
 absl::Status InlineUnknownFunctions(pb::ModelProto* model) {
+  if (model->functions_size() == 0 || !model->has_graph()) return absl::OkStatus();
   CustomOperators custom;
   const bool read = custom.Read(*model).ok();  // the import says what is wrong with them
   return InlineFunctions(

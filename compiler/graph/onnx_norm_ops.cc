@@ -15,6 +15,19 @@ Standard Standardize(Composer& c, ValueId x, const std::vector<int64_t>& axes, d
   return {mean, deviation, c.Div(centred, deviation)};
 }
 
+Standard StandardizeRows(Composer& c, ValueId x, double epsilon) {
+  const ir::DType type = c.TypeOf(x).dtype;
+  x = c.Cast(x, type.bits == 16 ? ir::kF32 : type);
+  Standard s = Standardize(c, x, {c.Rank(x) - 1}, epsilon);
+  s.normalized = c.Cast(s.normalized, type);
+  return s;
+}
+
+ValueId DividedByRms(Composer& c, ValueId x, const std::vector<int64_t>& axes, double epsilon) {
+  const ValueId mean = c.Reduce("mean", c.Mul(x, x), axes);
+  return c.Div(x, c.Op("sqrt", {c.Add(mean, c.Scalar(epsilon, c.TypeOf(x).dtype))}));
+}
+
 namespace {
 
 using support::StrCat;
@@ -27,8 +40,7 @@ std::vector<int64_t> AxesFrom(int64_t first, int64_t rank) {
 
 // The precision of the first stage: the type that `stash_type` names.
 absl::StatusOr<ir::DType> StashType(NodeReader& n) {
-  TW_ASSIGN(const int64_t stash, n.Int("stash_type", pb::TensorProto::FLOAT));
-  TW_ASSIGN(const ir::DType type, ElementType(stash));
+  TW_ASSIGN(const ir::DType type, ReadType(n, "stash_type", ir::kF32));
   if (!type.is_float()) return n.Error("attribute", "expected a float type as stash_type");
   return type;
 }
@@ -84,9 +96,8 @@ Result ImportRmsNorm(NodeReader& n) {
   TW_ASSIGN(const ir::DType stash, StashType(n));
   const ir::DType type = c.TypeOf(x).dtype, result = c.TypeOf(scale).dtype;
   x = c.Cast(x, Wider(stash, type));
-  const ValueId mean = c.Reduce("mean", c.Mul(x, x), AxesFrom(axis, c.Rank(x)));
-  const ValueId rms = c.Op("sqrt", {c.Add(mean, c.Scalar(epsilon, c.TypeOf(x).dtype))});
-  return c.Done(c.Mul(c.Cast(c.Cast(c.Div(x, rms), type), result), scale));
+  const ValueId y = DividedByRms(c, x, AxesFrom(axis, c.Rank(x)), epsilon);
+  return c.Done(c.Mul(c.Cast(c.Cast(y, type), result), scale));
 }
 
 Result ImportInstanceNorm(NodeReader& n) {

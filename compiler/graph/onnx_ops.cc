@@ -164,6 +164,8 @@ Result Softmax(NodeReader& n) {
 }
 
 // Limits that several operators have.
+constexpr std::string_view kDrawnLimits =
+    "numbers that are drawn at the import, the same in each run; a fixed shape";
 constexpr std::string_view kReduceLimits =
     "constant axes, or a stated shape of the result that at most 16 sets of axes give";
 constexpr std::string_view kPosition = "a constant position";
@@ -183,8 +185,7 @@ constexpr Conversion kConversions[] = {
     {"AveragePool", ImportPool, "one to three spatial dimensions", 0, false, kOpen},
     {"BatchNormalization", BatchNorm, "inference only: training_mode 0, spatial 1", kAnyInput,
      false, kOpen},
-    {"Bernoulli", ImportBernoulli,
-     "numbers that are drawn at the import, the same in each run; a fixed shape"},
+    {"Bernoulli", ImportBernoulli, kDrawnLimits},
     {"BitCast", ImportBitCast,
      "a constant, or an integer type to another; no bool, no types of 4 bits"},
     {"BitShift", ImportBitShift, "", kAnyInput, false, kOpen},
@@ -267,8 +268,7 @@ constexpr Conversion kConversions[] = {
     {"MelWeightMatrix", ImportMelWeightMatrix, "constant operands"},
     {"Min", Variadic, "", kAnyInput, false, kOpen},
     {"Mod", ImportMod, "floats: fmod 1", kAnyInput, false, kOpen},
-    {"Multinomial", ImportMultinomial,
-     "numbers that are drawn at the import, the same in each run; a fixed shape"},
+    {"Multinomial", ImportMultinomial, kDrawnLimits},
     {"NonMaxSuppression", ImportNonMaxSuppression,
      "at most 64 boxes per class; constant operands, or a stated shape of the result"},
     {"NonZero", ImportNonZero, "a constant operand, or a stated shape of the result", kAnyInput},
@@ -285,14 +285,10 @@ constexpr Conversion kConversions[] = {
     {"QuantizeLinear", ImportQuantizeLinear, "", 0, false, kOpen},
     {"RMSNormalization", ImportRmsNorm, "", 0, false, kOpen},
     {"RNN", ImportRecurrent, "at most 4096 steps, or an open number", 0, false, kOpen},
-    {"RandomNormal", ImportRandom,
-     "numbers that are drawn at the import, the same in each run; a fixed shape"},
-    {"RandomNormalLike", ImportRandom,
-     "numbers that are drawn at the import, the same in each run; a fixed shape"},
-    {"RandomUniform", ImportRandom,
-     "numbers that are drawn at the import, the same in each run; a fixed shape"},
-    {"RandomUniformLike", ImportRandom,
-     "numbers that are drawn at the import, the same in each run; a fixed shape"},
+    {"RandomNormal", ImportRandom, kDrawnLimits},
+    {"RandomNormalLike", ImportRandom, kDrawnLimits},
+    {"RandomUniform", ImportRandom, kDrawnLimits},
+    {"RandomUniformLike", ImportRandom, kDrawnLimits},
     {"Range", ImportRange, "constant operands, or a stated shape of the result", 0, false, kOpen},
     {"ReduceL1", ImportReduce, kReduceLimits, kAnyInput, false, kOpen},
     {"ReduceL2", ImportReduce, kReduceLimits, kAnyInput, false, kOpen},
@@ -458,6 +454,12 @@ absl::StatusOr<std::vector<int64_t>> ReadAxes(NodeReader& n, int input, int64_t 
     return n.Error("axes", "expected each axis once, found one twice");
   }
   return axes;
+}
+
+absl::StatusOr<ir::DType> ReadType(NodeReader& n, std::string_view attribute, ir::DType fallback) {
+  if (n.Find(attribute) == nullptr) return fallback;
+  TW_ASSIGN(const int64_t stated, n.Int(attribute, 0));
+  return ElementType(stated);
 }
 
 absl::StatusOr<int64_t> ReadAxis(NodeReader& n, int64_t fallback, int64_t rank) {

@@ -38,13 +38,6 @@ ValueId Drawn(Composer& c, ir::DType type, const std::vector<int64_t>& shape, Dr
   return c.Constant(type, shape, std::move(values));
 }
 
-// The type of the attribute `dtype`, `fallback` without it.
-absl::StatusOr<ir::DType> StatedType(NodeReader& n, ir::DType fallback) {
-  if (n.Find("dtype") == nullptr) return fallback;
-  TW_ASSIGN(const int64_t stated, n.Int("dtype", 0));
-  return ElementType(stated);
-}
-
 // Uniform in (0, 1) on steps that f32 has, so that no bound is reached.
 double Inside(Rng& rng) { return (std::floor(rng.UniformDouble() * 0x1p23) + 0.5) * 0x1p-23; }
 
@@ -64,7 +57,7 @@ Result ImportRandom(NodeReader& n) {
   } else {
     TW_ASSIGN(shape, n.Ints("shape", {}));
   }
-  TW_ASSIGN(type, StatedType(n, type));
+  TW_ASSIGN(type, ReadType(n, "dtype", type));
   if (!type.is_float()) {
     return n.Error("attribute", StrCat("expected a dtype of floats, found ", ir::TypeName(type)));
   }
@@ -84,7 +77,7 @@ Result ImportBernoulli(NodeReader& n) {
   TW_ASSIGN(Rng rng, GeneratorOf(n));
   const ValueId p = c.Input(0);
   TW_TRY(c.status());
-  TW_ASSIGN(const ir::DType type, StatedType(n, c.TypeOf(p).dtype));
+  TW_ASSIGN(const ir::DType type, ReadType(n, "dtype", c.TypeOf(p).dtype));
   const ValueId drawn = Drawn(c, ir::kF32, c.Shape(p), [&] { return Inside(rng); });
   return c.Done(c.Cast(c.Op("less", {drawn, c.Cast(p, ir::kF32)}), type));
 }
@@ -98,7 +91,7 @@ Result ImportMultinomial(NodeReader& n) {
   const std::vector<int64_t> shape = c.Shape(x);
   TW_TRY(c.status());
   TW_ASSIGN(const int64_t count, n.Int("sample_size", 1));
-  TW_ASSIGN(const ir::DType type, StatedType(n, ir::kI32));
+  TW_ASSIGN(const ir::DType type, ReadType(n, "dtype", ir::kI32));
   if (c.Rank(x) != 2 || count < 1 || !type.is_int()) {
     return n.Error("shape",
                    StrCat("expected [batch,classes], samples and a type of integers, found ",

@@ -51,12 +51,7 @@ void AddAffine(OnnxBuilder* b) {
   AddNode(affine, "Add", {"t", "c"}, "y");
 }
 
-void SetBias(pb::NodeProto* node, float bias) {
-  pb::AttributeProto* attribute = node->add_attribute();
-  attribute->set_name("bias");
-  attribute->set_type(pb::AttributeProto::FLOAT);
-  attribute->set_f(bias);
-}
+void SetBias(pb::NodeProto* node, float bias) { OnnxBuilder::AttrFloat(node, "bias", bias); }
 
 OnnxBuilder Model() {
   OnnxBuilder b(13);

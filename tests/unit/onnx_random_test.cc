@@ -15,13 +15,6 @@ using namespace import_tests;
 
 constexpr int64_t kCount = 20000;
 
-void SetFloat(pb::NodeProto* node, const char* name, float value) {
-  pb::AttributeProto* attribute = node->add_attribute();
-  attribute->set_name(name);
-  attribute->set_type(pb::AttributeProto::FLOAT);
-  attribute->set_f(value);
-}
-
 // The numbers of one operator without inputs.
 Numbers Drawn(const char* op, const std::function<void(pb::NodeProto*)>& attributes) {
   OnnxBuilder b(13);
@@ -44,8 +37,8 @@ double DeviationOf(const Numbers& values) {
 
 TEST(OnnxRandom, NormalNumbers) {
   const auto attributes = [](pb::NodeProto* node) {
-    SetFloat(node, "mean", 2);
-    SetFloat(node, "scale", 3);
+    OnnxBuilder::AttrFloat(node, "mean", 2);
+    OnnxBuilder::AttrFloat(node, "scale", 3);
   };
   const Numbers values = Drawn("RandomNormal", attributes);
   EXPECT_NEAR(MeanOf(values), 2, 0.1);
@@ -56,9 +49,9 @@ TEST(OnnxRandom, NormalNumbers) {
 TEST(OnnxRandom, UniformNumbersOfASeed) {
   const auto seeded = [](float seed) {
     return Drawn("RandomUniform", [seed](pb::NodeProto* node) {
-      SetFloat(node, "low", -1);
-      SetFloat(node, "high", 3);
-      SetFloat(node, "seed", seed);
+      OnnxBuilder::AttrFloat(node, "low", -1);
+      OnnxBuilder::AttrFloat(node, "high", 3);
+      OnnxBuilder::AttrFloat(node, "seed", seed);
     });
   };
   const Numbers values = seeded(7);

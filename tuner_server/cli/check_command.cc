@@ -184,8 +184,7 @@ std::string OperatorsPage(const graph::OnnxSupport& known) {
       ".\n- Element types: ", support::Join(known.element_types, ", "),
       ".\n- `--shape NAME=...` gives the sizes that the model leaves open: numbers, or ranges of "
       "one module for all of them.\n- Weights are in the model file, or in other files of its "
-      "folder "
-      "(external data).\n"
+      "folder (external data).\n"
       "- Tensors of the model (weights, zero points) also of int4 and uint4, which become bytes.\n"
       "- Sequences and optionals inside a model only, not as its inputs and outputs. No "
       "strings.\n\n"
