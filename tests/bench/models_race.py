@@ -18,6 +18,7 @@ Needs numpy and onnxruntime, whose outputs are the reference (run it with an int
 loudly (exit 77) without. The models are written by /usr/bin/python3, which has Debian's python3-onnx.
 """
 import argparse
+import functools
 import importlib.util
 import json
 import os
@@ -180,6 +181,7 @@ def next_to(found, expected):
     return float((np.abs(found.astype(np.float64) - expected) < 1.5 * step).mean())
 
 
+@functools.cache
 def is_quantised(name):
     """Whether a model computes in bytes: then outputs may be a step off."""
     return name in INT8 or name not in KNOWN and b"QLinearConv" in Path(name).read_bytes()
@@ -212,6 +214,7 @@ def interleave(runs, blocks, seconds):
     return times
 
 
+@functools.cache
 def test_inputs(model):
     """{name: value} of the first test set in the model's folder; None: it has none."""
     folder = Path(model).parent / "test_data_set_0"

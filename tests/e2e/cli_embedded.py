@@ -23,25 +23,6 @@ from cli_case import FAILED, MISMATCH, OK, UNAVAILABLE  # noqa: E402
 TRIALS = 24
 
 
-def fastest_program(lines, usable):
-    """The record of the program whose time is the shortest: the median of its records, the slower one of two that differ
-    by more than noise. Finals may be too noisy: two of them without a time end a program that was measured once, and where
-    six confirmed none, only what was measured twice counts."""
-    programs = {}
-    for line in sorted(usable, key=lambda line: line["median"]):
-        programs.setdefault(line["program_hash"], []).append(line)
-    finals = [line for line in lines if line["accepted"] and line["generated_by"] == "final"]
-    silent = [line["program_hash"] for line in finals if line not in usable]
-    middles = []
-    for program, of_it in programs.items():
-        if len(of_it) == 1 and of_it[0]["generated_by"] != "default" and (len(finals) >= cli_case.FINALS_OF_TASK or silent.count(program) >= 2):
-            continue
-        faster, slower = of_it[(len(of_it) - 1) // 2], of_it[len(of_it) // 2]
-        noise = min(max(faster["ci_rel"] + slower["ci_rel"], 0.01), 0.1)
-        middles.append(slower if faster["median"] < slower["median"] * (1 - noise) else faster)
-    return min(middles, key=lambda line: line["median"])
-
-
 class Embedded(cli_case.Case):
     def setUp(self):
         super().setUp()
@@ -179,7 +160,7 @@ class Embedded(cli_case.Case):
         self.assertEqual(len(best), 1)
         usable = [line for line in lines if line["accepted"] and line["valid"] and line["outcome"] == "OK"]
         self.assertIn(best[0]["measurement_id"], [line["measurement_id"] for line in usable])
-        fastest = fastest_program(lines, usable)
+        fastest = cli_case.fastest_program(lines, usable)
         compiled = json.loads(self.good("compile", "m.onnx", "--target", "native,threads=1", "--log",
                                         "tuner.db", "--require-tuned", "100", "-o", "c.tw",
                                         "--format", "json"))

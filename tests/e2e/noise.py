@@ -8,7 +8,7 @@ all of them are in the log, each trial ends once, and nothing invalid is learned
 
 import json
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
@@ -47,15 +47,6 @@ class Noise(cli_case.Fleet):
                 self.assertEqual(len(rest), MAX_ATTEMPTS - 1, "counted as it is after the last attempt only")
         self.assertGreater(again, 0, "the noise was there")
 
-    @staticmethod
-    def may_choose(records, usable):
-        """False: the machine has noise of its own, and so much that no final confirmed a winner. Then the module has the default
-        schedule, unmeasured."""
-        times = Counter(record["program_hash"] for record in usable)
-        if max(times.values(), default=0) > 1 or any(record["generated_by"] == "default" for record in usable):
-            return True
-        return sum(record["accepted"] and record["generated_by"] == "final" for record in records) < cli_case.FINALS_OF_TASK
-
     def check_choice(self, best, usable, said):
         """What was chosen is valid, and so is what the module is made of."""
         chosen = said["chosen"]["measurement_id"]
@@ -85,9 +76,9 @@ class Noise(cli_case.Fleet):
         self.assertEqual((said["tried"]["trials"], sum(said["tried"]["by_outcome"].values())), (TRIALS, TRIALS))
 
         best = json.loads(self.good("log", "best", *self.server, "-o", "json"))
-        if self.may_choose(records, usable):
+        if cli_case.fastest_program(records, usable):
             self.check_choice(best, usable, said)
-        else:
+        else:  # the machine has noise of its own, and so much that no final confirmed a winner
             self.assertEqual((best, said["chosen"]["measurement_id"]), ([], ""))
         self.good("run", "noisy.tw", "--repeat", "2")
 

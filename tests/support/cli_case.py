@@ -47,6 +47,25 @@ def dense_model(op="MatMul", rows=1, inner=8, columns=4, shape=None, seed=1):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
 
 
+def fastest_program(lines, usable):
+    """The record of the program whose time is the shortest: the median of its records, the slower one of two that differ
+    by more than noise. Finals may be too noisy: two of them without a time end a program that was measured once, and where
+    FINALS_OF_TASK confirmed none, only what was measured twice counts. None: no program is left."""
+    programs = {}
+    for line in sorted(usable, key=lambda line: line["median"]):
+        programs.setdefault(line["program_hash"], []).append(line)
+    finals = [line for line in lines if line["accepted"] and line["generated_by"] == "final"]
+    silent = [line["program_hash"] for line in finals if line not in usable]
+    middles = []
+    for program, of_it in programs.items():
+        if len(of_it) == 1 and of_it[0]["generated_by"] != "default" and (len(finals) >= FINALS_OF_TASK or silent.count(program) >= 2):
+            continue
+        faster, slower = of_it[(len(of_it) - 1) // 2], of_it[len(of_it) // 2]
+        noise = min(max(faster["ci_rel"] + slower["ci_rel"], 0.01), 0.1)
+        middles.append(slower if faster["median"] < slower["median"] * (1 - noise) else faster)
+    return min(middles, key=lambda line: line["median"], default=None)
+
+
 def environment(state_home, extra=None):
     env = {k: v for k, v in os.environ.items() if not k.startswith("TILEWRIGHT_")}
     env["XDG_STATE_HOME"] = state_home
