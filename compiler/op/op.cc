@@ -18,7 +18,8 @@ std::vector<OpSpec> MakeTable() {
   for (auto rows :
        {ElementwiseRows(), LogicRows(), CastRows(), ConvRows(), ConvTransposeRows(), ContractRows(),
         ReductionRows(), OrderingRows(), PoolRows(), ShapeRows(), IndexingRows(), QuantizeRows(),
-        PackedDenseRows(), RecurrentRows(), CustomRows(), AttentionRows()}) {
+        PackedDenseRows(), RecurrentRows(), CumulateRows(), SearchSortedRows(), PickBoxesRows(),
+        CustomRows(), AttentionRows()}) {
     for (OpSpec& row : rows) table.push_back(std::move(row));
   }
   return table;

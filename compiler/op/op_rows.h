@@ -18,14 +18,17 @@ std::vector<OpSpec> CastRows();
 std::vector<OpSpec> ConvRows();
 std::vector<OpSpec> ConvTransposeRows();
 std::vector<OpSpec> ContractRows();
+std::vector<OpSpec> CumulateRows();
 std::vector<OpSpec> CustomRows();
 std::vector<OpSpec> IndexingRows();
 std::vector<OpSpec> OrderingRows();
 std::vector<OpSpec> ReductionRows();
 std::vector<OpSpec> PackedDenseRows();
+std::vector<OpSpec> PickBoxesRows();
 std::vector<OpSpec> PoolRows();
 std::vector<OpSpec> QuantizeRows();
 std::vector<OpSpec> RecurrentRows();
+std::vector<OpSpec> SearchSortedRows();
 std::vector<OpSpec> ShapeRows();
 
 // An operator on one element of each operand, whose types and loops follow from that (op.cc).

@@ -125,7 +125,8 @@ class Generator {
         &Generator::OfConstants,   &Generator::WideAndBack, &Generator::Quantized,
         &Generator::Bounded,       &Generator::Choice,      &Generator::Positions,
         &Generator::WholeNumbers,  &Generator::Repeated,    &Generator::Counted,
-        &Generator::Custom,        &Generator::Custom};
+        &Generator::Custom,        &Generator::Custom,      &Generator::Cumulate,
+        &Generator::Searched};
     (this->*kMakers[rng_.Uniform(std::size(kMakers))])();
   }
 
@@ -442,6 +443,31 @@ class Generator {
     const int64_t rank = static_cast<int64_t>(ShapeOf(x).size());
     if (rank > 0) Emit("softmax", {x}, {{"axis", rng_.UniformInt(-rank, rank - 1)}});
   }
+  void Cumulate() {
+    const ValueId x = Pick();
+    const Ints shape = ShapeOf(x);
+    if (shape.empty() || shape[0] > 16) return;
+    const ValueId rows = Emit("reshape", {x}, {{"shape", Ints{shape[0], -1}}});
+    Emit("cumulate", {rows}, {{"kind", std::string(rng_.Bernoulli(0.5) ? "sum" : "prod")}});
+  }
+  // The places of whole numbers among sums of whole numbers.
+  void Searched() {
+    const ValueId x = Pick();
+    if (ShapeOf(x).empty()) return;
+    const auto numbers = [&](int64_t count) {
+      const Ints start = {rng_.UniformInt(-3, 3)}, shape = {count};
+      return Emit("counting", {},
+                  {{"start", start}, {"step", rng_.UniformInt(-1, 2)}, {"shape", shape}});
+    };
+    const ValueId rows =
+        Emit("reshape", {numbers(rng_.UniformInt(1, 40))}, {{"shape", Ints{-1, 1}}});
+    const ValueId sums = Emit("cumulate", {rows}, {{"kind", std::string("sum")}});
+    const ValueId list = Emit("reshape", {sums}, {{"shape", Ints{-1}}});
+    const ValueId places =
+        Emit("search_sorted", {list, numbers(ShapeOf(x).back())}, {{"steps", int64_t{6}}});
+    const ValueId table = Emit("cast", {places}, {{"dtype", std::string("f32")}});
+    Emit("mul", {x, Emit("tanh", {table})});
+  }
   void Reshape() {
     const ValueId x = Pick();
     const int64_t n = g_.values[x].type.elements();
@@ -646,6 +672,8 @@ std::vector<std::pair<std::string, std::string>> OperatorsLeftOut() {
       {"external", "a library computes it; tests/e2e/custom_operators.py has it"},
       {"packed_dense", "made by the pass pack_weights; CompiledPackedWeights has it"},
       {"recurrent", "made where the number of steps is open; OpenCompute.RecurrentLayers has it"},
+      {"pick_boxes",
+       "scores that rounding makes equal choose others; OpCompute.PickedBoxes has it"},
       {"requantize", "made by the pass requantize_sums, for a matrix unit"}};
 }
 

@@ -332,6 +332,68 @@ TEST(OpCompute, RecurrentLayers) {
   }
 }
 
+TEST(OpCompute, CumulatedRows) {
+  Rng rng(Seed());
+  for (const char* kind : {"sum", "prod"}) {
+    for (const ir::DType type : {ir::kF32, ir::kF64, ir::kI64, ir::kI8, ir::kU32}) {
+      for (const std::vector<int64_t>& shape : {std::vector<int64_t>{5, 3}, {1, 40}, {70, 1}}) {
+        Case c{"cumulate", {shape}, {{"kind", std::string(kind)}}, -1, 1};
+        c.dtypes = {type};
+        ExpectComputeMatchesReference(c, &rng);
+      }
+    }
+  }
+  const TensorType list{ir::kF32, {3}}, matrix{ir::kF32, {3, 2}};
+  const OpSpec& row = *FindOp("cumulate");
+  EXPECT_EQ(support::Slug(InferTypes(row, {{list}}, {{"kind", std::string("sum")}}).status()),
+            "op.cumulate.shape");
+  EXPECT_EQ(support::Slug(InferTypes(row, {{matrix}}, {}).status()), "op.cumulate.attribute");
+}
+
+TEST(OpCompute, PickedBoxes) {
+  Rng rng(Seed());
+  for (const auto& [batches, classes, boxes, picks] :
+       {std::array<int64_t, 4>{1, 1, 1, 1}, {2, 3, 20, 6}, {1, 2, 33, 40}}) {
+    Case c{
+        "pick_boxes", {{batches, 5, boxes}, {batches, classes, boxes}, {}, {}}, {{"picks", picks}}};
+    ExpectComputeMatchesReference(c, &rng);
+  }
+  // Three boxes, of which the first two overlap by 10 of 11 parts of their union.
+  const RefTensor boxes{{ir::kF32, {1, 5, 3}}, {0, 0, 2, 0, 0, 2, 1, 1, 3, 1, 1.1, 3, 1, 1.1, 1}};
+  const RefTensor scores{{ir::kF32, {1, 1, 3}}, {0.5, 0.8, 0.3}};
+  const auto picked = [&](double limit, double least) {
+    const RefTensor a{{ir::kF32, {}}, {limit}}, b{{ir::kF32, {}}, {least}};
+    const auto places =
+        Reference(*FindOp("pick_boxes"), {{boxes, scores, a, b}}, {{"picks", int64_t{3}}});
+    EXPECT_TRUE(places.ok()) << places.status();
+    return (*places)[0].values;
+  };
+  EXPECT_EQ(picked(0.5, 0), (std::vector<double>{1, 2, -1}));
+  EXPECT_EQ(picked(0.95, 0), (std::vector<double>{1, 0, 2}));
+  EXPECT_EQ(picked(0.5, 0.4), (std::vector<double>{1, -1, -1}));
+}
+
+// Also of lists that are not sorted: the kernel takes the same way through them.
+TEST(OpCompute, PlacesInSortedLists) {
+  Rng rng(Seed());
+  for (const ir::DType type : {ir::kF32, ir::kI64, ir::kU8}) {
+    for (const auto& [length, steps] :
+         {std::pair<int64_t, int64_t>{1, 1}, {3, 2}, {4, 3}, {200, 9}}) {
+      Case c{"search_sorted", {{length}, {17}}, {{"steps", steps}}, -1, 1};
+      c.dtypes = {type, type};
+      ExpectComputeMatchesReference(c, &rng);
+    }
+  }
+  const OpSpec& row = *FindOp("search_sorted");
+  const RefTensor list{{ir::kF32, {4}}, {1, 3, 3, 8}}, values{{ir::kF32, {5}}, {0, 1, 3, 7, 9}};
+  const auto places = Reference(row, {{list, values}}, {{"steps", int64_t{3}}});
+  ASSERT_TRUE(places.ok()) << places.status();
+  EXPECT_EQ((*places)[0].values, (std::vector<double>{0, 1, 3, 3, 4}));
+  EXPECT_EQ(
+      support::Slug(InferTypes(row, {{list.type, values.type}}, {{"steps", int64_t{2}}}).status()),
+      "op.search_sorted.attribute");
+}
+
 TEST(OpCompute, IntegerReductionsWrap) {
   Rng rng(Seed());
   for (const char* kind : {"sum", "prod", "max", "min"}) {
