@@ -89,9 +89,12 @@ absl::Status ModelLayout::AddEnds(module::Function* function) {
 }
 
 ModelLayout::Place ModelLayout::PlaceOf(ValueId id) const {
-  // Of open size, only whole tensors have views.
+  const graph::Storage& storage = storage_[id];
   const op::TensorType& type = g_.values[id].type;
-  return {storage_[id].root, storage_[id].offset, type.fixed() ? type.bytes() : 0};
+  const op::TensorType& root = g_.values[storage.root].type;
+  if (type.fixed() && root.fixed()) return {storage.root, storage.offset, type.bytes()};
+  // Of open size, only whole tensors have views; either shape may be fixed.
+  return {storage.root, storage.offset, root.fixed() ? root.bytes() : 0};
 }
 
 absl::Status ModelLayout::Add(ValueId id, module::TensorKind kind, int64_t offset) {

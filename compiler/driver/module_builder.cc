@@ -161,6 +161,7 @@ void Substitute(const std::map<std::string, module::Dim>& values, module::Manife
     equal.right = equal.right.Substitute(values);
   }
   for (module::Function& function : manifest->functions) {
+    for (module::SizeCheck& check : function.checks) all(&check.expected);
     for (module::Launch& launch : function.launches) {
       all(&launch.sizes);
       launch.workspace_bytes = launch.workspace_bytes.Substitute(values);

@@ -104,7 +104,7 @@ absl::StatusOr<module::Sizes> SpecialisedAt(const Graph& main, const Graph& spec
   }
   if (at.empty())
     return support::InvalidArgument("driver.specialise.ends",
-                                    "expected fixed sizes in place of variables, found none");
+                                    "expected points that fix sizes of inputs, found none such");
   const std::map<std::string, op::Dim> values(at.begin(), at.end());
   absl::Status ends = CheckEnds(main, main.inputs, specialised, specialised.inputs, values);
   if (ends.ok()) ends = CheckEnds(main, main.outputs, specialised, specialised.outputs, values);

@@ -75,7 +75,7 @@ class Verifier {
                                     support::Quote(found.name), ", ", op::ToText(found.type)));
       }
     }
-    return absl::OkStatus();
+    return CheckFoundOrder(g_);
   }
   absl::Status Names() {
     std::set<std::string_view> names;

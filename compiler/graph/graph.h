@@ -44,10 +44,11 @@ struct Node {
   std::shared_ptr<const Graph> body =
       nullptr;  // "fused" only: its inputs and outputs are this node's
 };
-// Sizes that a model states for results whose shape depends on data. A run that finds others has no
-// result.
+// Sizes of results whose shape depends on data: numbers that the model states, or expressions over
+// size variables. A run that finds others has no result. A variable that no input has is what the
+// run finds (found_sizes.h).
 struct SizeCheck {
-  std::vector<int64_t> expected;
+  std::vector<op::Dim> expected;
   std::string what;  // for people: the ONNX node; no part of equality
 };
 // The sizes that a size variable may have, both ends included. A variable is at least 1. A size
@@ -125,6 +126,8 @@ bool StructuralEqual(const Graph& a, const Graph& b);  // up to names
 uint64_t StructuralHash(const Graph& graph);
 // Runs every node by op::Reference: the executable definition of the graph IR. The results are
 // those of the outputs that are no checks. graph.interp.stated_shape if a check finds other sizes.
+// graph.interp.symbolic for open sizes of inputs; sizes that a run finds (found_sizes.h) are found,
+// graph.interp.found_size where one is out of its range.
 absl::StatusOr<std::vector<op::RefTensor>> Interpret(const Graph& graph,
                                                      const std::vector<op::RefTensor>& inputs);
 // The results of one node from the values of its operands.
@@ -143,8 +146,9 @@ std::set<std::string> SizeVariables(const Graph& graph);
 // Dimensions of all results from the inputs'. Where operators demand that a variable equals another
 // dimension, that takes its place everywhere (graph.shape.* where no sizes fit).
 absl::StatusOr<Graph> InferShapes(Graph graph);
-// The graph at these sizes: fixed shapes, checked by the operators' own rules. graph.shape.size
-// where one is missing, unknown or below 1; graph.shape.unequal where operators demand equal sizes.
+// The graph at these sizes: fixed shapes, checked by the operators' own rules. Sizes that a run
+// finds (found_sizes.h) may stay open. graph.shape.size where another one is missing, unknown or
+// below 1; graph.shape.unequal where operators demand equal sizes.
 absl::StatusOr<Graph> Specialize(const Graph& graph, const op::Sizes& sizes);
 
 // The largest file that a program reads as a model: protobuf takes no larger message.

@@ -1,7 +1,14 @@
-// The reference interpreter of the graph IR: every node by op::Reference.
+// The reference interpreter of the graph IR: every node by op::Reference. Sizes that a run finds
+// are known behind the node that makes what their check looks at.
+#include <algorithm>
+#include <map>
 #include <optional>
+#include <string>
 
+#include "compiler/graph/found_sizes.h"
 #include "compiler/graph/graph.h"
+#include "compiler/graph/symbolic_shapes.h"
+#include "compiler/op/empty.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -11,80 +18,177 @@ using support::StrCat;
 
 namespace {
 
-// Compares the results of checks, and removes them.
-absl::Status TakeChecks(const Graph& graph, std::vector<op::RefTensor>* outputs) {
-  const size_t kept = outputs->size() - graph.checks.size();
-  for (size_t i = 0; i < graph.checks.size(); ++i) {
-    const SizeCheck& check = graph.checks[i];
-    const std::vector<int64_t> found = op::IntegersOf((*outputs)[kept + i]);
-    if (found == check.expected) continue;
+using Tensors = std::vector<op::RefTensor>;
+
+absl::StatusOr<op::TensorType> TypeAt(const Value& value, const op::Sizes& sizes) {
+  op::TensorType type = value.type;
+  for (op::Dim& dim : type.shape) {
+    absl::StatusOr<int64_t> size = dim.Evaluate(sizes);
+    if (size.ok()) {
+      dim = *size;
+      continue;
+    }
     return support::InvalidArgument(
-        "graph.interp.stated_shape",
-        StrCat(check.what, ": the model states the sizes [", support::Join(check.expected, ","),
-               "], the inputs make [", support::Join(found, ","), "]"));
+        "graph.interp.symbolic",
+        StrCat("expected sizes that inputs fix or a run finds, found ", op::ToText(type), " for ",
+               support::Quote(value.name), "; specialize first"));
   }
-  outputs->resize(kept);
-  return absl::OkStatus();
+  return type;
 }
+
+bool HasElements(const op::RefTensor& tensor) { return tensor.type.elements() > 0; }
+
+// What a row gives where operands or the result may have no elements.
+absl::StatusOr<Tensors> ResultsOf(const op::OpSpec& spec, Tensors args, const op::Attrs& attrs,
+                                  const std::vector<op::TensorType>& types) {
+  if (types.size() == 1 && types[0].elements() == 0) return Tensors{{types[0], {}}};
+  if (spec.name == "concat") std::erase_if(args, [](const auto& arg) { return !HasElements(arg); });
+  if (std::ranges::all_of(args, HasElements)) return op::Reference(spec, args, attrs);
+  std::vector<op::TensorType> given;
+  for (const op::RefTensor& arg : args) given.push_back(arg.type);
+  TW_ASSIGN(op::RefTensor result, op::ResultOfEmpty(spec, given, attrs));
+  result.values.resize(static_cast<size_t>(types[0].elements()), result.values.at(0));
+  return Tensors{std::move(result)};
+}
+
+absl::StatusOr<const op::OpSpec*> RowOf(const Node& node) {
+  if (const op::OpSpec* spec = op::FindOp(node.op)) return spec;
+  return support::InvalidArgument("graph.interp.operator",
+                                  StrCat("expected a known operator, found ", node.op));
+}
+
+class Evaluation {
+ public:
+  Evaluation(const Graph& graph, op::Sizes sizes) : g_(graph), sizes_(std::move(sizes)) {}
+
+  absl::StatusOr<Tensors> Run(const Tensors& inputs) {
+    values_.resize(g_.values.size());
+    TW_TRY(SetInputs(inputs));
+    for (size_t id = 0; id < values_.size(); ++id) {
+      const Value& value = g_.values[id];
+      if (value.constant == nullptr) continue;
+      TW_ASSIGN(values_[id], op::FromBytes(value.type, value.constant->view()));
+    }
+    for (const Node& node : g_.nodes) TW_TRY(Step(node));
+    Tensors outputs;
+    for (ValueId id : g_.outputs) outputs.push_back(*values_[id]);
+    TW_TRY(TakeChecks(&outputs));
+    return outputs;
+  }
+
+ private:
+  absl::Status SetInputs(const Tensors& inputs) {
+    if (inputs.size() != g_.inputs.size()) {
+      return support::InvalidArgument(
+          "graph.interp.inputs",
+          StrCat("expected ", g_.inputs.size(), " inputs, found ", inputs.size()));
+    }
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Value& value = g_.values[g_.inputs[i]];
+      TW_ASSIGN(const op::TensorType type, TypeAt(value, sizes_));
+      if (inputs[i].type != type) {
+        return support::InvalidArgument(
+            "graph.interp.type",
+            StrCat("expected ", op::ToText(type), " for input ", support::Quote(value.name),
+                   ", found ", op::ToText(inputs[i].type)));
+      }
+      values_[g_.inputs[i]] = inputs[i];
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Step(const Node& node) {
+    Tensors args;
+    for (ValueId id : node.inputs) args.push_back(*values_[id]);
+    std::vector<op::TensorType> types;
+    for (ValueId id : node.outputs) {
+      TW_ASSIGN(op::TensorType type, TypeAt(g_.values[id], sizes_));
+      types.push_back(std::move(type));
+    }
+    absl::StatusOr<Tensors> results = Results(node, args, types);
+    if (!results.ok()) return support::WithContext(results.status(), node.name);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      values_[node.outputs[i]] = std::move((*results)[i]);
+    }
+    return Find(node.outputs);
+  }
+
+  absl::StatusOr<Tensors> Results(const Node& node, const Tensors& args,
+                                  const std::vector<op::TensorType>& types) const {
+    if (node.body != nullptr) return Evaluation(*node.body, sizes_).Run(args);
+    TW_ASSIGN(const op::OpSpec* spec, RowOf(node));
+    if (!IsOpen(node.attrs)) return ResultsOf(*spec, args, node.attrs, types);
+    return ResultsOf(*spec, args, AttrsAt(*spec, node.attrs, sizes_, types[0]), types);
+  }
+
+  // The sizes that checks of these values find.
+  absl::Status Find(const std::vector<ValueId>& made) {
+    const size_t first = g_.outputs.size() - g_.checks.size();
+    for (const auto& [name, place] : places_) {
+      const ValueId looked_at = g_.outputs[first + place.check];
+      if (std::ranges::find(made, looked_at) == made.end()) continue;
+      const SizeCheck& check = g_.checks[place.check];
+      const op::Dim more = check.expected[place.element] - op::Dim::Variable(name);
+      const int64_t size = op::IntegersOf(*values_[looked_at])[place.element] - more.value();
+      const auto range = g_.size_ranges.find(name);
+      if (range != g_.size_ranges.end() && (size < range->second.min || size > range->second.max)) {
+        return support::InvalidArgument(
+            "graph.interp.found_size",
+            StrCat(check.what, ": expected a size of ", range->second.min, " to ",
+                   range->second.max, " for ", name, ", found ", size));
+      }
+      sizes_[name] = size;
+    }
+    return absl::OkStatus();
+  }
+
+  // Compares the results of checks, and removes them.
+  absl::Status TakeChecks(Tensors* outputs) const {
+    const size_t kept = outputs->size() - g_.checks.size();
+    for (size_t i = 0; i < g_.checks.size(); ++i) {
+      const SizeCheck& check = g_.checks[i];
+      const std::vector<int64_t> found = op::IntegersOf((*outputs)[kept + i]);
+      std::vector<int64_t> expected;
+      for (const op::Dim& dim : check.expected) {
+        TW_ASSIGN(const int64_t size, dim.Evaluate(sizes_));
+        expected.push_back(size);
+      }
+      if (found == expected) continue;
+      return support::InvalidArgument(
+          "graph.interp.stated_shape",
+          StrCat(check.what, ": the model states the sizes [", support::Join(expected, ","),
+                 "], the inputs make [", support::Join(found, ","), "]"));
+    }
+    outputs->resize(kept);
+    return absl::OkStatus();
+  }
+
+  const Graph& g_;
+  op::Sizes sizes_;
+  const std::map<std::string, FoundSize> places_ = FoundSizes(g_);
+  std::vector<std::optional<op::RefTensor>> values_;
+};
 
 }  // namespace
 
-absl::StatusOr<std::vector<op::RefTensor>> InterpretNode(const Node& node,
-                                                         const std::vector<op::RefTensor>& args) {
-  absl::StatusOr<std::vector<op::RefTensor>> results;
-  if (node.body != nullptr) {
-    results = Interpret(*node.body, args);
-  } else {
-    const op::OpSpec* spec = op::FindOp(node.op);
-    if (spec == nullptr) {
-      return support::InvalidArgument("graph.interp.operator",
-                                      StrCat("expected a known operator, found ", node.op));
-    }
-    results = op::Reference(*spec, args, node.attrs);
-  }
+absl::StatusOr<Tensors> InterpretNode(const Node& node, const Tensors& args) {
+  const auto run = [&]() -> absl::StatusOr<Tensors> {
+    if (node.body != nullptr) return Interpret(*node.body, args);
+    TW_ASSIGN(const op::OpSpec* spec, RowOf(node));
+    return op::Reference(*spec, args, node.attrs);
+  };
+  absl::StatusOr<Tensors> results = run();
   if (!results.ok()) return support::WithContext(results.status(), node.name);
   return results;
 }
 
-absl::StatusOr<std::vector<op::RefTensor>> Interpret(const Graph& graph,
-                                                     const std::vector<op::RefTensor>& inputs) {
-  if (IsSymbolic(graph)) {
+absl::StatusOr<Tensors> Interpret(const Graph& graph, const Tensors& inputs) {
+  if (!InputVariables(graph).empty()) {
     return support::InvalidArgument(
-        "graph.interp.symbolic", "expected fixed shapes, found size variables; specialize first");
+        "graph.interp.symbolic",
+        "expected inputs of fixed sizes, found open ones; specialize first");
   }
-  if (inputs.size() != graph.inputs.size()) {
-    return support::InvalidArgument(
-        "graph.interp.inputs",
-        StrCat("expected ", graph.inputs.size(), " inputs, found ", inputs.size()));
-  }
-  std::vector<std::optional<op::RefTensor>> values(graph.values.size());
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const Value& value = graph.values[graph.inputs[i]];
-    if (inputs[i].type != value.type) {
-      return support::InvalidArgument(
-          "graph.interp.type",
-          StrCat("expected ", op::ToText(value.type), " for input ", support::Quote(value.name),
-                 ", found ", op::ToText(inputs[i].type)));
-    }
-    values[graph.inputs[i]] = inputs[i];
-  }
-  for (size_t id = 0; id < values.size(); ++id) {
-    const Value& value = graph.values[id];
-    if (value.constant == nullptr) continue;
-    TW_ASSIGN(values[id], op::FromBytes(value.type, value.constant->view()));
-  }
-  for (const Node& node : graph.nodes) {
-    std::vector<op::RefTensor> args;
-    for (ValueId id : node.inputs) args.push_back(*values[id]);
-    TW_ASSIGN(std::vector<op::RefTensor> results, InterpretNode(node, args));
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      values[node.outputs[i]] = std::move(results[i]);
-    }
-  }
-  std::vector<op::RefTensor> outputs;
-  for (ValueId id : graph.outputs) outputs.push_back(*values[id]);
-  TW_TRY(TakeChecks(graph, &outputs));
-  return outputs;
+  return Evaluation(graph, {}).Run(inputs);
 }
 
 }  // namespace tilewright::graph

@@ -63,8 +63,8 @@ class Printer {
     for (ValueId id : g_.outputs) outputs.push_back(Use(id));
     Line(StrCat("  output ", support::Join(outputs, ", ")));
     for (const SizeCheck& check : g_.checks) {
-      Line(StrCat("  check [", support::Join(check.expected, ","), "]",
-                  names_ ? " " + Quoted(check.what) : ""));
+      Line(
+          StrCat("  check ", op::DimsText(check.expected), names_ ? " " + Quoted(check.what) : ""));
     }
     out_ += indent_ + "}";
     return out_;
@@ -348,8 +348,8 @@ class Parser {
       SizeCheck check;
       TW_TRY(Expect("["));
       do {
-        TW_ASSIGN(const int64_t size, Int());
-        check.expected.push_back(size);
+        TW_ASSIGN(op::Dim size, Dimension());
+        check.expected.push_back(std::move(size));
         if (check.expected.size() > 64) return Error("number", "expected a shorter list");
       } while (Accept(","));
       TW_TRY(Expect("]"));

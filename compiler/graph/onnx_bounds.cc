@@ -4,39 +4,16 @@
 #include <optional>
 
 #include "compiler/graph/onnx_importer.h"
+#include "deploy/support/dim_interval.h"
 
 namespace tilewright::graph::onnx {
 namespace {
 
 using op::Dim;
+using support::FloorDivide;
+using support::SizeInterval;
 
 constexpr int64_t kMostDivisor = 1 << 20;
-
-int64_t FloorDivide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
-
-// Numbers from `low` to `high`; not known after an overflow.
-struct Interval {
-  int64_t low = 0, high = 0;
-  bool known = true;
-};
-Interval operator+(const Interval& a, const Interval& b) {
-  Interval sum{0, 0, a.known && b.known};
-  sum.known = sum.known && !__builtin_add_overflow(a.low, b.low, &sum.low) &&
-              !__builtin_add_overflow(a.high, b.high, &sum.high);
-  return sum;
-}
-Interval operator*(const Interval& a, const Interval& b) {
-  Interval product{INT64_MAX, INT64_MIN, a.known && b.known};
-  for (const int64_t x : {a.low, a.high}) {
-    for (const int64_t y : {b.low, b.high}) {
-      int64_t value = 0;
-      if (__builtin_mul_overflow(x, y, &value)) product.known = false;
-      product.low = std::min(product.low, value);
-      product.high = std::max(product.high, value);
-    }
-  }
-  return product;
-}
 
 // Two expressions without quotients that enclose another one: low / over <= it <= high / over. So
 // H - 2 * (H / 2) is from 0 to 1, although its parts grow without bound.
@@ -73,18 +50,12 @@ Enclosure Quotient(const Enclosure& e, int64_t divisor) {
   return {e.low - Dim((divisor - 1) * e.over), e.high, e.over * divisor, true};
 }
 
-Interval IntervalOf(const Dim& dim, const std::map<std::string, SizeRange>& ranges) {
-  return dim.Fold<Interval>([](int64_t number) { return Interval{number, number, true}; },
-                            [&](const std::string& variable) {
-                              const auto range = ranges.find(variable);
-                              if (range == ranges.end()) return Interval{0, 0, false};
-                              return Interval{range->second.min, range->second.max, true};
-                            },
-                            [](const Interval& numerator, int64_t divisor) {
-                              return Interval{FloorDivide(numerator.low, divisor),
-                                              FloorDivide(numerator.high, divisor),
-                                              numerator.known};
-                            });
+SizeInterval IntervalOf(const Dim& dim, const std::map<std::string, SizeRange>& ranges) {
+  return support::IntervalOf(dim, [&](const std::string& variable) {
+    const auto range = ranges.find(variable);
+    if (range == ranges.end()) return SizeInterval{0, 0, false};
+    return SizeInterval{range->second.min, range->second.max, true};
+  });
 }
 
 }  // namespace
@@ -92,7 +63,7 @@ Interval IntervalOf(const Dim& dim, const std::map<std::string, SizeRange>& rang
 std::optional<int64_t> Importer::Bound(const Dim& dim, bool largest) const {
   if (dim.is_constant()) return dim.value();
   std::optional<int64_t> bound;
-  if (const Interval all = IntervalOf(dim, graph_.size_ranges); all.known) {
+  if (const SizeInterval all = IntervalOf(dim, graph_.size_ranges); all.known) {
     bound = largest ? all.high : all.low;
   }
   const Enclosure enclosure = dim.Fold<Enclosure>(
@@ -102,7 +73,7 @@ std::optional<int64_t> Importer::Bound(const Dim& dim, bool largest) const {
       },
       Quotient);
   if (!enclosure.known) return bound;
-  const Interval all = IntervalOf(largest ? enclosure.high : enclosure.low, graph_.size_ranges);
+  const SizeInterval all = IntervalOf(largest ? enclosure.high : enclosure.low, graph_.size_ranges);
   if (!all.known) return bound;
   const int64_t own =
       largest ? FloorDivide(all.high, enclosure.over) : -FloorDivide(-all.low, enclosure.over);

@@ -171,6 +171,7 @@ void Importer::Check(const std::set<std::string>& no_data, ImportCheck* check) {
                   [&](auto& output) { return unknown_.count(output.name()) > 0; })) {
     return;
   }
+  if (check->problems.empty()) AddError(check, CheckClaimed(), "--shape", "", "");
   AddError(check, ReadOutputs(), "outputs", "", "");
   if (check->problems.empty()) AddError(check, Verify(Compact(graph_)), "graph", "", "");
 }

@@ -44,6 +44,12 @@ ValueId Composer::Constant(ir::DType type, std::vector<int64_t> shape, std::vect
   return n_.importer().Constant(PartName(n_, "_constant"), tensor.type, op::ToBytes(tensor));
 }
 
+ValueId Composer::Integers(std::vector<int64_t> shape, const std::vector<int64_t>& values) {
+  if (!status_.ok()) return kNone;
+  const op::RefTensor tensor = op::FromIntegers({ir::kI64, std::move(shape)}, values);
+  return n_.importer().Constant(PartName(n_, "_positions"), tensor.type, op::ToBytes(tensor));
+}
+
 ValueId Composer::Counting(ir::DType type, const op::Dim& count, int64_t axis, int64_t rank) {
   if (!status_.ok()) return kNone;
   std::vector<op::Dim> shape(static_cast<size_t>(rank), 1);
@@ -109,13 +115,13 @@ ValueId Composer::Reduce(std::string_view kind, ValueId x, std::vector<int64_t> 
              {"keepdims", static_cast<int64_t>(keepdims)}});
 }
 
-void Composer::ExpectSizes(ValueId found, std::vector<int64_t> expected, const std::string& what) {
+void Composer::ExpectDims(ValueId found, std::vector<op::Dim> expected, const std::string& what) {
   if (!status_.ok()) return;
   const auto count = static_cast<int64_t>(expected.size());
   if (TypeOf(found).elements() != count) {
     Fail("shape", StrCat("expected ", TypeOf(found).elements(),
-                         " sizes, as many as an operand has numbers; the model states [",
-                         support::Join(expected, ","), "]"));
+                         " sizes, as many as an operand has numbers; the model states ",
+                         op::DimsText(expected)));
     return;
   }
   if (count == 0) return;
@@ -157,23 +163,26 @@ ValueId Composer::MatMul(ValueId a, ValueId b) {
   return id.ok() ? *id : kNone;
 }
 
-// The operands of the last 1, 2, 4, … elements: each step combines what the one before has with
-// the same, shifted; as many as the largest size needs.
-ValueId Cumulative(Composer& c, std::string_view row, double neutral, ValueId x, int64_t axis,
-                   bool exclusive, bool reverse) {
+// The axis as rows of a matrix, from its end if `reverse`: row i of the result combines i of them.
+ValueId Cumulative(Composer& c, std::string_view kind, ValueId x, int64_t axis, bool exclusive,
+                   bool reverse) {
   if (!c.ok()) return kNone;
-  const std::vector<op::Dim> shape = c.Dims(x);
-  const std::optional<int64_t> most = c.node().importer().Bound(shape[axis], true);
-  if (!most) return c.Fail("open_size", StrCat("expected a range of sizes", kGiveNumbers));
-  const auto shifted = [&](ValueId value, int64_t steps) {
-    std::vector<int64_t> pads(2 * shape.size(), 0);
-    pads[axis + (reverse ? static_cast<int64_t>(shape.size()) : 0)] = steps;
-    const ValueId longer = c.Op("pad", {value}, {{"pads", pads}, {"value", neutral}});
-    return c.Slice(longer, axis, reverse ? steps : 0, shape[axis]);
+  std::vector<int64_t> order(static_cast<size_t>(c.Rank(x))), back(order.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::rotate(order.begin(), order.begin() + axis, order.begin() + axis + 1);
+  for (size_t d = 0; d < order.size(); ++d) back[order[d]] = static_cast<int64_t>(d);
+  const ValueId first = c.Transpose(x, order);
+  const std::vector<op::Dim> shape = c.Dims(first);
+  const op::Dim length = shape[0];
+  const std::optional<op::Dim> rest = op::Dim::Product(std::span(shape).subspan(1));
+  if (!rest) return c.Fail("open_size", StrCat("expected fewer open sizes", kGiveNumbers));
+  const auto turned = [&](ValueId rows) {
+    return reverse ? c.Slice(rows, 0, length - op::Dim(1), length, -1) : rows;
   };
-  if (exclusive) x = shifted(x, 1);
-  for (int64_t steps = 1; steps < *most; steps *= 2) x = c.Op(row, {x, shifted(x, steps)});
-  return x;
+  const ValueId rows = turned(c.ReshapeTo(first, {length, *rest}));
+  const ValueId all = c.Op("cumulate", {rows}, {{"kind", std::string(kind)}});
+  const ValueId own = turned(c.Slice(all, 0, exclusive ? 0 : 1, length));
+  return c.Transpose(c.ReshapeTo(own, shape), back);
 }
 
 }  // namespace tilewright::graph::onnx

@@ -2,6 +2,7 @@
 // does nothing and gives kNone, so that a composition reads like its formula. Part of the import.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,10 +41,14 @@ class Composer {
   int64_t Rank(ValueId id) const { return TypeOf(id).rank(); }
 
   ValueId Constant(ir::DType type, std::vector<int64_t> shape, std::vector<double> values);
+  // i64, of a list as long as `shape` has elements.
+  ValueId Integers(std::vector<int64_t> shape, const std::vector<int64_t>& values);
   // 0, 1, ... along dimension `axis` of a tensor of this rank.
   ValueId Counting(ir::DType type, const op::Dim& count, int64_t axis, int64_t rank);
   // A size as a number of the graph, a scalar.
   ValueId SizeOf(const op::Dim& size, ir::DType type);
+  // Several of them, i64 in one dimension.
+  ValueId SizesOf(const std::vector<op::Dim>& sizes);
   ValueId Scalar(double value, ir::DType type) { return Constant(type, {}, {value}); }
   ValueId Number(int64_t value) { return Scalar(static_cast<double>(value), ir::kI64); }
   // A constant without elements.
@@ -78,16 +83,34 @@ class Composer {
     ExpectSizes(found, std::move(expected), n_.label());
   }
   // The same of other numbers; `what` says for people what they are.
-  void ExpectSizes(ValueId found, std::vector<int64_t> expected, const std::string& what);
+  void ExpectSizes(ValueId found, const std::vector<int64_t>& expected, const std::string& what) {
+    ExpectDims(found, {expected.begin(), expected.end()}, what);
+  }
+  void ExpectDims(ValueId found, std::vector<op::Dim> expected, const std::string& what);
+
+  // The size of the node's result along `axis`, which `size`, an integer of the graph, has when the
+  // module runs: at most `most`, where the operator bounds it (Importer::FoundSize).
+  op::Dim FoundSize(ValueId size, int64_t axis, std::optional<int64_t> most, int output = 0);
+  // The same of all axes, whose sizes are the elements of `sizes`, from the first on.
+  struct SizeBound {
+    std::optional<op::Dim> known = {};  // what the size certainly is
+    std::optional<int64_t> most = {};
+  };
+  std::vector<op::Dim> FoundShape(ValueId sizes, const std::vector<SizeBound>& bounds,
+                                  int output = 0);
+  // The largest number that a dimension may be; nullopt where none is known.
+  std::optional<int64_t> Most(const op::Dim& size) const;
 
  private:
+  op::Dim SizeFound(int64_t axis, const SizeBound& bound, int output);
+
   NodeReader& n_;
   absl::Status status_;
 };
 
-// Sums (row "add") or products ("mul") of the elements up to each one, along an axis; from the end
-// if `reverse`; without the element itself if `exclusive`. `neutral` changes nothing.
-ValueId Cumulative(Composer& c, std::string_view row, double neutral, ValueId x, int64_t axis,
-                   bool exclusive, bool reverse);
+// Sums ("sum") or products ("prod") of the elements up to each one, along an axis; from the end if
+// `reverse`; without the element itself if `exclusive`.
+ValueId Cumulative(Composer& c, std::string_view kind, ValueId x, int64_t axis, bool exclusive,
+                   bool reverse);
 
 }  // namespace tilewright::graph::onnx

@@ -52,16 +52,25 @@ ValueId AsFlag(Composer& c, ValueId condition) {
   return c.Reshape(condition, {});
 }
 
-// What was expected from number `first` on counts only where the condition holds.
+// What was expected from number `first` on counts only where the condition holds. Sizes that a run
+// finds are found either way.
 void ExpectOnlyIf(Composer& c, ValueId condition, size_t first) {
   std::vector<Importer::Expectation>& all = c.node().importer().expectations();
   for (size_t i = first; c.ok() && i < all.size(); ++i) {
-    const std::vector<int64_t>& expected = all[i].check.expected;
-    std::vector<double> numbers(expected.begin(), expected.end());
+    const std::vector<op::Dim>& expected = all[i].check.expected;
+    if (!std::ranges::all_of(expected, &op::Dim::is_constant)) continue;
+    std::vector<double> numbers;
+    for (const op::Dim& dim : expected) numbers.push_back(static_cast<double>(dim.value()));
     const ValueId as_expected =
         c.Constant(ir::kI64, {static_cast<int64_t>(expected.size())}, std::move(numbers));
     all[i].found = c.Op("where", {condition, all[i].found, as_expected});
   }
+}
+
+// How many of these flags hold.
+ValueId HowMany(Composer& c, Ids flags) {
+  for (ValueId& flag : flags) flag = c.Reshape(c.Cast(flag, ir::kI64), {1});
+  return c.Reduce("sum", c.Concat(std::move(flags), 0), {0}, false);
 }
 
 // ------------------------------------------------------------ loops
@@ -70,7 +79,8 @@ void ExpectOnlyIf(Composer& c, ValueId condition, size_t first) {
 struct Trips {
   int64_t count = 0;
   bool more = false;  // the model allows more: the condition has to end the loop
-  // The module computes the condition, and after it values stay what they are.
+  // The module computes the condition, and after it values stay what they are. Results with an
+  // entry per trip have as many as a run finds.
   bool guarded = false;
   bool stated = false;  // the number is what the model states: a run has to confirm it
 };
@@ -104,12 +114,18 @@ absl::StatusOr<Trips> TripsOf(NodeReader& n, bool fixed_condition, int first_sca
   }
   std::optional<double> count;
   if (stated) count = static_cast<double>(*stated);
-  const bool guarded = !count && most && !scans;
+  const bool guarded = !count;
+  if (guarded && !most && scans) {
+    const absl::StatusOr<op::Dim> trips =
+        n.importer().FoundSize(n.output_name(first_scan), 0, std::nullopt);
+    if (!trips.ok()) return n.Error("size_bound", support::Detail(trips.status()));
+    most = static_cast<double>(n.importer().Bound(*trips, true).value_or(kMaxTrips + 1));
+  }
   if (guarded) count = most;
   if (!count) {
     return n.Error("dynamic",
-                   "expected a constant number of trips and a condition that is always true, or a "
-                   "stated shape of a result with one entry per trip, found others");
+                   "expected a constant largest number of trips, or a result with one entry per "
+                   "trip, found neither");
   }
   if (*count > limit) return TooManyTrips(n);
   return Trips{std::max<int64_t>(0, static_cast<int64_t>(*count)), false, guarded, !guarded};
@@ -208,6 +224,14 @@ Result ImportLoop(NodeReader& n) {
   const bool fixed = holds() && n.importer().ConstantScalar(sample[0]);
   TW_ASSIGN(const Trips trips, TripsOf(n, fixed, static_cast<int>(carried)));
   int64_t done = 0;
+  Ids ran;  // per trip, where a run finds their number
+  const bool limited = trips.guarded && n.IsDynamic(0);
+  const auto below_limit = [&](int64_t trip, ValueId flag) {
+    if (!limited) return flag;
+    const ValueId limit = c.Reshape(c.Cast(c.Input(0), ir::kI64), {});
+    return c.Op("and", {flag, c.Op("less", {c.Number(trip), limit})});
+  };
+  going = below_limit(0, going);
   Ids alive = {going};  // per trip, and once more: whether the loop gets that far
   if (trips.count == 0 || (holds() && *holds() == 0)) {
     n.importer().expectations().resize(before);  // the first trip is only a sample
@@ -219,17 +243,20 @@ Result ImportLoop(NodeReader& n) {
       first = n.importer().expectations().size();
       TW_ASSIGN(out, trip(done));
     }
-    if (trips.guarded) ExpectOnlyIf(c, going, first);
+    if (trips.guarded) {
+      ExpectOnlyIf(c, going, first);
+      ran.push_back(going);
+    }
     for (size_t i = 0; i < carried; ++i) {
       state[i] = trips.guarded ? Chosen(c, going, out[i + 1], state[i]) : out[i + 1];
     }
     for (size_t i = carried; i + 1 < results; ++i) scans.Add(i - carried, out[i + 1]);
-    const ValueId next = AsFlag(c, out[0]);
+    const ValueId next = below_limit(done + 1, AsFlag(c, out[0]));
     going = trips.guarded ? c.Op("and", {going, next}) : next;
     if (trips.stated) alive.push_back(c.Op("and", {alive.back(), next}));
     TW_TRY(c.status());
     ++done;
-    if (fixed && !holds()) {
+    if (fixed && !limited && !holds()) {
       return n.Error("dynamic",
                      "expected a condition that is known in every trip, found one that is only "
                      "known when the model runs");
@@ -237,14 +264,18 @@ Result ImportLoop(NodeReader& n) {
   }
   if (trips.more && *holds() != 0) return TooManyTrips(n);
   if (trips.stated) {
-    for (ValueId& flag : alive) flag = c.Reshape(c.Cast(flag, ir::kI64), {1});
-    ValueId made = c.Reduce("sum", c.Concat(alive, 0), {0}, false);
+    ValueId made = HowMany(c, alive);
     if (n.HasInput(0)) made = c.Op("min", {made, c.Reshape(c.Cast(c.Input(0), ir::kI64), {})});
     c.ExpectSizes(made, {trips.count});
   }
+  const ValueId found = trips.guarded && done > 0 ? HowMany(c, ran) : kNone;
   for (size_t i = carried; i + 1 < results; ++i) {
     if (done > 0) {
-      state.push_back(scans.Join(c, i - carried, 0, false));
+      ValueId joined = scans.Join(c, i - carried, 0, false);
+      if (found != kNone) {
+        joined = c.Slice(joined, 0, 0, c.FoundSize(found, 0, done, static_cast<int>(i)));
+      }
+      state.push_back(joined);
       continue;
     }
     op::TensorType none = c.TypeOf(sample[i + 1]);

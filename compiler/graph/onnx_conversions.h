@@ -51,6 +51,16 @@ Result ImportStft(NodeReader& n);
 Result ImportCompress(NodeReader& n);
 Result ImportNonMaxSuppression(NodeReader& n);
 Result ImportNonZero(NodeReader& n);
+// How many of a list of bools hold: the size of the node's first result along `axis`.
+op::Dim CountOfTrue(Composer& c, ValueId flags, int64_t axis);
+// The first `count` positions at which a list of bools holds, i64[count]. Positions that there are
+// none for are the length of the list.
+ValueId PositionsOfTrue(Composer& c, ValueId flags, const op::Dim& count);
+// A tensor as a list of its elements.
+ValueId Flat(Composer& c, ValueId x);
+// The attribute axis. Without it the operand becomes a list of its elements.
+absl::StatusOr<int64_t> AxisOrFlat(NodeReader& n, Composer& c, ValueId* x);
+// onnx_unique_ops.cc
 Result ImportUnique(NodeReader& n);
 // onnx_sequence_ops.cc
 Result ImportConcatFromSequence(NodeReader& n);

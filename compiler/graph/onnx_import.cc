@@ -57,6 +57,7 @@ absl::StatusOr<Graph> Importer::Run() {
     const absl::Status status = Convert(model_.graph().node(position));
     if (!status.ok()) return support::WithContext(status, StrCat("opset ", opset_));
   }
+  TW_TRY(CheckClaimed());
   TW_TRY(ReadOutputs());
   TW_TRY(AddChecks());
   graph_.sources = std::make_shared<std::map<std::string, std::string>>(std::move(sources_));
@@ -211,10 +212,10 @@ absl::Status Importer::Convert(const pb::NodeProto& node) {
 absl::Status Importer::AddChecks() {
   for (const auto& [found, check] : expectations_) {
     if (const std::optional<std::vector<int64_t>> known = ConstantInts(found)) {
-      if (*known == check.expected) continue;
-      return Bad("stated_shape", StrCat(check.what, ": the model states the sizes [",
-                                        support::Join(check.expected, ","),
-                                        "], its operands make [", support::Join(*known, ","), "]"));
+      if (std::vector<op::Dim>(known->begin(), known->end()) == check.expected) continue;
+      return Bad("stated_shape",
+                 StrCat(check.what, ": the model states the sizes ", op::DimsText(check.expected),
+                        ", its operands make [", support::Join(*known, ","), "]"));
     }
     TW_ASSIGN(const ValueId id,
               Emit("identity", {found}, {}, StrCat(ValueOf(found).name, "_check")));

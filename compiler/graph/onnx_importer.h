@@ -70,6 +70,8 @@ inline bool IsDefaultDomain(const std::string& domain) {
 }
 // A name that may come from hostile bytes, fit for a line of text.
 std::string Printable(std::string_view text);
+// The name of a dimension as the word that a variable is.
+std::string SizeWord(const std::string& name);
 // Calls `visit` for every node of the graph and of its subgraphs.
 void ForEachNode(const pb::GraphProto& graph,
                  const std::function<void(const pb::NodeProto&)>& visit);
@@ -137,6 +139,11 @@ class Importer {
   // The shape that the model itself states for a value, or for the result of a chain of elementwise
   // operators that begins with it; nullopt unless all of it is fixed.
   std::optional<std::vector<int64_t>> StatedShape(const std::string& name) const;
+  // A size of an output of the node that only a run finds: the number or the input's dimension that
+  // the model states, or a variable from 0 to `most`, whose range --shape may narrow. Who asks for
+  // it expects it of what the run finds. graph.onnx.size_bound where nobody knows the largest size.
+  absl::StatusOr<op::Dim> FoundSize(const std::string& value, int64_t axis,
+                                    std::optional<int64_t> most);
   // A value without elements: an input or a constant. No node reads or makes one; Emit gives a
   // constant instead, and conversions use it as a list.
   bool IsEmpty(ValueId id) const { return TypeOf(id).fixed() && TypeOf(id).elements() == 0; }
@@ -198,6 +205,9 @@ class Importer {
   absl::Status CheckOpen(const Conversion& row, const pb::NodeProto& node);
   // The variable of an open dimension of this name; nullopt unless it stays open.
   std::optional<op::Dim> OpenSize(const std::string& name);
+  op::Dim AddSize(std::string word, const SizeRange& range);
+  // graph.onnx.shape_override names a size that --shape gives and nothing has.
+  absl::Status CheckClaimed() const;
   absl::StatusOr<ValueId> EmitOfDims(const op::OpSpec& spec, std::vector<ValueId> inputs,
                                      const op::Attrs& attrs, const std::string& name);
   // The row's result as expressions; nullopt where it is none.
@@ -234,8 +244,11 @@ class Importer {
   std::vector<BodyScope> scopes_;                                 // innermost last
   std::map<const pb::TensorProto*, ValueId> body_tensors_;        // TensorConstant
   std::map<ValueId, Container> containers_;
-  std::map<ValueId, std::vector<op::Dim>> dims_;  // by AddDims
-  std::map<ValueId, ValueId> data_of_dims_;       // by DataOf
+  std::map<ValueId, std::vector<op::Dim>> dims_;              // by AddDims
+  std::map<ValueId, ValueId> data_of_dims_;                   // by DataOf
+  std::map<std::string, op::Dim> input_sizes_, found_sizes_;  // by name
+  std::set<std::string> size_words_;                          // of variables
+  std::set<std::string> unclaimed_, claimed_;  // sizes given that no input has; those of results
   std::vector<Expectation> expectations_;
   std::set<std::string> checked_;  // CheckOnce
   int64_t opset_ = 0;

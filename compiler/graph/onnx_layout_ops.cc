@@ -20,23 +20,23 @@ absl::Status NeedsShape(NodeReader& n, std::string_view what) {
                                    ", or a result of a shape that the model states, found others"));
 }
 
-// Of two sizes of a dimension the one that is not 1; shorter shapes have 1 in front.
-void ExpectExpanded(Composer& c, ValueId x, const std::vector<int64_t>& stated) {
+// What a run expands to: of two sizes of a dimension the one that is not 1; shorter shapes have 1
+// in front.
+std::vector<op::Dim> FoundExpansion(Composer& c, ValueId x) {
   ValueId wanted = c.Cast(c.Input(1), ir::kI64);
-  if (!c.ok()) return;
-  std::vector<int64_t> from = c.Shape(x);
-  const int64_t count = c.TypeOf(wanted).elements(), rank = static_cast<int64_t>(stated.size());
-  if (count > rank || c.Rank(x) > rank) {
-    c.Fail("shape", StrCat("expected a result of at least ", std::max(count, c.Rank(x)),
-                           " dimensions, the model states ", rank));
-    return;
-  }
-  from.insert(from.begin(), stated.size() - from.size(), 1);
+  if (!c.ok()) return {};
+  std::vector<op::Dim> from = c.Dims(x);
+  const int64_t count = c.TypeOf(wanted).elements(), rank = std::max(count, c.Rank(x));
+  from.insert(from.begin(), static_cast<size_t>(rank) - from.size(), 1);
   if (count < rank) {
     wanted = c.Concat({Sizes(c, std::vector<int64_t>(rank - count, 1)), wanted}, 0);
   }
+  std::vector<Composer::SizeBound> bounds(from.size());
+  for (size_t d = 0; d < from.size(); ++d) {
+    if (from[d] != op::Dim(1)) bounds[d].known = from[d];
+  }
   const ValueId keeps = c.Op("equal", {wanted, c.Number(1)});
-  c.ExpectSizes(c.Op("where", {keeps, Sizes(c, from), wanted}), stated);
+  return c.FoundShape(c.Op("where", {keeps, c.SizesOf(from), wanted}), bounds);
 }
 
 // The sizes of the axes that CenterCropPad names; the others stay.
@@ -75,10 +75,8 @@ Result ImportExpand(NodeReader& n) {
   TW_TRY(c.status());
   std::vector<int64_t> shape;
   if (n.IsDynamic(1)) {
-    if (!n.StatedShape()) return NeedsShape(n, "shape");
-    shape = *n.StatedShape();
-    ExpectExpanded(c, x, shape);
-    TW_TRY(c.status());
+    const std::vector<op::Dim> found = FoundExpansion(c, x);
+    return c.Done(c.Op("expand", {x}, {{"shape", op::ShapeAttr(found)}}));
   } else if (!c.TypeOf(x).fixed() || !n.importer().ConstantInts(*n.Input(1))) {
     return ExpandOpen(c, x);
   } else {
@@ -102,6 +100,25 @@ Result ImportExpand(NodeReader& n) {
   return c.Done(c.Op("expand", {x}, {{"shape", shape}}));
 }
 
+namespace {
+
+// Element i of the result is element i modulo the size.
+Result TileAtRunTime(Composer& c, ValueId x) {
+  const std::vector<op::Dim> from = c.Dims(x);
+  const ValueId sizes = c.Mul(c.Cast(c.Input(1), ir::kI64), c.SizesOf(from));
+  const std::vector<op::Dim> to =
+      c.FoundShape(sizes, std::vector<Composer::SizeBound>(from.size()));
+  for (size_t d = 0; c.ok() && d < from.size(); ++d) {
+    if (to[d] == from[d]) continue;
+    const ValueId at =
+        c.Op("mod", {c.Counting(ir::kI64, to[d], 0, 1), c.SizeOf(from[d], ir::kI64)});
+    x = c.Op("gather", {x, at}, {{"axis", static_cast<int64_t>(d)}});
+  }
+  return c.Done(c.Op("identity", {x}));
+}
+
+}  // namespace
+
 // Repeated whole, along every dimension; opset 1 has one axis and a number of tiles.
 Result ImportTile(NodeReader& n) {
   Composer c(n);
@@ -117,15 +134,7 @@ Result ImportTile(NodeReader& n) {
     }
     repeats[axis[0]] = tiles[0];
   } else if (n.IsDynamic(1)) {
-    const std::optional<std::vector<int64_t>> stated = n.StatedShape();
-    if (!stated || stated->size() != shape.size()) return NeedsShape(n, "repeats");
-    const std::vector<int64_t> from = c.Shape(x);
-    TW_TRY(c.status());
-    for (size_t d = 0; d < from.size(); ++d) {
-      if (from[d] > 0) repeats[d] = (*stated)[d] / from[d];
-    }
-    c.ExpectSizes(c.Mul(c.Cast(c.Input(1), ir::kI64), Sizes(c, from)), *stated);
-    TW_TRY(c.status());
+    return TileAtRunTime(c, x);
   } else {
     TW_ASSIGN(repeats, n.InputDims(1, "repeats"));
   }
@@ -267,11 +276,9 @@ Result ImportRange(NodeReader& n) {
   if (number[0] && number[1] && number[2]) {
     if (*number[2] == 0) return n.Error("attribute", "expected a delta other than 0, found 0");
     count = std::max(0.0, std::ceil((*number[1] - *number[0]) / *number[2]));
-  } else if (n.StatedShape() && n.StatedShape()->size() == 1) {
-    count = static_cast<double>((*n.StatedShape())[0]);
-    c.ExpectSizes(StepsBetween(c, part[0], part[1], part[2]), *n.StatedShape());
   } else {
-    return NeedsShape(n, "numbers");
+    const op::Dim found = c.FoundSize(StepsBetween(c, part[0], part[1], part[2]), 0, {});
+    return c.Done(c.Add(c.Mul(c.Counting(type, found, 0, 1), part[2]), part[0]));
   }
   if (!(count <= static_cast<double>(kMaxCount))) {
     return n.Error("too_large", StrCat("expected at most ", kMaxCount, " numbers, found more"));
@@ -290,24 +297,19 @@ Result ImportOneHot(NodeReader& n) {
   TW_TRY(c.status());
   const int64_t rank = c.Rank(indices) + 1;
   TW_ASSIGN(const int64_t axis, ReadAxis(n, -1, rank));
-  std::optional<double> classes = n.importer().ConstantScalar(depth);
-  if (!classes && n.StatedShape() && static_cast<int64_t>(n.StatedShape()->size()) == rank) {
-    classes = static_cast<double>((*n.StatedShape())[axis]);
-    c.ExpectSizes(depth, {(*n.StatedShape())[axis]});
-  }
-  if (!classes) return NeedsShape(n, "depth");
-  const bool fine = *classes >= 1 && *classes <= static_cast<double>(kMaxCount);
+  const std::optional<double> classes = n.importer().ConstantScalar(depth);
+  const bool fine = !classes || (*classes >= 1 && *classes <= static_cast<double>(kMaxCount));
   if (!fine || c.Shape(values) != std::vector<int64_t>{2}) {
     return n.Error("shape", "expected a positive depth and two values, found others");
   }
-  const int64_t count = static_cast<int64_t>(*classes);
+  const op::Dim count =
+      classes ? op::Dim(static_cast<int64_t>(*classes)) : c.FoundSize(depth, axis, {});
   std::vector<op::Dim> shape = c.Dims(indices);
   shape.insert(shape.begin() + axis, 1);
   indices = c.ReshapeTo(c.Cast(indices, ir::kI64), shape);
   const ValueId zero = c.Scalar(0, ir::kI64);
-  indices =
-      c.Op("where", {c.Op("less", {indices, zero}),
-                     c.Add(indices, c.Scalar(static_cast<double>(count), ir::kI64)), indices});
+  indices = c.Op(
+      "where", {c.Op("less", {indices, zero}), c.Add(indices, c.SizeOf(count, ir::kI64)), indices});
   const ValueId hot = c.Op("equal", {indices, c.Counting(ir::kI64, count, axis, rank)});
   const ValueId off = c.Reshape(c.Slice(values, 0, 0, 1), {});
   const ValueId on = c.Reshape(c.Slice(values, 0, 1, 1), {});

@@ -123,23 +123,13 @@ std::optional<Dim> Combined(std::string_view row, const std::vector<Dim>& x, con
 std::optional<Dim> Importer::OpenSize(const std::string& name) {
   const auto range = options_.open.find(name);
   if (name.empty() || range == options_.open.end()) return std::nullopt;
-  // Any text may be a name in ONNX; a variable is a word.
-  std::string word;
-  for (const char c : name) {
-    word += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-  }
-  if (std::isdigit(static_cast<unsigned char>(word[0])) != 0) word.insert(word.begin(), '_');
+  std::string word = SizeWord(name);
   for (const auto& [other, unused] : options_.open) {
     if (other != name && other < name && *OpenSize(other)->variables().begin() == word) word += "_";
   }
-  const auto& [min, max, unused] = range->second;
-  if (min > 0) {
-    graph_.size_ranges[word] = range->second;
-    return Dim::Variable(word);
-  }
-  const std::string variable = StrCat(word, "_plus_1");
-  graph_.size_ranges[variable] = {1, max + 1, word};
-  return Dim::Variable(variable) - 1;
+  const Dim size = AddSize(word, range->second);
+  size_words_.insert(word);
+  return size;
 }
 
 absl::Status Importer::CheckOpen(const Conversion& row, const pb::NodeProto& node) {

@@ -46,23 +46,21 @@ Result TakeAlong(NodeReader& n, ValueId x, ValueId positions, size_t axis,
   return importer.Emit("gather", {list, at}, {{"axis", int64_t{0}}}, name);
 }
 
-// How many elements TopK gives: its operand, or the stated shape of a result.
-absl::StatusOr<int64_t> CountOfTopK(NodeReader& n, int64_t axis, int64_t rank) {
-  if (n.importer().opset() < 10) return n.Int("k", 0);
-  for (int i = 0; n.IsDynamic(1) && i < n.num_outputs(); ++i) {
-    const std::optional<Ints> stated = n.StatedShape(i);
-    if (!stated || static_cast<int64_t>(stated->size()) != rank) continue;
-    Composer c(n);
-    c.ExpectSizes(c.Input(1), {(*stated)[axis]});
-    TW_TRY(c.status());
-    return (*stated)[axis];
+// How many elements TopK gives.
+absl::StatusOr<op::Dim> CountOfTopK(NodeReader& n, int64_t axis, const op::Dim& along) {
+  if (n.importer().opset() < 10) {
+    TW_ASSIGN(const int64_t k, n.Int("k", 0));
+    return op::Dim(k);
   }
   if (n.IsDynamic(1)) {
-    return n.Error("dynamic",
-                   "expected a constant k, or a result of a shape that the model states, found "
-                   "others");
+    Composer c(n);
+    // The model may state the shape of either result.
+    const int output = n.HasOutput(1) && !n.StatedShape(0) && n.StatedShape(1) ? 1 : 0;
+    const op::Dim k = c.FoundSize(c.Input(1), axis, c.Most(along), output);
+    TW_TRY(c.status());
+    return k;
   }
-  TW_ASSIGN(const Ints k, n.InputInts(1, "k"));
+  TW_ASSIGN(const std::vector<op::Dim> k, n.InputDims(1, "k"));
   if (k.size() == 1) return k[0];
   return n.Error("inputs", "expected one number as k, found another count");
 }
@@ -81,12 +79,33 @@ Result ImportArg(NodeReader& n) {
                            n.output_name());
 }
 
+namespace {
+
+// The first `count` of all elements in their order.
+Result TopOpen(NodeReader& n, ValueId x, int64_t axis, int64_t largest, const op::Dim& count) {
+  Composer c(n);
+  const std::optional<int64_t> most = c.Most(c.Dims(x)[axis]);
+  if (!most || !c.Dims(x)[axis].is_constant()) {
+    return n.Error("open_size", StrCat("expected a constant k of an open size", kGiveNumbers));
+  }
+  const ValueId all = c.Op("top_k", {x}, {{"axis", axis}, {"k", *most}, {"largest", largest}});
+  const ValueId positions = c.Slice(all, axis, 0, count);
+  TW_TRY(c.status());
+  TW_TRY(n.BindOutput(1, positions));
+  return c.Done(c.Op("gather_elements", {x, positions}, {{"axis", axis}}));
+}
+
+}  // namespace
+
 Result ImportTopK(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
   const int64_t rank = static_cast<int64_t>(n.importer().TypeOf(x).shape.size());
   TW_ASSIGN(const int64_t axis, ReadAxis(n, -1, rank));
   TW_ASSIGN(const int64_t largest, n.Int("largest", 1));
-  TW_ASSIGN(const int64_t k, CountOfTopK(n, axis, rank));
+  const op::Dim along = n.importer().TypeOf(x).shape[axis];
+  TW_ASSIGN(const op::Dim count, CountOfTopK(n, axis, along));
+  if (!count.is_constant()) return TopOpen(n, x, axis, largest, count);
+  const int64_t k = count.value();
   if (k == 0) {
     op::TensorType none = n.importer().TypeOf(x);
     none.shape[axis] = 0;
@@ -139,7 +158,7 @@ Result ImportCumulative(NodeReader& n) {
   const int64_t rank = c.Rank(x);
   const auto along = [&](int64_t axis) {
     const bool sum = n.op_type() == "CumSum";
-    return Cumulative(c, sum ? "add" : "mul", sum ? 0 : 1, x, axis, exclusive != 0, reverse != 0);
+    return Cumulative(c, sum ? "sum" : "prod", x, axis, exclusive != 0, reverse != 0);
   };
   if (!n.IsDynamic(1)) {
     TW_ASSIGN(const Ints axes, n.InputInts(1, "axis"));

@@ -367,7 +367,7 @@ class ResizeReader {
     const std::optional<int64_t> from = n_.importer().Bound(a.from, true);
     if (!to || !from)
       return n_.Error("open_size", StrCat("expected ranges of sizes", kGiveNumbers));
-    return (static_cast<double>(*to) - 0.5) / static_cast<double>(*from);
+    return (std::max<double>(static_cast<double>(*to), 1) - 0.5) / static_cast<double>(*from);
   }
 
   // The size of the result along an axis.
@@ -392,14 +392,9 @@ class ResizeReader {
       return n_.Error("shape", StrCat("expected a result of 1 to ", kMaxSize,
                                       " elements along each axis, found ", whole));
     }
-    const std::optional<std::vector<int64_t>> stated = n_.StatedShape();
-    if (!stated || stated->size() != shape_.size()) {
-      return n_.Error("dynamic",
-                      "expected constant scales or sizes, or a result of a shape that the "
-                      "model states, found others");
-    }
-    ExpectLength(a, (*stated)[a.axis]);
-    return InRange((*stated)[a.axis]);
+    const op::Dim found = c_.FoundSize(LengthAtRunTime(a), a.axis, {});
+    TW_TRY(c_.status());
+    return InRange(found);
   }
 
   absl::StatusOr<op::Dim> InRange(const op::Dim& length) {
@@ -432,12 +427,12 @@ class ResizeReader {
   }
 
   // The same as Length, for numbers that only a run knows.
-  void ExpectLength(const ResizeAxis& a, int64_t stated) {
+  ValueId LengthAtRunTime(const ResizeAxis& a) {
     ValueId length = c_.Mul(a.scale, c_.SizeOf(a.from, ir::kF64));
     if (a.start >= 0 && in_.sizes < 0) length = c_.Mul(length, c_.Sub(a.end, a.start));
     if (in_.sizes >= 0) length = c_.Add(length, c_.Scalar(0.5, ir::kF64));
     if (in_.sizes < 0) length = c_.Cast(c_.Cast(length, ir::kF32), ir::kF64);
-    c_.ExpectSizes(c_.Op("floor", {length}), {stated});
+    return c_.Cast(c_.Op("floor", {length}), ir::kI64);
   }
 
   NodeReader& n_;

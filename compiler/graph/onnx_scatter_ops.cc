@@ -12,36 +12,39 @@
 namespace tilewright::graph::onnx {
 namespace {
 
+using op::Dim;
 using support::StrCat;
 
+using Shape = std::vector<Dim>;
+
 // Indices of a dimension of this size: negative ones count from the end.
-ValueId FromFront(Composer& c, ValueId indices, int64_t size) {
-  return c.Op("where",
-              {c.Op("less", {indices, c.Number(0)}), c.Add(indices, c.Number(size)), indices});
+ValueId FromFront(Composer& c, ValueId indices, const Dim& size) {
+  return c.Op("where", {c.Op("less", {indices, c.Number(0)}),
+                        c.Add(indices, c.SizeOf(size, ir::kI64)), indices});
 }
 
-int64_t Product(const std::vector<int64_t>& shape, size_t from, size_t to) {
-  int64_t product = 1;
-  for (size_t d = from; d < to; ++d) product *= shape[d];
+Dim Product(const Shape& shape, size_t from, size_t to) {
+  Dim product = 1;
+  for (size_t d = from; d < to; ++d) product = product * shape[d];
   return product;
 }
 
 // Tuples of indices (the last dimension) as positions in the dimensions `first` on of `data`, as
 // if those were one. Tuples outside of the data give `outside`.
-ValueId FlatPositions(Composer& c, ValueId indices, const std::vector<int64_t>& data, size_t first,
+ValueId FlatPositions(Composer& c, ValueId indices, const Shape& data, size_t first,
                       int64_t outside) {
-  std::vector<int64_t> shape = c.Shape(indices);
-  const int64_t tuple = shape.back(), axis = static_cast<int64_t>(shape.size()) - 1;
+  Shape shape = c.Dims(indices);
+  const int64_t tuple = shape.back().value(), axis = static_cast<int64_t>(shape.size()) - 1;
   shape.pop_back();
-  const std::vector<int64_t> place = shape;
+  const Shape place = shape;
   ValueId flat = kNone, beyond = kNone;
   for (int64_t k = 0; k < tuple; ++k) {
-    const int64_t size = data[first + k];
-    ValueId i = c.Reshape(c.Slice(indices, axis, k, 1), place);
+    const Dim size = data[first + k];
+    ValueId i = c.ReshapeTo(c.Slice(indices, axis, k, 1), place);
     i = FromFront(c, i, size);
-    const ValueId bad =
-        c.Op("or", {c.Op("less", {i, c.Number(0)}), c.Op("greater_equal", {i, c.Number(size)})});
-    const ValueId term = c.Mul(i, c.Number(Product(data, first + k + 1, first + tuple)));
+    const ValueId bad = c.Op("or", {c.Op("less", {i, c.Number(0)}),
+                                    c.Op("greater_equal", {i, c.SizeOf(size, ir::kI64)})});
+    const ValueId term = c.Mul(i, c.SizeOf(Product(data, first + k + 1, first + tuple), ir::kI64));
     flat = k == 0 ? term : c.Add(flat, term);
     beyond = k == 0 ? bad : c.Op("or", {beyond, bad});
   }
@@ -76,20 +79,20 @@ absl::StatusOr<Reduction> ReadReduction(NodeReader& n, ir::DType type) {
 // positions along a, [o, u, i] or [o, u, 1].
 ValueId ScatterAlong(Composer& c, ValueId data, ValueId positions, ValueId updates,
                      const Reduction& r) {
-  const std::vector<int64_t> d = c.Shape(data), p = c.Shape(positions), u = c.Shape(updates);
   if (!c.ok()) return kNone;
-  const ValueId place = c.Reshape(positions, {p[0], 1, p[1], p[2]});
+  const Shape d = c.Dims(data), p = c.Dims(positions), u = c.Dims(updates);
+  const ValueId place = c.ReshapeTo(positions, {p[0], 1, p[1], p[2]});
   const ValueId meets = c.Op("equal", {place, c.Counting(ir::kI64, d[1], 1, 4)});
   if (r.name == "none") {
     // The last update wins.
     const ValueId numbers = c.Counting(ir::kI64, p[1], 2, 4);
     ValueId last = c.Reduce("max", c.Op("where", {meets, numbers, c.Number(-1)}), {2}, false);
-    last = c.Broadcast(last, {u[0], d[1], u[2]});
+    last = c.BroadcastTo(last, {u[0], d[1], u[2]});
     const ValueId hit = c.Op("greater_equal", {last, c.Number(0)});
     const ValueId chosen = c.Op("gather_elements", {updates, last}, {{"axis", int64_t{1}}});
     return c.Op("where", {hit, chosen, data});
   }
-  const ValueId parts = c.Op("where", {meets, c.Reshape(updates, {u[0], 1, u[1], u[2]}),
+  const ValueId parts = c.Op("where", {meets, c.ReshapeTo(updates, {u[0], 1, u[1], u[2]}),
                                        c.Scalar(r.neutral, c.TypeOf(data).dtype)});
   return c.Op(r.row, {data, c.Reduce(r.kind, parts, {2}, false)});
 }
@@ -115,28 +118,30 @@ Result ImportGatherNd(NodeReader& n) {
   const ValueId indices = c.Cast(c.Input(1), ir::kI64);
   TW_TRY(c.status());
   TW_ASSIGN(const int64_t batch_dims, n.Int("batch_dims", 0));
-  const std::vector<int64_t> from = c.Shape(data), which = c.Shape(indices);
+  const Shape from = c.Dims(data), which = c.Dims(indices);
   const int64_t rank = c.Rank(data), depth = c.Rank(indices);
-  const bool fine = rank >= 1 && depth >= 1 && batch_dims >= 0 &&
-                    batch_dims < std::min(rank, depth) && which.back() >= 1 &&
-                    which.back() + batch_dims <= rank &&
+  const int64_t tuple = depth >= 1 ? which.back().constant().value_or(0) : 0;
+  const bool fine = rank >= 1 && batch_dims >= 0 && batch_dims < std::min(rank, depth) &&
+                    tuple >= 1 && tuple + batch_dims <= rank &&
                     std::equal(from.begin(), from.begin() + batch_dims, which.begin());
   if (!fine) {
     return n.Error("shape", StrCat("expected tuples of indices into ", op::ToText(c.TypeOf(data)),
                                    ", found ", op::ToText(c.TypeOf(indices))));
   }
-  const size_t b = static_cast<size_t>(batch_dims), end = b + which.back();
-  const int64_t batches = Product(from, 0, b), inside = Product(from, b, end);
-  const int64_t inner = Product(from, end, from.size());
-  const int64_t per_batch = Product(which, b, which.size() - 1);
-  ValueId flat = c.Reshape(FlatPositions(c, indices, from, b, 0), {batches, per_batch});
-  flat = c.Add(flat, c.Mul(c.Counting(ir::kI64, batches, 0, 2), c.Number(inside)));
-  data = c.Reshape(data, {batches * inside, inner});
+  const auto b = static_cast<size_t>(batch_dims), end = b + static_cast<size_t>(tuple);
+  const Dim batches = Product(from, 0, b), inside = Product(from, b, end);
+  const Dim inner = Product(from, end, from.size());
+  const Dim per_batch = Product(which, b, which.size() - 1);
+  ValueId flat = c.ReshapeTo(FlatPositions(c, indices, from, b, 0), {batches, per_batch});
+  if (b > 0) {
+    flat = c.Add(flat, c.Mul(c.Counting(ir::kI64, batches, 0, 2), c.SizeOf(inside, ir::kI64)));
+  }
+  data = c.ReshapeTo(data, {batches * inside, inner});
   const ValueId rows =
-      c.Op("gather", {data, c.Reshape(flat, {batches * per_batch})}, {{"axis", int64_t{0}}});
-  std::vector<int64_t> shape(which.begin(), which.end() - 1);
+      c.Op("gather", {data, c.ReshapeTo(flat, {batches * per_batch})}, {{"axis", int64_t{0}}});
+  Shape shape(which.begin(), which.end() - 1);
   shape.insert(shape.end(), from.begin() + end, from.end());
-  return c.Done(c.Reshape(rows, shape));
+  return c.Done(c.ReshapeTo(rows, shape));
 }
 
 // Also Scatter, its older name.
@@ -150,17 +155,19 @@ Result ImportScatterElements(NodeReader& n) {
   TW_ASSIGN(const Reduction r, ReadReduction(n, c.TypeOf(data).dtype));
   TW_TRY(RefuseBool(n, c.TypeOf(data), r));
   if (n.importer().IsEmpty(updates)) return c.Done(c.Op("identity", {data}));
-  const std::vector<int64_t> shape = c.Shape(data), part = c.Shape(indices);
-  bool fine = part == c.Shape(updates) && part.size() == shape.size();
+  const Shape shape = c.Dims(data), part = c.Dims(indices);
+  bool fine = part == c.Dims(updates) && part.size() == shape.size();
   int narrower = 0;  // dimensions apart from the axis that the updates do not cover
   for (int64_t d = 0; fine && d < rank; ++d) {
-    if (d == axis) continue;
-    fine = part[d] <= shape[d];
-    narrower += part[d] < shape[d];
+    if (d == axis || part[d] == shape[d]) continue;
+    const std::optional<int64_t> more = n.importer().Bound(shape[d] - part[d], false);
+    fine = more && *more > 0;
+    ++narrower;
   }
   if (!fine) {
+    const bool fixed = c.TypeOf(data).fixed() && c.TypeOf(indices).fixed();
     return n.Error(
-        "shape",
+        fixed ? "shape" : "open_size",
         StrCat("expected indices and updates inside of ", op::ToText(c.TypeOf(data)), ", found ",
                op::ToText(c.TypeOf(indices)), " and ", op::ToText(c.TypeOf(updates))));
   }
@@ -171,14 +178,14 @@ Result ImportScatterElements(NodeReader& n) {
   for (int64_t d = 0; d < rank; ++d) {
     if (d != axis) covered = c.Slice(covered, d, 0, part[d]);
   }
-  auto three = [&](ValueId x, int64_t along) {
-    return c.Reshape(x, {Product(part, 0, axis), along, Product(part, axis + 1, part.size())});
+  auto three = [&](ValueId x, const Dim& along) {
+    return c.ReshapeTo(x, {Product(part, 0, axis), along, Product(part, axis + 1, part.size())});
   };
   const ValueId done = ScatterAlong(c, three(covered, shape[axis]), three(indices, part[axis]),
                                     three(updates, part[axis]), r);
-  std::vector<int64_t> cut = part;
+  Shape cut = part;
   cut[axis] = shape[axis];
-  ValueId y = c.Reshape(done, cut);
+  ValueId y = c.ReshapeTo(done, cut);
   // The rest of the data goes back around it, one dimension after the other.
   for (int64_t d = rank; narrower > 0 && d-- > 0;) {
     if (d == axis || part[d] == shape[d]) continue;
@@ -199,22 +206,23 @@ Result ImportScatterNd(NodeReader& n) {
   TW_ASSIGN(const Reduction r, ReadReduction(n, c.TypeOf(data).dtype));
   TW_TRY(RefuseBool(n, c.TypeOf(data), r));
   if (n.importer().IsEmpty(updates)) return c.Done(c.Op("identity", {data}));
-  const std::vector<int64_t> shape = c.Shape(data), which = c.Shape(indices);
-  std::vector<int64_t> expected(which.begin(), which.empty() ? which.end() : which.end() - 1);
-  const bool fine = !which.empty() && which.back() >= 1 && which.back() <= c.Rank(data);
-  if (fine) expected.insert(expected.end(), shape.begin() + which.back(), shape.end());
-  if (!fine || c.Shape(updates) != expected) {
+  const Shape shape = c.Dims(data), which = c.Dims(indices);
+  Shape expected(which.begin(), which.empty() ? which.end() : which.end() - 1);
+  const int64_t tuple = which.empty() ? 0 : which.back().constant().value_or(0);
+  const bool fine = tuple >= 1 && tuple <= c.Rank(data);
+  if (fine) expected.insert(expected.end(), shape.begin() + tuple, shape.end());
+  if (!fine || c.Dims(updates) != expected) {
     return n.Error("shape", StrCat("expected tuples of indices into ", op::ToText(c.TypeOf(data)),
                                    " and a slice for each, found ", op::ToText(c.TypeOf(indices)),
                                    " and ", op::ToText(c.TypeOf(updates))));
   }
-  const int64_t tuples = Product(which, 0, which.size() - 1);
-  const int64_t places = Product(shape, 0, which.back());
-  const int64_t inner = Product(shape, which.back(), shape.size());
-  const ValueId flat = c.Reshape(FlatPositions(c, indices, shape, 0, -1), {1, tuples, 1});
-  const ValueId done = ScatterAlong(c, c.Reshape(data, {1, places, inner}), flat,
-                                    c.Reshape(updates, {1, tuples, inner}), r);
-  return c.Done(c.Reshape(done, shape));
+  const Dim tuples = Product(which, 0, which.size() - 1);
+  const Dim places = Product(shape, 0, static_cast<size_t>(tuple));
+  const Dim inner = Product(shape, static_cast<size_t>(tuple), shape.size());
+  const ValueId flat = c.ReshapeTo(FlatPositions(c, indices, shape, 0, -1), {1, tuples, 1});
+  const ValueId done = ScatterAlong(c, c.ReshapeTo(data, {1, places, inner}), flat,
+                                    c.ReshapeTo(updates, {1, tuples, inner}), r);
+  return c.Done(c.ReshapeTo(done, shape));
 }
 
 ValueId ScatterLast(Composer& c, ValueId data, ValueId positions, ValueId updates) {

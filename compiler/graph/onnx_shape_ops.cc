@@ -11,20 +11,38 @@ namespace tilewright::graph::onnx {
 using support::StrCat;
 
 namespace {
-// What the operand of sizes asks for, with the stated size where it asks for what is left.
-Result ReshapeAtRunTime(NodeReader& n, ValueId x, const std::vector<int64_t>& stated) {
+// What the operand of sizes asks for; where it asks for what is left, that follows from the others.
+Result ReshapeAtRunTime(NodeReader& n, ValueId x) {
   Composer c(n);
   TW_ASSIGN(const int64_t allow_zero, n.Int("allowzero", 0));
   ValueId wanted = c.Cast(c.Input(1), ir::kI64);
-  if (allow_zero == 0) {
-    std::vector<int64_t> copied = c.Shape(x);
-    copied.resize(stated.size(), -2);  // no dimension to copy
-    wanted = c.Op("where", {c.Op("equal", {wanted, c.Number(0)}), Sizes(c, copied), wanted});
-  }
-  wanted = c.Op("where", {c.Op("equal", {wanted, c.Number(-1)}), Sizes(c, stated), wanted});
-  c.ExpectSizes(wanted, stated);
   TW_TRY(c.status());
-  return Reshaped(n, x, stated, n.output_name());
+  if (c.Rank(wanted) != 1)
+    return n.Error("shape", "expected a list of sizes, found another operand");
+  const std::vector<op::Dim> from = c.Dims(x);
+  const auto rank = static_cast<size_t>(c.TypeOf(wanted).elements());
+  if (allow_zero == 0) {
+    std::vector<op::Dim> copied = from;
+    copied.resize(rank, -2);  // no dimension to copy
+    wanted = c.Op("where", {c.Op("equal", {wanted, c.Number(0)}), c.SizesOf(copied), wanted});
+  }
+  const std::optional<op::Dim> elements = op::Dim::Product(from);
+  if (!elements) return n.Error("open_size", StrCat("expected fewer open sizes", kGiveNumbers));
+  const ValueId left = c.Op("equal", {wanted, c.Number(-1)});
+  const ValueId others = c.Reduce("prod", c.Op("where", {left, c.Number(1), wanted}), {0});
+  const ValueId rest = c.Div(c.SizeOf(*elements, ir::kI64), c.Op("max", {others, c.Number(1)}));
+  wanted = c.Op("where", {left, rest, wanted});
+  // One size in all is the number of elements; of more, none is larger than that, unless one is 0.
+  std::optional<int64_t> most = c.Most(*elements);
+  if (most == 0) most.reset();
+  std::vector<Composer::SizeBound> bounds(rank, {{}, most});
+  if (rank == 1) bounds[0].known = *elements;
+  const std::vector<op::Dim> shape = c.FoundShape(wanted, bounds);
+  TW_TRY(c.status());
+  if (n.importer().IsEmpty(x) && !std::ranges::all_of(shape, &op::Dim::is_constant)) {
+    return n.Error("dynamic", "expected a constant shape for a tensor without elements");
+  }
+  return ReshapedTo(n, x, shape, n.output_name());
 }
 
 Result SqueezeAtRunTime(NodeReader& n, ValueId x, const std::vector<int64_t>& stated) {
@@ -42,7 +60,7 @@ Result UnsqueezeAtRunTime(NodeReader& n, ValueId x, const std::vector<int64_t>& 
   const auto rank = static_cast<int64_t>(shape.size()), all = static_cast<int64_t>(stated.size());
   const ValueId added = NamedDimensions(c, 1, all);
   shape.push_back(0);  // there is none for more places than dimensions
-  const ValueId place = Cumulative(c, "add", 0, c.Sub(c.Number(1), added), 0, true, false);
+  const ValueId place = Cumulative(c, "sum", c.Sub(c.Number(1), added), 0, true, false);
   const ValueId size = c.Op("gather", {Sizes(c, shape), c.Op("min", {place, c.Number(rank)})},
                             {{"axis", int64_t{0}}});
   c.ExpectSizes(c.Op("where", {c.Op("equal", {added, c.Number(1)}), c.Number(1), size}), stated);
@@ -59,8 +77,8 @@ Result ImportReshape(NodeReader& n) {
   if (n.importer().opset() < 5) {
     TW_ASSIGN(const std::vector<int64_t> sizes, n.Ints("shape", {}));
     shape.assign(sizes.begin(), sizes.end());
-  } else if (n.IsDynamic(1) && n.StatedShape()) {
-    return ReshapeAtRunTime(n, x, *n.StatedShape());
+  } else if (n.IsDynamic(1)) {
+    return ReshapeAtRunTime(n, x);
   } else {
     TW_ASSIGN(shape, n.InputDims(1, "the new shape"));
   }
@@ -208,11 +226,13 @@ Result ImportConstantOfShape(NodeReader& n) {
   std::vector<int64_t> shape;
   TW_ASSIGN(const ValueId sizes, n.Input(0));
   if (importer.IsDims(sizes)) return FilledOpen(n, *importer.ConstantDims(sizes));
-  if (n.IsDynamic(0) && n.StatedShape()) {
-    shape = *n.StatedShape();
+  if (n.IsDynamic(0)) {
     Composer c(n);
-    c.ExpectSizes(c.Input(0), shape);
+    std::vector<Composer::SizeBound> bounds(c.TypeOf(sizes).elements());
+    const std::vector<op::Dim> found = c.FoundShape(sizes, bounds);
     TW_TRY(c.status());
+    if (!std::ranges::all_of(found, &op::Dim::is_constant)) return FilledOpen(n, found);
+    for (const op::Dim& size : found) shape.push_back(size.value());
   } else {
     TW_ASSIGN(shape, n.InputInts(0, "shape"));
   }

@@ -53,6 +53,24 @@ std::optional<std::vector<int64_t>> ShapeIn(const pb::GraphProto& graph, const s
   return std::nullopt;
 }
 
+// Whether a result may have a dimension of this name: the model's own, or output and axis ("y_0").
+bool MayBeFound(const pb::GraphProto& graph, const std::string& name) {
+  for (const auto* values : {&graph.output(), &graph.value_info()}) {
+    for (const pb::ValueInfoProto& value : *values) {
+      for (const auto& dim : value.type().tensor_type().shape().dim()) {
+        if (dim.dim_param() == name) return true;
+      }
+    }
+  }
+  const size_t end = name.find_last_not_of("0123456789");
+  if (end == std::string::npos || end + 1 == name.size() || name[end] != '_') return false;
+  bool found = false;
+  ForEachNode(graph, [&](const pb::NodeProto& node) {
+    for (const std::string& output : node.output()) found = found || output == name.substr(0, end);
+  });
+  return found;
+}
+
 }  // namespace
 
 void NameUnknownSizes(pb::GraphProto& graph) {
@@ -131,14 +149,23 @@ absl::Status Importer::ReadSizes() {
     }
   }
   for (const auto& [name, range] : options_.open) {
-    if (named.count(name) > 0 && range.min >= 0 && range.max >= std::max<int64_t>(1, range.min))
-      continue;
+    if (range.min >= 0 && range.max >= std::max<int64_t>(1, range.min)) {
+      if (named.count(name) > 0) continue;
+      if (MayBeFound(model_.graph(), name)) {
+        unclaimed_.insert(name);
+        continue;
+      }
+    }
     return Bad("shape_override",
                StrCat("expected a dimension of an input and a range of sizes from 0 on, found ",
                       Quote(name), " in ", range.min, "..", range.max));
   }
   for (const auto& [name, shape] : options_.shapes) {
     if (inputs.count(name) > 0) continue;
+    if (shape.size() == 1 && named.count(name) == 0 && MayBeFound(model_.graph(), name)) {
+      unclaimed_.insert(name);
+      continue;
+    }
     if (named.count(name) == 0 || shape.size() != 1) {
       return Bad(
           "shape_override",
@@ -184,6 +211,7 @@ absl::StatusOr<op::TensorType> Importer::InputType(const pb::ValueInfoProto& inp
     } else {
       return Bad("symbolic_shape", DynamicInputText(input));
     }
+    if (!IsFixed(dim)) input_sizes_.insert_or_assign(dim.dim_param(), type.shape.back());
   }
   TW_TRY(op::CheckShape(type));
   if (type.fixed() && type.bytes() > options_.max_bytes) {

@@ -22,7 +22,7 @@ void ExpectKept(Composer& c, ValueId removed, const std::vector<int64_t>& shape,
   const auto rank = static_cast<int64_t>(shape.size()), left = static_cast<int64_t>(stated.size());
   if (left > 0) {
     const ValueId kept = c.Sub(c.Number(1), removed);
-    const ValueId place = Cumulative(c, "add", 0, kept, 0, true, false);
+    const ValueId place = Cumulative(c, "sum", kept, 0, true, false);
     const ValueId here =
         c.Op("equal", {c.Reshape(place, {1, rank}), c.Counting(ir::kI64, left, 0, 2)});
     const ValueId sizes = c.Mul(kept, Sizes(c, shape));

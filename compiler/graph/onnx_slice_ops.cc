@@ -51,10 +51,26 @@ ValueId AxesOperand(Composer& c, int input, int64_t count, int64_t rank) {
                         c.Add(axes, c.Scalar(static_cast<double>(rank), ir::kI64)), axes});
 }
 
-// Operands that are only known when the model runs, a result of known shape: along each dimension
-// a gather at start + i * step.
+// The dimensions that an operand of axes certainly does not name.
+std::vector<bool> NamesNot(NodeReader& n, int input, int64_t count, int64_t rank) {
+  std::vector<bool> names_not(static_cast<size_t>(rank), n.IsDynamic(input) ? false : true);
+  if (n.IsDynamic(input)) return names_not;
+  std::vector<int64_t> axes;
+  for (int64_t d = 0; d < count; ++d) axes.push_back(d);
+  if (n.HasInput(input)) {
+    const absl::StatusOr<ValueId> id = n.Input(input);
+    axes = (id.ok() ? n.importer().ConstantInts(*id) : std::nullopt).value_or(axes);
+  }
+  for (const int64_t axis : axes) {
+    const int64_t d = axis < 0 ? axis + rank : axis;
+    if (d >= 0 && d < rank) names_not[static_cast<size_t>(d)] = false;
+  }
+  return names_not;
+}
+
+// Operands that are only known when the model runs: along each dimension a gather at
+// start + i * step.
 Result SliceAtRunTime(NodeReader& n) {
-  const std::optional<std::vector<int64_t>> stated = n.StatedShape();
   Composer c(n);
   ValueId x = c.Input(0);
   const ValueId starts = c.Cast(c.Input(1), ir::kI64);
@@ -63,40 +79,44 @@ Result SliceAtRunTime(NodeReader& n) {
   const ValueId ends =
       c.Op("max", {c.Op("min", {c.Cast(c.Input(2), ir::kI64), c.Number(kFar)}), c.Number(-kFar)});
   TW_TRY(c.status());
-  const std::vector<int64_t> shape = c.Shape(x);
+  const std::vector<op::Dim> shape = c.Dims(x);
   const int64_t count = c.TypeOf(starts).elements(), rank = c.Rank(x);
-  if (!stated || stated->size() != shape.size()) {
-    return n.Error("dynamic",
-                   "expected constant starts, ends, axes and steps, or a result of a shape that "
-                   "the model states, found others");
-  }
   const ValueId axes = AxesOperand(c, 3, count, rank);
   const ValueId steps = n.HasInput(4)
                             ? c.Cast(c.Input(4), ir::kI64)
                             : c.Constant(ir::kI64, {count}, std::vector<double>(count, 1));
-  std::vector<ValueId> counts;
+  const std::vector<bool> whole = NamesNot(n, 3, count, rank);
+  std::vector<ValueId> counts, first, strides;
+  std::vector<Composer::SizeBound> bounds;
   for (int64_t d = 0; d < rank; ++d) {
     // What no entry names is taken whole; an entry may also take a whole dimension backwards.
+    const ValueId size = c.SizeOf(shape[d], ir::kI64), last = c.Sub(size, c.Number(1));
     const ValueId step = AtAxis(c, axes, steps, d, 1);
     const ValueId backwards = c.Op("less", {step, c.Number(0)});
-    const auto from_zero = [&](ValueId at, int64_t low, int64_t high) {
-      const ValueId up = c.Add(at, c.Number(shape[d]));
-      at = c.Op("where", {c.Op("less", {at, c.Number(0)}), up, at});
-      return c.Op("min", {c.Op("max", {at, c.Number(low)}), c.Number(high)});
+    const auto from_zero = [&](ValueId at, int64_t low, ValueId high) {
+      at = c.Op("where", {c.Op("less", {at, c.Number(0)}), c.Add(at, size), at});
+      return c.Op("min", {c.Op("max", {at, c.Number(low)}), high});
     };
     const auto clamped = [&](ValueId at) {
-      return c.Op("where",
-                  {backwards, from_zero(at, -1, shape[d] - 1), from_zero(at, 0, shape[d])});
+      return c.Op("where", {backwards, from_zero(at, -1, last), from_zero(at, 0, size)});
     };
     const ValueId start = clamped(AtAxis(c, axes, starts, d, 0));
-    const ValueId end = clamped(AtAxis(c, axes, ends, d, static_cast<double>(shape[d])));
-    counts.push_back(StepsBetween(c, start, end, step));
-    const ValueId at = c.Add(c.Mul(c.Counting(ir::kI64, (*stated)[d], 0, 1), step), start);
+    const ValueId to_end = AtAxis(c, axes, c.Op("min", {ends, c.Number(kFar - 1)}), d, kFar);
+    const ValueId end =
+        clamped(c.Op("where", {c.Op("equal", {to_end, c.Number(kFar)}), size, to_end}));
+    counts.push_back(c.Reshape(StepsBetween(c, start, end, step), {1}));
+    first.push_back(start);
+    strides.push_back(step);
+    bounds.push_back({{}, c.Most(shape[d])});
+    if (whole[static_cast<size_t>(d)]) bounds.back().known = shape[d];
+  }
+  const std::vector<op::Dim> to = c.FoundShape(c.Concat(std::move(counts), 0), bounds);
+  for (int64_t d = 0; c.ok() && d < rank; ++d) {
+    if (whole[static_cast<size_t>(d)]) continue;
+    const ValueId at = c.Add(c.Mul(c.Counting(ir::kI64, to[d], 0, 1), strides[d]), first[d]);
     x = c.Op("gather", {x, at}, {{"axis", d}});
   }
-  for (ValueId& count : counts) count = c.Reshape(count, {1});
-  c.ExpectSizes(c.Concat(std::move(counts), 0), *stated);
-  return c.Done(x);
+  return c.Done(c.Op("identity", {x}));
 }
 
 // One end of a slice where the dimension or the end is an expression: at all sizes in the ranges of
@@ -197,23 +217,19 @@ Result ImportSlice(NodeReader& n) {
 namespace {
 
 // The sizes of the parts that Split makes: given, or equal but for the last one.
-absl::StatusOr<std::vector<op::Dim>> PartsOf(NodeReader& n, const op::Dim& along, int64_t axis,
-                                             int64_t rank) {
+absl::StatusOr<std::vector<op::Dim>> PartsOf(NodeReader& n, const op::Dim& along, int64_t axis) {
   std::vector<op::Dim> sizes;
   if (n.IsDynamic(1)) {
-    std::vector<int64_t> expected;
-    for (int i = 0; i < n.num_outputs(); ++i) {
-      const std::optional<std::vector<int64_t>> stated = n.StatedShape(i);
-      if (!stated || static_cast<int64_t>(stated->size()) != rank) {
-        return n.Error("dynamic",
-                       "expected constant sizes, or results of shapes that the model "
-                       "states, found others");
-      }
-      expected.push_back((*stated)[axis]);
-    }
-    sizes.assign(expected.begin(), expected.end());
     Composer c(n);
-    c.ExpectSizes(c.Input(1), std::move(expected));
+    // The last part is what the others leave, so that no part reaches beyond the dimension.
+    const ValueId given = c.Cast(c.Input(1), ir::kI64);
+    op::Dim left = along;
+    for (int i = 0; i + 1 < n.num_outputs(); ++i) {
+      sizes.push_back(c.FoundSize(c.Slice(given, 0, i, 1), axis, c.Most(along), i));
+      left = left - sizes.back();
+    }
+    sizes.push_back(left);
+    c.ExpectDims(given, sizes, n.label());
     TW_TRY(c.status());
   } else if (n.HasInput(1)) {
     TW_ASSIGN(sizes, n.InputDims(1, "split"));
@@ -236,7 +252,7 @@ Result ImportSplit(NodeReader& n) {
   const op::TensorType type = n.importer().TypeOf(x);
   TW_ASSIGN(const int64_t axis, ReadAxis(n, 0, type.rank()));
   const op::Dim along = type.shape[axis];
-  TW_ASSIGN(const std::vector<op::Dim> sizes, PartsOf(n, along, axis, type.rank()));
+  TW_ASSIGN(const std::vector<op::Dim> sizes, PartsOf(n, along, axis));
   const auto bad = [&] {
     return n.Error("split", StrCat("expected parts that make up ", along.ToText(), ", found ",
                                    op::DimsText(sizes)));
@@ -246,12 +262,12 @@ Result ImportSplit(NodeReader& n) {
     at = at + size;
     if (size.is_constant() && (size.value() < 0 || size.value() > kMaxSplit)) return bad();
     const std::optional<int64_t> least = n.importer().Bound(size, false);
-    if (size.is_constant() || (least && *least > 0)) continue;
+    if (size.is_constant() || (least && *least > 0) || n.IsDynamic(1)) continue;
     return n.Error("open_size", StrCat("expected parts with elements at all sizes, found ",
                                        op::DimsText(sizes), kGiveNumbers));
   }
   if (along.is_constant() && at.is_constant() && at != along) return bad();
-  if (at != along) {
+  if (at != along && !n.IsDynamic(1)) {
     return n.Error("open_size", StrCat("expected parts that make up ", along.ToText(), ", found ",
                                        op::DimsText(sizes), kGiveNumbers));
   }
@@ -362,24 +378,22 @@ Result PadAtRunTime(NodeReader& n, const std::string& mode) {
   const ValueId x = c.Input(0), pads = c.Input(1);
   TW_TRY(c.status());
   const int64_t rank = c.Rank(x), count = c.TypeOf(pads).elements() / 2;
-  const std::optional<std::vector<int64_t>> stated = n.StatedShape();
-  if (!stated || static_cast<int64_t>(stated->size()) != rank) {
-    return n.Error("dynamic",
-                   "expected constant pads, or a result of a shape that the model "
-                   "states, found others");
-  }
+  const std::vector<op::Dim> shape = c.Dims(x);
+  const std::vector<bool> kept = NamesNot(n, 3, count, rank);
   const ValueId axes = AxesOperand(c, 3, count, rank);
   const ValueId begin = c.Slice(c.Cast(pads, ir::kI64), 0, 0, count);
   const ValueId end = c.Slice(c.Cast(pads, ir::kI64), 0, count, count);
   std::vector<ValueId> begins, sizes;
+  std::vector<Composer::SizeBound> bounds(shape.size());
   for (int64_t d = 0; d < rank; ++d) {
     begins.push_back(AtAxis(c, axes, begin, d, 0));
     const ValueId padding = c.Add(begins.back(), AtAxis(c, axes, end, d, 0));
-    sizes.push_back(c.Reshape(c.Add(padding, c.Number(c.Shape(x)[d])), {1}));
+    sizes.push_back(c.Reshape(c.Add(padding, c.SizeOf(shape[d], ir::kI64)), {1}));
+    if (kept[static_cast<size_t>(d)]) bounds[static_cast<size_t>(d)].known = shape[d];
   }
-  c.ExpectSizes(c.Concat(std::move(sizes), 0), *stated);
+  const std::vector<op::Dim> to = c.FoundShape(c.Concat(std::move(sizes), 0), bounds);
   TW_TRY(c.status());
-  return PadByGather(n, mode, begins, {stated->begin(), stated->end()});
+  return PadByGather(n, mode, begins, to);
 }
 
 }  // namespace

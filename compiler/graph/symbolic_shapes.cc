@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "compiler/graph/found_sizes.h"
 #include "compiler/graph/graph_passes.h"
 #include "compiler/op/empty.h"
 #include "deploy/support/status.h"
@@ -64,11 +65,15 @@ std::string VariableIn(const op::Dim& a, const op::Dim& b) {
   return "";
 }
 
-void SubstituteAttrs(const std::map<std::string, op::Dim>& values, Node* node) {
-  for (auto& [name, value] : node->attrs) {
+void SubstituteDims(const std::map<std::string, op::Dim>& values, std::vector<op::Dim>* dims) {
+  for (op::Dim& dim : *dims) dim = dim.Substitute(values);
+}
+
+void SubstituteAttrs(const std::map<std::string, op::Dim>& values, op::Attrs* attrs) {
+  for (auto& [name, value] : *attrs) {
     auto* dims = std::get_if<std::vector<op::Dim>>(&value);
     if (dims == nullptr) continue;
-    for (op::Dim& dim : *dims) dim = dim.Substitute(values);
+    SubstituteDims(values, dims);
     value = op::ShapeAttr(*dims);
   }
 }
@@ -117,6 +122,12 @@ bool IsOpen(const op::Attrs& attrs) {
   });
 }
 
+op::Attrs AttrsAt(const op::OpSpec& spec, op::Attrs attrs, const op::Sizes& sizes,
+                  const op::TensorType& result) {
+  SubstituteAttrs({sizes.begin(), sizes.end()}, &attrs);
+  return op::SpecializeAttrs(spec, attrs, result);
+}
+
 bool IsSymbolic(const Graph& graph) {
   return std::any_of(graph.values.begin(), graph.values.end(),
                      [](const Value& value) { return !value.type.fixed(); }) ||
@@ -137,12 +148,18 @@ std::set<std::string> SizeVariables(const Graph& graph) {
       }
     }
   }
+  for (const SizeCheck& check : graph.checks) {
+    for (const op::Dim& dim : check.expected) names.merge(dim.variables());
+  }
   return names;
 }
 
 absl::StatusOr<Graph> InferShapes(Graph g) {
-  // Of two variables a size from 0 on stays, as it may be that of a state, else the smaller name.
-  const auto stays = [&g](const std::string& name, const std::string& other) {
+  // Of two variables that of an input stays, then a size from 0 on, as it may be that of a state,
+  // else the smaller name.
+  const std::set<std::string> of_inputs = InputVariables(g);
+  const auto stays = [&](const std::string& name, const std::string& other) {
+    if (of_inputs.contains(name) != of_inputs.contains(other)) return of_inputs.contains(name);
     const auto from_zero = [&g](const std::string& variable) {
       const auto range = g.size_ranges.find(variable);
       return range != g.size_ranges.end() && !range->second.size.empty();
@@ -167,13 +184,15 @@ absl::StatusOr<Graph> InferShapes(Graph g) {
     }
     if (values.empty()) break;
     TW_TRY(SubstituteRanges(values, &g.size_ranges));
-    for (Node& node : g.nodes) SubstituteAttrs(values, &node);
+    for (Node& node : g.nodes) SubstituteAttrs(values, &node.attrs);
+    for (SizeCheck& check : g.checks) SubstituteDims(values, &check.expected);
     for (ValueId id : g.inputs) {
       op::TensorType& type = g.values[id].type;
-      for (op::Dim& dim : type.shape) dim = dim.Substitute(values);
+      SubstituteDims(values, &type.shape);
       TW_TRY(op::CheckType(type));
     }
   }
+  g = OrderFound(std::move(g));
   TW_TRY(Verify(g));
   return g;
 }
@@ -187,10 +206,24 @@ absl::StatusOr<Graph> Specialize(const Graph& graph, const op::Sizes& sizes) {
     }
   }
   const std::map<std::string, op::Dim> values(sizes.begin(), sizes.end());
+  std::set<std::string> open;  // sizes that a run finds may stay so
+  for (const auto& [name, place] : FoundSizes(graph)) {
+    if (!sizes.contains(name)) open.insert(name);
+  }
+  const auto is_open = [&](const op::Dim& dim) {
+    return !dim.is_constant() && std::ranges::any_of(dim.variables(), [&](const auto& name) {
+      return open.contains(name);
+    });
+  };
   Graph g = graph;
   g.equal_sizes.clear();
+  for (SizeCheck& check : g.checks) SubstituteDims(values, &check.expected);
   for (Value& value : g.values) {
     for (op::Dim& dim : value.type.shape) {
+      if (is_open(dim)) {
+        dim = dim.Substitute(values);
+        continue;
+      }
       absl::StatusOr<int64_t> extent = dim.Evaluate(sizes);
       if (!extent.ok()) {
         return BadShapes("size",
@@ -204,13 +237,17 @@ absl::StatusOr<Graph> Specialize(const Graph& graph, const op::Sizes& sizes) {
     op::DimEqualities equal;
     TW_TRY(ResultTypes(graph, graph.nodes[n], &equal).status());
     for (const auto& [a, b] : equal) {
+      if (is_open(a) || is_open(b)) {
+        g.equal_sizes.push_back({a.Substitute(values), b.Substitute(values), graph.nodes[n].name});
+        continue;
+      }
       TW_ASSIGN(const int64_t x, a.Evaluate(sizes));
       TW_ASSIGN(const int64_t y, b.Evaluate(sizes));
       if (x == y) continue;
       return BadShapes("unequal", StrCat(graph.nodes[n].name, ": expected ", a.ToText(), " and ",
                                          b.ToText(), " to be equal, found ", x, " and ", y));
     }
-    SubstituteAttrs(values, &g.nodes[n]);
+    SubstituteAttrs(values, &g.nodes[n].attrs);
     SpecializeNode(g, &g.nodes[n]);
   }
   TW_TRY(Verify(g));

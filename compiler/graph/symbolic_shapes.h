@@ -17,5 +17,8 @@ absl::StatusOr<op::TensorTypes> ResultTypes(const Graph& g, const Node& node,
 // Whether an attribute is an expression over size variables. The result may be of fixed size then,
 // such as one element of a slice at the end of an open length, and no constant.
 bool IsOpen(const op::Attrs& attrs);
+// The attributes at these sizes, which give the node's result this type.
+op::Attrs AttrsAt(const op::OpSpec& spec, op::Attrs attrs, const op::Sizes& sizes,
+                  const op::TensorType& result);
 
 }  // namespace tilewright::graph

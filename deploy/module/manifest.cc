@@ -319,6 +319,9 @@ absl::Status Validator::CheckSizeCheck(const SizeCheck& check, const std::string
         "expected an i64 tensor with an element for each of the numbers expected, found " +
             std::to_string(check.tensor));
   }
+  if (!m_.open_sizes() && IsOpen(check.expected)) {
+    return BadManifest("check", where, "expected numbers in a module without size variables");
+  }
   if (check.what.size() > kMaxText) return BadManifest("text", where, "what: too long");
   return absl::OkStatus();
 }
@@ -488,6 +491,10 @@ int64_t Manifest::ListOf(const Tensor& tensor) const {
 }
 
 int64_t Manifest::NeededFormatVersion() const {
+  const auto finds = [](const Function& f) {
+    return std::ranges::any_of(f.checks, [](const SizeCheck& c) { return IsOpen(c.expected); });
+  };
+  if (std::ranges::any_of(functions, finds)) return kFoundSizesFormatVersion;
   if (state && functions.size() > 1) return kSharedStateFormatVersion;
   if (!equal_sizes.empty()) return kEqualSizesFormatVersion;
   if (state) return kStateFormatVersion;

@@ -23,13 +23,14 @@ namespace tilewright::module {
 // We raise these when readers of the previous version would misread a manifest. A module whose
 // sizes are all fixed has the first, so that older readers still read it. One with size variables
 // has the second, one with state the third. The fourth has variables some of whose values are none
-// of the module, the fifth several functions with state.
+// of the module, the fifth several functions with state, the sixth sizes that a run finds.
 inline constexpr int64_t kManifestFormatVersion = 1;
 inline constexpr int64_t kOpenSizesFormatVersion = 2;
 inline constexpr int64_t kStateFormatVersion = 3;
 inline constexpr int64_t kEqualSizesFormatVersion = 4;
 inline constexpr int64_t kSharedStateFormatVersion = 5;
-inline constexpr int64_t kNewestFormatVersion = kSharedStateFormatVersion;
+inline constexpr int64_t kFoundSizesFormatVersion = 6;
+inline constexpr int64_t kNewestFormatVersion = kFoundSizesFormatVersion;
 
 // No tensor, arena or section is larger; keeps sums of sizes far from overflow.
 inline constexpr int64_t kMaxBytes = int64_t{1} << 46;
@@ -81,7 +82,8 @@ struct Tensor {
 };
 
 // A size variable that dimensions may name, with the range that the module was compiled for. It
-// is alone a dimension of an input of "main", from which a call binds it. The prepared tensors of a
+// is alone a dimension of an input of "main", from which a call binds it, or the run finds it
+// (found_vars.h). The prepared tensors of a
 // module with size variables have a region of their own: their offsets count from its start.
 struct SizeVar {
   std::string name;
@@ -133,12 +135,13 @@ struct Launch {
   bool operator==(const Launch&) const = default;
 };
 
-// Sizes that the model states and only a run confirms: what launches write there must be these
-// numbers. Else the results of the run have a shape that they should not have.
+// Sizes that only a run settles: what launches write there must be these, numbers that the model
+// states or expressions. Else the results of the run have a shape that they should not have. A
+// variable that no input binds is what the run finds there.
 struct SizeCheck {
-  int64_t tensor = 0;             // of kind output, i64, one dimension; no output of the function
-  std::vector<int64_t> expected;  // a number for each element
-  std::string what;               // for people: "Reshape \"flat\""
+  int64_t tensor = 0;         // of kind output, i64, one dimension; no output of the function
+  std::vector<Dim> expected;  // for each element
+  std::string what;           // for people: "Reshape \"flat\""
   bool operator==(const SizeCheck&) const = default;
 };
 

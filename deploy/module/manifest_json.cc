@@ -92,7 +92,8 @@ Json ListToJson(const std::vector<T>& items, Fn to_json) {
 }
 
 Json SizeCheckToJson(const SizeCheck& check) {
-  return Json{{"tensor", check.tensor}, {"expected", check.expected}, {"what", check.what}};
+  return Json{
+      {"tensor", check.tensor}, {"expected", DimsToJson(check.expected)}, {"what", check.what}};
 }
 
 Json FunctionToJson(const Function& f) {
@@ -479,10 +480,11 @@ auto Into(std::vector<T>* out, DimReader* dims,
   };
 }
 
-absl::Status ReadSizeCheck(const Json& json, const std::string& where, SizeCheck* check) {
+absl::Status ReadSizeCheck(const Json& json, const std::string& where, DimReader* dims,
+                           SizeCheck* check) {
   Fields fields(json, where);
   fields.Get("tensor", &check->tensor);
-  fields.Get("expected", &check->expected);
+  fields.List("expected", dims->Into(&check->expected));
   fields.Get("what", &check->what);
   return fields.Done();
 }
@@ -495,7 +497,7 @@ absl::Status ReadFunction(const Json& json, const std::string& where, DimReader*
   fields.Get("outputs", &f->outputs);
   fields.List("prepare", Into(&f->prepare, dims, ReadLaunch));
   fields.List("launches", Into(&f->launches, dims, ReadLaunch));
-  fields.OptionalList("checks", Into(&f->checks, ReadSizeCheck));
+  fields.OptionalList("checks", Into(&f->checks, dims, ReadSizeCheck));
   fields.OptionalSizes("at", &f->at);
   return fields.Done();
 }

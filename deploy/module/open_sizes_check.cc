@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "deploy/module/found_vars.h"
 #include "deploy/module/size_plan.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -44,12 +45,13 @@ class OpenSizesCheck {
     for (size_t i = 0; i < m_.functions.size(); ++i) {
       TW_TRY(CheckFunction(m_.functions[i], StrCat("functions[", i, "]")));
     }
-    return absl::OkStatus();
+    return m_.state ? CheckState() : absl::OkStatus();
   }
 
  private:
   absl::Status CheckDim(const Dim& dim, const std::string& where);
   absl::Status Tensors();
+  absl::Status CheckState();
   absl::Status Equalities();
   absl::Status CheckAfter(const Tensor& tensor, const std::string& where) const;
   absl::Status CheckFunction(const Function& function, const std::string& where);
@@ -110,6 +112,15 @@ absl::Status OpenSizesCheck::Tensors() {
   return absl::OkStatus();
 }
 
+absl::Status OpenSizesCheck::CheckState() {
+  const std::set<std::string> found = FoundVariables(m_);
+  for (const std::string& name : m_.state->next.variables()) {
+    if (!found.contains(name)) continue;
+    return BadManifest("found_size", "state.next", StrCat("needs ", name, " before a run"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status OpenSizesCheck::Equalities() {
   for (size_t i = 0; i < m_.equal_sizes.size(); ++i) {
     const SizeEquality& equal = m_.equal_sizes[i];
@@ -144,6 +155,10 @@ absl::Status OpenSizesCheck::CheckFunction(const Function& function, const std::
   TW_TRY(CheckLaunches(function.prepare, variables_, StrCat(where, ".prepare")));
   TW_TRY(CheckLaunches(function.launches, fixed, StrCat(where, ".launches")));
   TW_TRY(CheckPrepare(function, where));
+  for (const SizeCheck& check : function.checks) {
+    for (const Dim& dim : check.expected) TW_TRY(CheckDim(dim, where + ".checks"));
+  }
+  TW_TRY(CheckFoundSizes(m_, function, where));
   TW_TRY(CheckBinding(function, where));
   return CheckNeeds(function, where);
 }
@@ -176,11 +191,13 @@ absl::Status OpenSizesCheck::CheckLaunches(const std::vector<Launch>& launches,
   return absl::OkStatus();
 }
 
-// A call binds each variable that is not fixed from a dimension that is the variable itself.
+// A call binds each variable that is not fixed from a dimension that is the variable itself, unless
+// the run finds it.
 absl::Status OpenSizesCheck::CheckBinding(const Function& function,
                                           const std::string& where) const {
   std::set<std::string> open = variables_;
   for (const auto& [name, size] : function.at) open.erase(name);
+  for (const std::string& name : FoundVariables(m_)) open.erase(name);
   for (const int64_t id : function.inputs) {
     for (const Dim& dim : TensorOf(id).shape) open.erase(dim.variable());
   }

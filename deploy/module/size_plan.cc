@@ -4,12 +4,16 @@
 #include <map>
 #include <set>
 
+#include "deploy/module/found_vars.h"
+#include "deploy/support/dim_interval.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::module {
 namespace {
 
+using support::IntervalOf;
+using support::SizeInterval;
 using support::StrCat;
 
 int64_t SaturatedSum(int64_t a, int64_t b) { return std::min(kMaxBytes, a + b); }
@@ -36,7 +40,8 @@ int64_t BytesOf(const std::vector<int64_t>& shape, DType dtype) {
 
 }  // namespace
 
-SizePlanner::SizePlanner(const Manifest& manifest, const Function& function) : manifest_(manifest) {
+SizePlanner::SizePlanner(const Manifest& manifest, const Function& function)
+    : manifest_(manifest), found_(FoundVariables(manifest)) {
   AddTensors(function);
   prepare_ = CallsOf(function.prepare, StrCat("function ", function.name, ": prepare"));
   launches_ = CallsOf(function.launches, StrCat("function ", function.name, ": launch"));
@@ -128,14 +133,41 @@ absl::StatusOr<std::vector<int64_t>> SizePlanner::Evaluate(std::span<const int64
   return results;
 }
 
+// Expressions over sizes that a run finds: the largest number that they may be.
+absl::Status SizePlanner::RaiseToMost(const Sizes& sizes, std::vector<int64_t>* results) const {
+  const auto range = [&](const std::string& name) {
+    const auto var = std::ranges::find(manifest_.size_vars, name, &SizeVar::name);
+    if (found_.contains(name)) return SizeInterval{var->min, var->max};
+    return SizeInterval{sizes.at(name), sizes.at(name)};
+  };
+  for (size_t i = 0; i < expressions_.size(); ++i) {
+    const std::set<std::string> names = expressions_[i].variables();
+    const auto is_found = [&](const std::string& name) { return found_.contains(name); };
+    if (std::ranges::none_of(names, is_found)) continue;
+    const SizeInterval interval = IntervalOf(expressions_[i], range);
+    if (!interval.known) {
+      return support::InvalidArgument(
+          "module.sizes.dimension", StrCat(places_[i], ": expected ", expressions_[i].ToText(),
+                                           " to be at most 2^63-1 for all sizes that a run finds"));
+    }
+    (*results)[i] = std::max<int64_t>(0, interval.high);
+  }
+  return absl::OkStatus();
+}
+
+void SizePlanner::ShapeTensor(const TensorTerms& terms, const std::vector<int64_t>& values,
+                              SizePlan::Place* place) const {
+  place->shape.clear();
+  for (const Term& term : terms.shape) place->shape.push_back(term.Value(values));
+  place->bytes = BytesOf(place->shape, manifest_.tensors[static_cast<size_t>(terms.id)].dtype);
+}
+
 void SizePlanner::PlaceTensors(const std::vector<int64_t>& values, SizePlan* plan) const {
   plan->tensors.resize(manifest_.tensors.size());
   for (const TensorTerms& terms : tensors_) {
     const Tensor& tensor = manifest_.tensors[static_cast<size_t>(terms.id)];
     SizePlan::Place& place = plan->tensors[static_cast<size_t>(terms.id)];
-    place.shape.clear();
-    for (const Term& term : terms.shape) place.shape.push_back(term.Value(values));
-    place.bytes = BytesOf(place.shape, tensor.dtype);
+    ShapeTensor(terms, values, &place);
     place.offset = tensor.offset;
     for (const int64_t id : tensor.after) {
       place.offset = std::max(place.offset, AlignedEnd(plan->tensors[static_cast<size_t>(id)]));
@@ -160,12 +192,23 @@ void SizePlanner::PlanCalls(const std::vector<CallTerms>& terms, const std::vect
 
 absl::Status SizePlanner::Plan(std::span<const int64_t> values, SizePlan* plan) const {
   TW_CHECK(values.size() == manifest_.size_vars.size()) << values.size();
-  TW_ASSIGN(const std::vector<int64_t> evaluated, Evaluate(values));
+  TW_ASSIGN(std::vector<int64_t> evaluated, Evaluate(values));
+  if (!found_.empty()) TW_TRY(RaiseToMost(SizesOf(manifest_, values), &evaluated));
   plan->arena_bytes = 0;
   plan->workspace_bytes = 0;
   PlaceTensors(evaluated, plan);
   PlanCalls(prepare_, evaluated, &plan->prepare, &plan->workspace_bytes);
   PlanCalls(launches_, evaluated, &plan->launches, &plan->workspace_bytes);
+  return absl::OkStatus();
+}
+
+absl::Status SizePlanner::Resize(std::span<const int64_t> values, SizePlan* plan) const {
+  TW_ASSIGN(const std::vector<int64_t> evaluated, Evaluate(values));
+  for (const TensorTerms& terms : tensors_) {
+    ShapeTensor(terms, evaluated, &plan->tensors[static_cast<size_t>(terms.id)]);
+  }
+  int64_t workspace_bytes = 0;
+  PlanCalls(launches_, evaluated, &plan->launches, &workspace_bytes);
   return absl::OkStatus();
 }
 
@@ -220,7 +263,8 @@ Sizes SizesOf(const Manifest& manifest, std::span<const int64_t> values) {
   return sizes;
 }
 
-absl::Status CheckEqualSizes(const Manifest& manifest, std::span<const int64_t> values) {
+absl::Status CheckEqualSizes(const Manifest& manifest, std::span<const int64_t> values,
+                             const std::set<std::string>& left_out) {
   if (manifest.equal_sizes.empty()) return absl::OkStatus();
   const Sizes sizes = SizesOf(manifest, values);
   for (const SizeEquality& equal : manifest.equal_sizes) {
@@ -229,6 +273,8 @@ absl::Status CheckEqualSizes(const Manifest& manifest, std::span<const int64_t> 
     if (left.ok() && right.ok() && *left == *right) continue;
     std::set<std::string> names = equal.left.variables();
     names.merge(equal.right.variables());
+    const auto is_left_out = [&](const std::string& name) { return left_out.contains(name); };
+    if (std::ranges::any_of(names, is_left_out)) continue;
     std::vector<std::string> at;
     for (const std::string& name : names) at.push_back(StrCat(name, "=", sizes.at(name)));
     const auto found = [](const absl::StatusOr<int64_t>& value) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,10 +42,14 @@ class SizePlanner {
   // Both must outlive it. REQUIRES: references of tensors are in range and without a cycle.
   SizePlanner(const Manifest& manifest, const Function& function);
 
-  // Overwrites `plan`. `values`: of the manifest's variables, in its order. INVALID_ARGUMENT
+  // Overwrites `plan`. `values`: of the manifest's variables, in its order. Places are for all
+  // sizes that a run may find (found_vars.h). INVALID_ARGUMENT
   // `module.sizes.dimension` if a dimension or a size is negative there, or larger than 64 bits;
   // the text names it.
   absl::Status Plan(std::span<const int64_t> values, SizePlan* plan) const;
+  // Gives shapes and sizes their values at smaller sizes than those of the plan, which a run has
+  // found; places and needs stay. Vectors keep their memory. Errors as Plan.
+  absl::Status Resize(std::span<const int64_t> values, SizePlan* plan) const;
 
  private:
   // A number, or the value of expressions_[expression].
@@ -70,15 +75,19 @@ class SizePlanner {
   void AddTensors(const Function& function);
   std::vector<CallTerms> CallsOf(const std::vector<Launch>& launches, const std::string& where);
   absl::StatusOr<std::vector<int64_t>> Evaluate(std::span<const int64_t> values) const;
+  absl::Status RaiseToMost(const Sizes& sizes, std::vector<int64_t>* results) const;
   void PlaceTensors(const std::vector<int64_t>& values, SizePlan* plan) const;
+  void ShapeTensor(const TensorTerms& terms, const std::vector<int64_t>& values,
+                   SizePlan::Place* place) const;
   static void PlanCalls(const std::vector<CallTerms>& terms, const std::vector<int64_t>& values,
                         std::vector<SizePlan::Call>* calls, int64_t* workspace_bytes);
 
   const Manifest& manifest_;
-  std::map<std::string, int> known_;  // while it is made: expressions by their text
-  std::vector<Dim> expressions_;      // each one once
-  std::vector<std::string> places_;   // of an expression: where it occurs first, for messages
-  std::vector<TensorTerms> tensors_;  // what `after` names comes first
+  const std::set<std::string> found_;  // FoundVariables
+  std::map<std::string, int> known_;   // while it is made: expressions by their text
+  std::vector<Dim> expressions_;       // each one once
+  std::vector<std::string> places_;    // of an expression: where it occurs first, for messages
+  std::vector<TensorTerms> tensors_;   // what `after` names comes first
   std::vector<CallTerms> prepare_;
   std::vector<CallTerms> launches_;
 };
@@ -94,7 +103,9 @@ std::vector<int64_t> MaximaOf(const Manifest& manifest, const Sizes& at = {});
 
 // INVALID_ARGUMENT `module.sizes.unequal` if these values of the variables, in the manifest's
 // order, are none of the module: they do not give the sizes that operators need to be equal.
-absl::Status CheckEqualSizes(const Manifest& manifest, std::span<const int64_t> values);
+// Those that `left_out` has a variable of are left out.
+absl::Status CheckEqualSizes(const Manifest& manifest, std::span<const int64_t> values,
+                             const std::set<std::string>& left_out = {});
 
 // Returns the values, in the order of the variables. REQUIRES: `sizes` has all of them.
 std::vector<int64_t> ValuesOf(const Manifest& manifest, const Sizes& sizes);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "deploy/module/found_vars.h"
 #include "deploy/module/size_plan.h"
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/device_code_cache.h"
@@ -287,6 +288,16 @@ TwStatus tw_module_output_shape(const TwModule* module, const DLTensor* const* i
     std::copy(found.begin(), found.end(), shape);
     return absl::OkStatus();
   });
+}
+
+int tw_module_output_is_found(const TwModule* module, size_t index) {
+  if (module == nullptr || index >= module->outputs.size()) return 0;
+  const mod::Manifest& manifest = module->loaded->manifest();
+  const int64_t id = module->main->outputs[index];
+  return mod::DependsOn(manifest.tensors[static_cast<size_t>(id)].shape,
+                        mod::FoundVariables(manifest))
+             ? 1
+             : 0;
 }
 
 TwStatus tw_session_create(TwModule* module, int num_threads, TwSession** out) {

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "deploy/module/found_vars.h"
 #include "deploy/module/size_plan.h"
 #include "deploy/runtime/cache_evict.h"
 #include "deploy/runtime/cpu_info.h"
@@ -76,6 +77,7 @@ struct Session::Impl {
   absl::Status Execute(const ExecutionStep& step, const std::vector<BoundLaunch>& list);
   absl::Status ExecuteAll(std::span<const ExecutionStep> steps,
                           const std::vector<BoundLaunch>& list);
+  absl::Status FindBehind(const ExecutionStep& step);
   absl::Status PrepareLaunches();
   absl::Status Prepare();
   absl::Status Run();
@@ -144,7 +146,11 @@ absl::Status Session::Impl::BindFirst() {
   const Manifest& manifest = module->manifest();
   SessionProgram& first = *programs.front();
   const Function& function = first.function();
-  TW_TRY(first.Plan(module::MinimaOf(manifest, function.at)));
+  std::vector<int64_t> least = module::MinimaOf(manifest, function.at);
+  for (const module::FoundSize& find : module::FoundSizes(manifest, function)) {
+    least[find.variable] = manifest.size_vars[find.variable].max;
+  }
+  TW_TRY(first.Plan(least));
   for (const int64_t id : function.inputs) {
     SessionEnd& input = memory.inputs.emplace_back();
     input.tensor = &TensorOf(id);
@@ -155,7 +161,8 @@ absl::Status Session::Impl::BindFirst() {
   TW_TRY(AllocateState());
   TW_TRY(Activate(first.values()));
   // The smallest sizes may be none that the module runs at: then the first run looks at them.
-  reshaped = !module::CheckEqualSizes(manifest, first.values()).ok();
+  reshaped =
+      !module::CheckEqualSizes(manifest, first.values(), module::FoundVariables(manifest)).ok();
   return absl::OkStatus();
 }
 
@@ -233,7 +240,8 @@ absl::StatusOr<std::vector<int64_t>> Session::Impl::BindValues(
 
 // A run has succeeded: its entries belong to the state.
 absl::Status Session::Impl::EndRun() {
-  TW_TRY(active->CheckStatedSizes());
+  TW_TRY(active->CheckFoundSizes());
+  if (active->finds_sizes()) active->ShrinkOutputs(&memory);
   const Manifest& manifest = module->manifest();
   if (!manifest.state) return absl::OkStatus();
   TW_ASSIGN(entries, manifest.state->next.Evaluate(module::SizesOf(manifest, values)));
@@ -314,6 +322,12 @@ absl::Status Session::Impl::Execute(const ExecutionStep& step,
   return absl::OkStatus();
 }
 
+// Modules with sizes that a run finds have no launches on a device.
+absl::Status Session::Impl::FindBehind(const ExecutionStep& step) {
+  const bool finds = active->finds_sizes() && step.kind == ExecutionStep::Kind::kHostLaunch;
+  return finds ? active->FindBehind(step.index) : absl::OkStatus();
+}
+
 // Launches on the device that follow each other are queued together: they are the same in each run.
 absl::Status Session::Impl::ExecuteAll(std::span<const ExecutionStep> steps,
                                        const std::vector<BoundLaunch>& list) {
@@ -322,6 +336,7 @@ absl::Status Session::Impl::ExecuteAll(std::span<const ExecutionStep> steps,
   for (size_t i = 0; i < steps.size(); ++i) {
     if (steps[i].kind != kDevice) {
       TW_TRY(Execute(steps[i], list));
+      TW_TRY(FindBehind(steps[i]));
       continue;
     }
     together.push_back(list[steps[i].index].launch);
@@ -391,6 +406,7 @@ absl::Status Session::Impl::PrepareLaunches() {
 absl::Status Session::Impl::Run() {
   TW_TRY(poisoned);
   TW_TRY(Prepare());
+  active->ForgetFound();
   TW_TRY(ExecuteAll(active->steps().run, active->launches()));
   return EndRun();
 }
@@ -455,6 +471,7 @@ absl::Status Session::Impl::CheckOutputs(std::span<const DLTensor* const> inputs
     if (given[i] == nullptr) continue;
     const Tensor& tensor = *memory.outputs[i].tensor;
     TW_TRY(CheckDlTensor(*given[i], tensor, "output"));
+    if (program->FindsShapeOf(program->function().outputs[i])) continue;
     TW_TRY(CheckDlShape(*given[i], program->PlaceOf(program->function().outputs[i]).shape,
                         "output '" + tensor.name + "'"));
   }
@@ -496,7 +513,7 @@ size_t Session::num_outputs() const { return impl_->memory.outputs.size(); }
 module::Sizes Session::sizes() const {
   module::Sizes sizes;
   const std::vector<module::SizeVar>& vars = module().manifest().size_vars;
-  for (size_t v = 0; v < vars.size(); ++v) sizes[vars[v].name] = impl_->values[v];
+  for (size_t v = 0; v < vars.size(); ++v) sizes[vars[v].name] = impl_->active->found()[v];
   return sizes;
 }
 
@@ -582,11 +599,13 @@ absl::Status Session::RunProfiled(std::span<const TwLaunchTime>* times) {
   for (const Launch& launch : impl_->active->function().launches) {
     impl_->times.push_back({launch.symbol.c_str(), launch.name.c_str(), 0});
   }
+  impl_->active->ForgetFound();
   support::SystemClock clock;
   for (const ExecutionStep& step : impl_->active->steps().run) {
     const bool on_device = step.kind == ExecutionStep::Kind::kDeviceLaunch;
     const int64_t start = clock.NowNs();
     TW_TRY(impl_->Execute(step, impl_->active->launches()));
+    TW_TRY(impl_->FindBehind(step));
     if (on_device) TW_TRY(impl_->part->Synchronize());
     if (on_device || step.kind == ExecutionStep::Kind::kHostLaunch)
       impl_->times[step.index].ns = clock.NowNs() - start;
@@ -626,7 +645,10 @@ absl::Status Session::Call(std::span<const DLTensor* const> inputs,
   }
   TW_TRY(impl_->Run());
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i] != nullptr) CopyToDlTensor(impl_->memory.outputs[i].buffer.data(), *outputs[i]);
+    if (outputs[i] == nullptr) continue;
+    const SessionEnd& made = impl_->memory.outputs[i];
+    TW_TRY(CheckDlShape(*outputs[i], made.shape, "output '" + made.tensor->name + "'"));
+    CopyToDlTensor(made.buffer.data(), *outputs[i]);
   }
   return absl::OkStatus();
 }

@@ -33,7 +33,8 @@ SessionProgram::SessionProgram(const LoadedModule& module, const Function& funct
       steps_(PlanExecution(
           module.manifest(), function,
           [part](const Launch& launch) { return part != nullptr && part->Runs(launch); })),
-      uses_host_arena_(UsesHostArena()) {
+      uses_host_arena_(UsesHostArena()),
+      finds_(module::FoundSizes(module.manifest(), function)) {
   for (const Launch& launch : function.prepare) {
     prepare_uses_.insert(launch.args.begin(), launch.args.end());
   }
@@ -87,6 +88,7 @@ absl::Status SessionProgram::Plan(const std::vector<int64_t>& values) {
                         " bytes, found larger ones for these sizes"));
   }
   values_ = values;
+  ForgetFound();
   planned_ = true;
   return absl::OkStatus();
 }
@@ -109,7 +111,8 @@ absl::Status SessionProgram::Bind(SessionMemory* memory) {
   return absl::OkStatus();
 }
 
-absl::Status SessionProgram::ShapeOutputs(SessionMemory* memory) const {
+absl::Status SessionProgram::ShapeOutputs(SessionMemory* memory) {
+  if (finds_sizes()) TW_TRY(planner_.Plan(values_, &plan_));  // the last run may have found less
   for (size_t i = 0; i < memory->outputs.size(); ++i) {
     const SizePlan::Place& place = PlaceOf(function_.outputs[i]);
     TW_TRY(memory->Reshape(&memory->outputs[i], place.shape, place.bytes));
@@ -206,17 +209,70 @@ std::set<size_t> SessionProgram::PrepareLaunchesFor(const std::set<int64_t>& mad
   return needed;
 }
 
-absl::Status SessionProgram::CheckStatedSizes() const {
+bool SessionProgram::FindsShapeOf(int64_t tensor) const {
+  if (finds_.empty()) return false;
+  return module::DependsOn(TensorOf(tensor).shape, module::FoundVariables(module_.manifest()));
+}
+
+void SessionProgram::ShrinkOutputs(SessionMemory* memory) const {
+  for (size_t i = 0; i < memory->outputs.size(); ++i) {
+    const SizePlan::Place& place = PlaceOf(function_.outputs[i]);
+    memory->outputs[i].shape = place.shape;
+    memory->outputs[i].bytes = static_cast<size_t>(place.bytes);
+  }
+}
+
+std::vector<int64_t> SessionProgram::NumbersOf(size_t check) const {
+  std::vector<int64_t> numbers(function_.checks[check].expected.size());
+  std::memcpy(numbers.data(), checks_[check].data(), numbers.size() * sizeof(int64_t));
+  return numbers;
+}
+
+void SessionProgram::ForgetFound() {
+  found_ = values_;
+  for (const module::FoundSize& find : finds_) {
+    missing_.insert(module_.manifest().size_vars[find.variable].name);
+  }
+}
+
+absl::Status SessionProgram::FindBehind(size_t launch) {
+  bool any = false;
+  for (const module::FoundSize& find : finds_) {
+    if (find.launch != launch) continue;
+    any = true;
+    const module::SizeVar& var = module_.manifest().size_vars[find.variable];
+    const int64_t size = NumbersOf(find.check)[find.element];
+    if (size < var.min || size > var.max) {
+      return support::InvalidArgument(
+          "runtime.session.found_size",
+          support::StrCat(function_.checks[find.check].what, ": expected a size of ", var.min,
+                          " to ", var.max, " for ", var.name, ", found ", size,
+                          "; there is no result for these inputs"));
+    }
+    found_[find.variable] = size;
+    missing_.erase(var.name);
+  }
+  if (!any) return absl::OkStatus();
+  TW_TRY(module::CheckEqualSizes(module_.manifest(), found_, missing_));
+  return planner_.Resize(found_, &plan_);
+}
+
+absl::Status SessionProgram::CheckFoundSizes() const {
+  const module::Sizes sizes = module::SizesOf(module_.manifest(), found());
   for (size_t i = 0; i < checks_.size(); ++i) {
     const module::SizeCheck& check = function_.checks[i];
-    std::vector<int64_t> found(check.expected.size());
-    std::memcpy(found.data(), checks_[i].data(), found.size() * sizeof(int64_t));
-    if (found == check.expected) continue;
+    const std::vector<int64_t> numbers = NumbersOf(i);
+    std::vector<int64_t> expected;
+    for (const module::Dim& dim : check.expected) {
+      TW_ASSIGN(const int64_t number, dim.Evaluate(sizes));
+      expected.push_back(number);
+    }
+    if (numbers == expected) continue;
     return support::InvalidArgument(
         "runtime.session.stated_shape",
-        support::StrCat(check.what, ": the model states the sizes [",
-                        support::Join(check.expected, ","), "], the inputs make [",
-                        support::Join(found, ","), "]; there is no result for these inputs"));
+        support::StrCat(check.what, ": the model states the sizes [", support::Join(expected, ","),
+                        "], the inputs make [", support::Join(numbers, ","),
+                        "]; there is no result for these inputs"));
   }
   return absl::OkStatus();
 }

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "deploy/module/found_vars.h"
 #include "deploy/module/manifest.h"
 #include "deploy/module/size_plan.h"
 #include "deploy/runtime/buffer.h"
@@ -47,7 +48,7 @@ class SessionProgram {
   // addresses. REQUIRES: Plan() was ok; the inputs have their shapes.
   absl::Status Bind(SessionMemory* memory);
   // Gives the outputs their shapes of the plan.
-  absl::Status ShapeOutputs(SessionMemory* memory) const;
+  absl::Status ShapeOutputs(SessionMemory* memory);
   // Whether the program is bound for these values to memory that has not moved since.
   bool BoundTo(const std::vector<int64_t>& values, const SessionMemory& memory) const {
     return bound_version_ == memory.version() && values == values_;
@@ -76,8 +77,23 @@ class SessionProgram {
   // Positions of the prepare launches that make prepared tensors which `made` lacks, and of those
   // whose results these use.
   std::set<size_t> PrepareLaunchesFor(const std::set<int64_t>& made) const;
-  // What the launches found differs from Function::checks: `runtime.session.stated_shape`.
-  absl::Status CheckStatedSizes() const;
+  // Sizes that a run finds (found_vars.h). REQUIRES: the program is bound.
+  bool finds_sizes() const { return !finds_.empty(); }
+  // Before a run: nothing is found.
+  void ForgetFound();
+  // Whether a run finds the shape of the tensor.
+  bool FindsShapeOf(int64_t tensor) const;
+  // Behind a run: gives the outputs the shapes that it found.
+  void ShrinkOutputs(SessionMemory* memory) const;
+  // Behind a launch: takes the sizes that it found, for the launches that follow.
+  // INVALID_ARGUMENT `runtime.session.found_size` for one that is out of its range,
+  // `module.sizes.unequal`.
+  absl::Status FindBehind(size_t launch);
+  // The values with those that the last run found.
+  const std::vector<int64_t>& found() const { return finds_.empty() ? values_ : found_; }
+  // At the end of a run. INVALID_ARGUMENT `runtime.session.stated_shape` if the launches found
+  // other sizes than Function::checks expects.
+  absl::Status CheckFoundSizes() const;
 
  private:
   SessionProgram(const LoadedModule& module, const module::Function& function,
@@ -86,6 +102,7 @@ class SessionProgram {
     return module_.manifest().tensors[static_cast<size_t>(id)];
   }
   bool UsesHostArena() const;
+  std::vector<int64_t> NumbersOf(size_t check) const;
   void PlaceTensors(const SessionMemory& memory);
   void* StateAddress(const module::Tensor& tensor, const SessionMemory& memory) const;
   void BindLaunches(const std::vector<module::Launch>& list,
@@ -102,6 +119,9 @@ class SessionProgram {
   bool prepared_done_ = false;
   std::set<int64_t> prepare_uses_;
   std::vector<Buffer> checks_;  // what Function::checks look at
+  const std::vector<module::FoundSize> finds_;
+  std::vector<int64_t> found_;     // values_ with the sizes found
+  std::set<std::string> missing_;  // those that the run has not found yet
 
   std::vector<int64_t> values_;  // that plan_ is for, if planned_
   bool planned_ = false;

@@ -1,5 +1,6 @@
 #include "deploy/runtime/size_binding.h"
 
+#include "deploy/module/found_vars.h"
 #include "deploy/module/size_plan.h"
 #include "deploy/runtime/dl_tensor.h"
 #include "deploy/support/status.h"
@@ -19,7 +20,7 @@ constexpr int64_t kUnbound = -1;
 }  // namespace
 
 SizeBinding::SizeBinding(const module::Manifest& manifest, const module::Function& function)
-    : manifest_(manifest), function_(function) {
+    : manifest_(manifest), function_(function), found_(module::FoundVariables(manifest)) {
   for (size_t i = 0; i < function.inputs.size(); ++i) {
     std::vector<int>& variables = variables_.emplace_back();
     for (const Dim& dim : Input(i).shape) {
@@ -75,8 +76,10 @@ absl::StatusOr<std::vector<int64_t>> SizeBinding::Bind(std::span<const Shape> sh
   for (size_t i = 0; i < shapes.size(); ++i) TW_TRY(CheckInput(i, shapes[i]));
   std::vector<int64_t> values(manifest_.size_vars.size(), kUnbound);
   for (size_t v = 0; v < values.size(); ++v) {
-    const auto fixed = function_.at.find(manifest_.size_vars[v].name);
+    const SizeVar& var = manifest_.size_vars[v];
+    const auto fixed = function_.at.find(var.name);
     if (fixed != function_.at.end()) values[v] = fixed->second;
+    if (found_.contains(var.name)) values[v] = var.max;
   }
   std::vector<size_t> bound_by(values.size(), 0);
   const int of_state = manifest_.StateVariable();
@@ -98,7 +101,7 @@ absl::StatusOr<std::vector<int64_t>> SizeBinding::Bind(std::span<const Shape> sh
     }
   }
   if (expressions_) TW_TRY(CheckExpressions(shapes, values, entries.has_value()));
-  TW_TRY(module::CheckEqualSizes(manifest_, values));
+  TW_TRY(module::CheckEqualSizes(manifest_, values, found_));
   return values;
 }
 

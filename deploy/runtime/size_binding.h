@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,7 +32,7 @@ class SizeBinding {
   // Returns the values of the variables, in the manifest's order, from a shape for each input. The
   // errors of CheckInput; `runtime.session.size` also if two dimensions disagree;
   // `module.sizes.unequal` as CheckEqualSizes. A state's variable is `entries`; where that is not
-  // known, it is 0 here and no dimension is checked against it.
+  // known, it is 0 here and no dimension is checked against it. What a run finds has its maximum.
   absl::StatusOr<std::vector<int64_t>> Bind(std::span<const Shape> shapes,
                                             std::optional<int64_t> entries = {}) const;
 
@@ -47,6 +48,7 @@ class SizeBinding {
   const module::Manifest& manifest_;
   const module::Function& function_;
   std::vector<std::vector<int>> variables_;  // VariableOf, by input and dimension
+  const std::set<std::string> found_;        // module::FoundVariables
   bool expressions_ = false;                 // whether a dimension is more than a variable
 };
 

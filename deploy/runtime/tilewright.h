@@ -146,6 +146,10 @@ TW_API TwStatus tw_module_output_shape(const TwModule* module, const DLTensor* c
                                        size_t num_inputs, size_t index, int64_t* shape,
                                        int32_t ndim);
 
+/* 1 where only a run tells the shape of output `index`, such as how many elements a condition holds
+ * for; tw_module_output_shape then writes the largest. 0 for all others. */
+TW_API int tw_module_output_is_found(const TwModule* module, size_t index);
+
 /* --- sessions -----------------------------------------------------------------------------------
  */
 /* Makes a session that computes with `num_threads` threads, the calling one included. 0 means as
@@ -160,7 +164,8 @@ TW_API int tw_session_num_threads(const TwSession* session);
  * keeps the contents from before. outputs[i] describes the caller's memory for output i in the same
  * way; NULL skips the output. num_inputs and num_outputs are those of the module. Where dimensions
  * are open, the inputs' shapes choose the sizes of the call, and the outputs have the shapes of
- * tw_module_output_shape. */
+ * tw_module_output_shape. An output whose shape a run finds (tw_module_output_is_found) is NULL, for
+ * tw_session_get_output, or has the shape found; the call fails behind the run if it has another. */
 TW_API TwStatus tw_session_call(TwSession* session, const DLTensor* const* inputs,
                                 size_t num_inputs, const DLTensor* const* outputs,
                                 size_t num_outputs);

@@ -251,9 +251,9 @@ TEST(ManifestTest, HostileJsonIsRefused) {
             "module.manifest.type");
   EXPECT_EQ(slug(Replaced(good, "\"float32\"", "\"float31\"")), "module.manifest.dtype");
   EXPECT_EQ(slug(Replaced(good, "\"uniform\"", "\"poisson\"")), "module.manifest.type");
-  EXPECT_EQ(slug(Replaced(good, "\"format_version\":1", "\"format_version\":6")),
+  EXPECT_EQ(slug(Replaced(good, "\"format_version\":1", "\"format_version\":7")),
             "module.manifest.version");
-  EXPECT_EQ(ManifestFromJson(Replaced(good, "\"format_version\":1", "\"format_version\":6"))
+  EXPECT_EQ(ManifestFromJson(Replaced(good, "\"format_version\":1", "\"format_version\":7"))
                 .status()
                 .code(),
             absl::StatusCode::kUnimplemented);

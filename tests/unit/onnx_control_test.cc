@@ -259,11 +259,12 @@ TEST(OnnxSelection, NonZero) {
   constant.Node("Squeeze", {"y"}, "i");
   constant.Node("Gather", {"x", "i"}, "z");
   EXPECT_EQ(Evaluate(constant, {TensorOf({4}, {1, 2, 3, 4})})[0].values, (Numbers{2, 4}));
-  OnnxBuilder open(13);
-  open.Input("x", {4}).Output("z", {1}, kInt64);
-  open.Node("NonZero", {"x"}, "y");
-  open.Node("ReduceMax", {"y"}, "z");
-  EXPECT_EQ(Slug(open), "graph.onnx.dynamic");
+  OnnxBuilder found(13);
+  found.Input("x", {4}).Output("z", {1, 1}, kInt64);
+  found.Node("NonZero", {"x"}, "y");
+  found.Node("ReduceMax", {"y"}, "z");
+  EXPECT_EQ(Evaluate(found, {TensorOf({4}, {1, 2, 3, 0})})[0].values, (Numbers{2}));
+  EXPECT_EQ(Evaluate(found, {TensorOf({4}, {1, 0, 0, 0})})[0].values, (Numbers{0}));
 }
 
 TEST(OnnxSelection, UniqueOfConstants) {

@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <set>
 #include <string>
 #include <utility>
 
+#include "deploy/module/found_vars.h"
 #include "deploy/module/manifest.h"
 #include "deploy/module/module_file.h"
 #include "deploy/module/size_plan.h"
@@ -82,6 +84,86 @@ TEST(OpenManifestTest, EqualSizesRaiseTheVersion) {
   EXPECT_NE(odd.message().find("join: expected sizes where N = 2*(N) / 2, found 5 and 4 at N=5"),
             std::string::npos)
       << odd;
+}
+
+// Main, whose first launch also writes 8 bytes from which the run finds M: rows of `y`.
+Manifest Finding() {
+  Manifest manifest = Complete();
+  manifest.functions.pop_back();
+  manifest.tensors.resize(6);
+  manifest.size_vars.push_back({"M", 0, test::kMostRows});
+  const auto id = static_cast<int64_t>(manifest.tensors.size());
+  manifest.tensors.push_back({id, "count", DType::kInt64, {1}, TensorKind::kOutput, 0, 8});
+  Function& main = manifest.functions[0];
+  main.launches[0].args.push_back(id);
+  main.launches[0].num_outputs = 2;
+  main.checks.push_back({id, {Dim::Variable("M")}, "choose"});
+  manifest.tensors[5].shape[0] = Dim::Variable("M");
+  EXPECT_TRUE(SetNeedsAtMaxima(&manifest).ok());
+  return manifest;
+}
+
+TEST(OpenManifestTest, SizesThatARunFinds) {
+  const Manifest manifest = Finding();
+  EXPECT_EQ(manifest.format_version, kFoundSizesFormatVersion);
+  const auto json = ManifestToJson(manifest);
+  ASSERT_TRUE(json.ok()) << json.status();
+  EXPECT_NE(json->find("\"expected\":[\"M\"]"), std::string::npos);
+  const auto again = ManifestFromJson(*json);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(*again == manifest);
+  EXPECT_EQ(FoundVariables(manifest), std::set<std::string>{"M"});
+  const std::vector<FoundSize> found = FoundSizes(manifest, manifest.functions[0]);
+  ASSERT_EQ(found.size(), 1);
+  EXPECT_EQ(found[0].variable, 1);
+  EXPECT_EQ(found[0].launch, 0);
+}
+
+TEST(OpenManifestTest, FoundSizesAreFoundInTime) {
+  const auto slug = [](const std::function<void(Manifest*)>& damage) {
+    Manifest manifest = Finding();
+    damage(&manifest);
+    return std::string(support::Slug(ValidateManifest(manifest)));
+  };
+  EXPECT_EQ(slug([](Manifest*) {}), "");
+  // Nothing finds it: another number, or an expression.
+  for (const Dim& expected : {Dim(3), Dim::Variable("M") + 1, N()}) {
+    const std::string found =
+        slug([&](Manifest* m) { m->functions[0].checks[0].expected = {expected}; });
+    EXPECT_TRUE(found == "module.manifest.size_var" || found == "module.manifest.version") << found;
+  }
+  // Launches need it before: the one that finds it, by a size or by a tensor.
+  EXPECT_EQ(slug([](Manifest* m) { m->functions[0].launches[0].sizes[0] = Dim::Variable("M"); }),
+            "module.manifest.found_size");
+  EXPECT_EQ(slug([](Manifest* m) {
+              m->functions[0].launches[0].args.pop_back();
+              m->functions[0].launches[0].num_outputs = 1;
+              m->functions[0].launches[2].args.push_back(6);
+              m->functions[0].launches[2].num_outputs = 2;
+            }),
+            "module.manifest.found_size");
+  EXPECT_EQ(slug([](Manifest* m) { m->tensors[2].shape[1] = Dim::Variable("M") + 1; }),
+            "module.manifest.found_size");
+  EXPECT_EQ(slug([](Manifest* m) { m->functions[0].checks[0].expected = {Dim::Variable("K")}; }),
+            "module.manifest.expression");
+}
+
+// Of an expression that falls with the size found, the place is for its smallest.
+TEST(OpenManifestTest, PlacesAreForWhateverIsFound) {
+  Manifest manifest = Finding();
+  manifest.tensors[5].shape[0] = Dim(test::kMostRows) - Dim::Variable("M");
+  ASSERT_TRUE(SetNeedsAtMaxima(&manifest).ok());
+  EXPECT_EQ(manifest.tensors[5].bytes, test::kMostRows * 16 * 4);
+  const SizePlanner planner(manifest, manifest.functions[0]);
+  SizePlan plan;
+  ASSERT_TRUE(planner.Plan(std::vector<int64_t>{4, test::kMostRows}, &plan).ok());
+  EXPECT_EQ(plan.tensors[5].shape[0], test::kMostRows);
+  const int64_t offset = plan.tensors[4].offset;
+  ASSERT_TRUE(planner.Resize(std::vector<int64_t>{4, 10}, &plan).ok());
+  EXPECT_EQ(plan.tensors[5].shape[0], test::kMostRows - 10);
+  EXPECT_EQ(plan.tensors[4].offset, offset);
+  EXPECT_EQ(support::Slug(planner.Resize(std::vector<int64_t>{4, test::kMostRows + 1}, &plan)),
+            "module.sizes.dimension");
 }
 
 struct Rejection {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "compiler/graph/found_sizes.h"
 #include "deploy/module/module_file.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
@@ -108,6 +109,12 @@ class Comparer {
     TW_ASSIGN(const v1::ModuleCompiled compiled, compiler.Compile(std::move(request), &bytes));
     TW_ASSIGN(module::ModuleFile file, module::ModuleFile::FromBytes(bytes));
     TW_ASSIGN(graph_, graph::ParseGraph(compiled.graph_text(), ConstantsOf(file)));
+    if (const auto found = graph::FoundSizes(graph_); !found.empty()) {
+      return support::Unimplemented(
+          "cli.compare.found_size",
+          support::StrCat("expected results whose sizes are known before a run, found ",
+                          found.begin()->first));
+    }
     const int threads = module::TargetThreads(file.manifest().target);
     step_("loading its code");
     TW_ASSIGN(host_, LoadHere(std::move(file), threads, /*device=*/"", options_.libraries));

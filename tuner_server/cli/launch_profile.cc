@@ -57,9 +57,11 @@ std::vector<LaunchProfile> ProfileLaunches(const module::Manifest& manifest,
   const std::vector<module::Launch>& launches = function.launches;
   const std::vector<module::LaunchNames> names = NamesOf(manifest, function);
   module::SizePlan plan;
-  const absl::Status planned =
-      module::SizePlanner(manifest, function).Plan(module::ValuesOf(manifest, sizes), &plan);
-  TW_CHECK(planned.ok()) << support::StatusText(planned);  // it ran at these sizes
+  const module::SizePlanner planner(manifest, function);
+  const std::vector<int64_t> values = module::ValuesOf(manifest, sizes);
+  absl::Status planned = planner.Plan(values, &plan);
+  if (planned.ok()) planned = planner.Resize(values, &plan);  // to the sizes that the run found
+  TW_CHECK(planned.ok()) << support::StatusText(planned);     // it ran at these sizes
   const double total = std::accumulate(medians.begin(), medians.end(), 0.0);
   std::vector<LaunchProfile> rows;
   for (size_t k = 0; k < std::min(launches.size(), medians.size()); ++k) {

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "deploy/module/found_vars.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::cli {
@@ -29,8 +30,10 @@ nlohmann::json EndsJson(const module::Manifest& manifest, const std::vector<int6
 
 nlohmann::json SizeVarsJson(const module::Manifest& manifest) {
   nlohmann::json rows = nlohmann::json::array();
+  const std::set<std::string> found = module::FoundVariables(manifest);
   for (const module::SizeVar& var : manifest.size_vars) {
     rows.push_back({{"name", var.name}, {"min", var.min}, {"max", var.max}});
+    if (found.contains(var.name)) rows.back()["found"] = true;
   }
   return rows;
 }
@@ -56,8 +59,10 @@ std::string EndsText(const module::Manifest& manifest, const std::vector<int64_t
 
 std::string SizeBoundsText(const module::Manifest& manifest) {
   std::vector<std::string> parts;
+  const std::set<std::string> found = module::FoundVariables(manifest);
   for (const module::SizeVar& var : manifest.size_vars) {
-    parts.push_back(StrCat(var.name, " from ", var.min, " to ", var.max));
+    parts.push_back(StrCat(var.name, " from ", var.min, " to ", var.max,
+                           found.contains(var.name) ? ", which a run finds" : ""));
   }
   return support::Join(parts, ", ");
 }

@@ -7,8 +7,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 
+#include "deploy/module/found_vars.h"
 #include "deploy/module/module_file.h"
 #include "deploy/peaks/roofline.h"
 #include "deploy/runtime/compare.h"
@@ -39,8 +41,10 @@ class Runner {
   absl::Status Run() {
     TW_TRY(Open());
     TW_TRY(FillTensors());
-    TW_TRY(LoadExpected());
+    // Before a long run, unless only that tells the shapes.
+    if (found_.empty()) TW_TRY(LoadExpected());
     TW_TRY(Execute());
+    if (!found_.empty()) TW_TRY(LoadExpected());
     absl::Status compared = Compare();
     // A mismatch still leaves the outputs for looking at.
     if (compared.ok() || ExitCodeOf(compared) == kExitMismatch) TW_TRY(WriteOutputs());
@@ -72,6 +76,7 @@ class Runner {
                                          {options_.bridge, options_.allow_weak_sandbox})
                          : LoadHere(std::move(file), threads, options_.device, options_.libraries));
     tensors_ = host_->tensors();
+    found_ = module::FoundVariables(host_->manifest());
     return absl::OkStatus();
   }
 
@@ -80,13 +85,26 @@ class Runner {
     TW_ASSIGN(const module::Sizes minima,
               FillInputs({options_.inputs, options_.shapes, options_.seed}, manifest, tensors_));
     SayMinima(minima);
-    for (size_t i = 0; i < tensors_->num_outputs(); ++i) outputs_.push_back(tensors_->output(i));
-    if (manifest.open_sizes()) SaySizes(manifest);
+    TakeOutputs();
     return absl::OkStatus();
   }
 
-  void SaySizes(const module::Manifest& manifest) {
+  // The outputs and sizes as they are; with sizes that a run finds, once more behind it.
+  void TakeOutputs() {
+    const module::Manifest& manifest = host_->manifest();
+    outputs_.clear();
+    for (size_t i = 0; i < tensors_->num_outputs(); ++i) outputs_.push_back(tensors_->output(i));
+    if (!manifest.open_sizes()) return;
     sizes_ = tensors_->sizes();
+    if (ran_) Say(support::StrCat("found ", SizesText(sizes_)));
+    if (!ran_) {
+      for (const std::string& name : found_) sizes_.erase(name);
+      SaySizes(manifest);
+    }
+    DescribeSizes(manifest);
+  }
+
+  void DescribeSizes(const module::Manifest& manifest) {
     const module::Function& main = *manifest.FindFunction("main");
     document_["sizes"] = sizes_;
     document_["size_vars"] = SizeVarsJson(manifest);
@@ -100,6 +118,10 @@ class Runner {
     for (size_t i = 0; i < outputs_.size(); ++i) {
       document_["outputs"][i]["shape"] = outputs_[i].shape;
     }
+  }
+
+  void SaySizes(const module::Manifest& manifest) {
+    const module::Function& main = *manifest.FindFunction("main");
     Say(support::StrCat("sizes ", SizesText(sizes_), " (", EndsText(manifest, main.inputs), " -> ",
                         EndsText(manifest, main.outputs), "; ", SizeBoundsText(manifest), ")"));
     const std::string special = SpecialisationsText(manifest);
@@ -135,6 +157,8 @@ class Runner {
     const bool profile = options_.profile || !options_.trace.empty() || !options_.html.empty();
     TW_ASSIGN(const runtime::RunTimes times, host_->Execute(options_.repeat, profile));
     step_("reading its outputs");
+    ran_ = true;
+    if (!found_.empty()) TakeOutputs();
     const double median = times.median / 1e6, p10 = times.p10 / 1e6, p90 = times.p90 / 1e6;
     document_["latency_ms"] = {{"median", median}, {"p10", p10}, {"p90", p90}};
     document_["repeats"] = options_.repeat;
@@ -239,7 +263,9 @@ class Runner {
   std::unique_ptr<RunHost> host_;
   runtime::BoundTensors* tensors_ = nullptr;  // of host_
   std::vector<runtime::TensorView> outputs_;
-  module::Sizes sizes_;  // of the variables of a module of open sizes
+  module::Sizes sizes_;          // of the variables of a module of open sizes
+  std::set<std::string> found_;  // those that a run finds
+  bool ran_ = false;
   std::map<size_t, runtime::HostTensor> expected_;
   nlohmann::json document_;
 };

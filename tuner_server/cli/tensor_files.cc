@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "deploy/module/found_vars.h"
 #include "deploy/runtime/input_gen.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/shape_flags.h"
@@ -71,7 +72,9 @@ absl::StatusOr<module::Sizes> ChosenSizes(const std::vector<std::string>& shapes
   TW_ASSIGN(const auto parsed, ParseShapes(shapes));
   module::Sizes sizes;
   std::vector<std::string> known;
+  const std::set<std::string> found = module::FoundVariables(manifest);
   for (const module::SizeVar& var : manifest.size_vars) {
+    if (found.contains(var.name)) continue;
     known.push_back(support::StrCat(var.name, " (", var.min, " to ", var.max, ")"));
     const auto it = parsed.find(var.name);
     if (it != parsed.end() && it->second.size() == 1) sizes[var.name] = it->second[0];
@@ -79,7 +82,7 @@ absl::StatusOr<module::Sizes> ChosenSizes(const std::vector<std::string>& shapes
   if (sizes.size() == parsed.size()) return sizes;
   return support::InvalidArgument(
       "cli.usage.shape",
-      known.empty() ? "--shape needs a module of open sizes: all sizes of this one are fixed"
+      known.empty() ? "--shape needs a module of open sizes: all inputs of this one are fixed"
                     : support::StrCat("--shape expects N=7 for one of ", support::Join(known, ", "),
                                       ", found ", support::Join(shapes, " ")));
 }
@@ -141,7 +144,9 @@ absl::StatusOr<module::Sizes> FillInputs(const InputChoice& choice,
   std::vector<bool> bound(tensors->num_inputs(), false);
   TW_TRY(FillFromFiles(choice.files, tensors, &bound, &sizes));
   module::Sizes minima;
+  const std::set<std::string> found = module::FoundVariables(manifest);
   for (const module::SizeVar& var : manifest.size_vars) {
+    if (found.contains(var.name)) continue;
     if (sizes.try_emplace(var.name, var.min).second) minima[var.name] = var.min;
   }
   for (size_t i = 0; i < bound.size(); ++i) {

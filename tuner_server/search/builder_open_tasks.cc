@@ -33,10 +33,11 @@ absl::Status BuilderSession::AddOpenTask(const driver::Task& task, const v1::Ope
   entry.task = task;
   SearchOptions options = OptionsOf(task, request);
   options.typical = typical;
-  TW_ASSIGN(const graph::Graph fixed, graph::Specialize(body, typical));
+  const absl::StatusOr<graph::Graph> fixed = graph::Specialize(body, typical);
+  if (!fixed.ok()) return absl::OkStatus();  // sizes that a run finds together: none is typical
   TW_ASSIGN(std::vector<schedule::Variant> variants, driver::TaskVariants(body));
   TW_ASSIGN(entry.search,
-            SearchTask::Create(std::move(variants), graph::Flops(fixed), target_, options));
+            SearchTask::Create(std::move(variants), graph::Flops(*fixed), target_, options));
   TW_ASSIGN(entry.default_steps, driver::DefaultSteps(task.text, target_));
   TW_ASSIGN(const double estimate_ns, entry.search->EstimateNs(entry.default_steps));
   v1::BuilderTask* out = reply->add_open_tasks();

@@ -112,7 +112,10 @@ absl::StatusOr<Graph> RunPassesThatPay(Graph imported, const target::Target& tar
       continue;
     }
     if (!judged) {
-      TW_ASSIGN(judged, AtTypicalSizes(imported));
+      absl::StatusOr<Graph> typical = AtTypicalSizes(imported);
+      // Sizes that a run finds together may have no typical ones that fit.
+      if (!typical.ok() && graph::IsSymbolic(imported)) break;
+      TW_ASSIGN(judged, std::move(typical));
     }
     TW_ASSIGN(chosen, RunWhereItPays(name, *judged, target, &context));
   }

@@ -15,6 +15,7 @@ sessions of one Module share its code and constants. After a fork, make new sess
 Outputs are copies. A session keeps its module alive.
 """
 
+import contextlib
 import ctypes
 import os
 import threading
@@ -107,11 +108,13 @@ def _load():
         "tw_module_output_dim": (status, [pointer, size, ctypes.c_int32, out(_DimInfo)]),
         "tw_module_output_shape": (
             status, [pointer, out(out(_Tensor)), size, size, out(ctypes.c_int64), ctypes.c_int32]),
+        "tw_module_output_is_found": (ctypes.c_int, [pointer, size]),
         "tw_session_create": (status, [pointer, ctypes.c_int, out(pointer)]),
         "tw_session_destroy": (None, [pointer]),
         "tw_session_num_threads": (ctypes.c_int, [pointer]),
         "tw_session_call": (status, [pointer, out(out(_Tensor)), size, out(out(_Tensor)), size]),
         "tw_session_set_input": (status, [pointer, size, out(_Tensor)]),
+        "tw_session_get_output": (status, [pointer, size, out(_Tensor)]),
         "tw_session_state_length": (
             status, [pointer, out(ctypes.c_int64), out(ctypes.c_int64)]),
         "tw_session_reset_state": (status, [pointer, ctypes.c_int64]),
@@ -198,8 +201,14 @@ class Module:
             infos.append(TensorInfo(raw, dims))
         return infos
 
+    def is_found(self, output):
+        """Whether only a run tells the shape of the output of this number."""
+        return _lib.tw_module_output_is_found(self._handle, output) != 0
+
     def output_shapes(self, input_shapes):
-        """The shapes of the outputs for these shapes of the inputs, both in the module's order."""
+        """The shapes of the outputs for these shapes of the inputs, both in the module's order.
+
+        Where only a run tells a shape, the largest that it may be."""
         if not self.size_vars:
             return [info.shape for info in self.outputs]
         tensors = [_shaped(shape) for shape in input_shapes]
@@ -237,6 +246,7 @@ class Session:
         self.module = module
         self._handle = ctypes.c_void_p()
         self._profiling = threading.Lock()
+        self._finding = threading.Lock()
         # Of inputs that a run does not give: at first the smallest.
         self._shapes = [tuple(low for low, _ in info.bounds) for info in module.inputs]
         _check(_lib.tw_session_create(module._handle, num_threads, ctypes.byref(self._handle)))
@@ -259,13 +269,30 @@ class Session:
             given[index] = _describe(self.module.inputs[index], array)
         shapes = [kept if tensor is None else tensor.array.shape
                   for tensor, kept in zip(given, self._shapes)]
-        arrays = {info.name: np.empty(shape, info.dtype) for info, shape in
-                  zip(self.module.outputs, self.module.output_shapes(shapes))}
-        results = [_describe(info, arrays[info.name]) for info in self.module.outputs]
-        _check(_lib.tw_session_call(
-            self._handle, _pointers(given), len(given), _pointers(results), len(results)))
+        found = [self.module.is_found(i) for i in range(len(self.module.outputs))]
+        arrays = [None if late else np.empty(shape, info.dtype) for info, shape, late in
+                  zip(self.module.outputs, self.module.output_shapes(shapes), found)]
+        results = [array if array is None else _describe(info, array)
+                   for info, array in zip(self.module.outputs, arrays)]
+        # What a run finds is in the session until the next run.
+        with self._finding if any(found) else contextlib.nullcontext():
+            _check(_lib.tw_session_call(
+                self._handle, _pointers(given), len(given), _pointers(results), len(results)))
+            arrays = [self._output(i) if array is None else array
+                      for i, array in enumerate(arrays)]
         self._shapes = shapes
-        return arrays
+        return {info.name: array for info, array in zip(self.module.outputs, arrays)}
+
+    def _output(self, index):
+        """A copy of an output as the last run left it."""
+        view = _Tensor()
+        _check(_lib.tw_session_get_output(self._handle, index, ctypes.byref(view)))
+        dtype = np.dtype(self.module.outputs[index].dtype)
+        shape = tuple(view.shape[d] for d in range(view.ndim))
+        array = np.empty(shape, dtype)
+        if array.nbytes:
+            ctypes.memmove(array.ctypes.data, view.data, array.nbytes)
+        return array
 
     def set_input(self, name, array):
         """Copies an array of the input's type and of a shape that it may have; any strides will do.
