@@ -40,7 +40,9 @@ typedef enum {
   TW_DEVICE_BAD_CODE = 5,      /* the code object does not build or load */
   TW_DEVICE_KERNEL_FAILED = 6, /* a kernel returned an error */
   TW_DEVICE_LOST = 7,          /* the device is gone, or was reset */
-  TW_DEVICE_FAILED = 8         /* anything else that the driver reports */
+  TW_DEVICE_FAILED = 8,        /* anything else that the driver reports */
+  TW_DEVICE_TIMED_OUT = 9      /* a kernel was ended at the driver's own limit; the device works on.
+                                  Older runtimes take it for TW_DEVICE_FAILED */
 } TwDeviceResult;
 
 typedef struct TwDevice TwDevice;

@@ -54,7 +54,14 @@ TwDeviceResult Failed(TwDevice* d, const absl::Status& status, TwDeviceResult ot
 
 // The device is gone for errors of UNAVAILABLE: it needs a reset.
 TwDeviceResult ResultOf(const absl::Status& status, TwDeviceResult otherwise) {
-  return status.code() == absl::StatusCode::kUnavailable ? TW_DEVICE_LOST : otherwise;
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+      return TW_DEVICE_LOST;
+    case absl::StatusCode::kDeadlineExceeded:
+      return TW_DEVICE_TIMED_OUT;
+    default:
+      return otherwise;
+  }
 }
 
 TwDeviceResult Count(int32_t* devices) {
