@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 from fleet import Fleet, run_checks, wait_for  # noqa: E402
@@ -274,6 +275,9 @@ def a_product_is_tuned_in_cycles():
         # The log has the best program; the module of another job is made of it, and computes the same.
         fleet.tune(model, 1, output=module, extra=("--pool", CYCLE_MODEL))
         assert np.array_equal(outputs_on(module, folder, "", x=product.x), product.expected())
+        # A device that is looked at takes as long as one that is measured.
+        best = min(min(r["samples"]) for r in fleet.export() if r["outcome"] == "OK" and r["device"]["class"] == CYCLE_MODEL)
+        assert timeline(module, Path(folder) / "pictures")["time"] == best, best
         # A convolution: no candidate is invalid.
         convolution = Convolution(64, 64, 14, 1, 0.0002)
         onnx.save(convolution.model(), model)
@@ -292,6 +296,46 @@ def a_product_is_tuned_in_cycles():
         records = fleet.export()
         assert {r["task"].split("-")[1].split("_")[0] for r in records} == {"dense", "conv2d"}, records
         assert {r["outcome"] for r in records} <= {"OK", "EARLY_STOPPED"}, records
+
+
+def timeline(module, folder, *flags):
+    return json.loads(command("run", module, "--timeline", folder, "--repeat", 1, "-o", "json", *flags))["timeline"]
+
+
+def a_run_shows_what_the_device_did():
+    """A picture and a trace for each launch on it, whose events add up to what the run says; a roofline of all."""
+    with tempfile.TemporaryDirectory(prefix="tilewright-vta-") as folder:
+        model, module, pictures = (Path(folder) / name for name in ("m.onnx", "m.tw", "pictures"))
+        onnx.save(two_layers(), model)
+        command("compile", model, "--target", "vta,config=block16", "-o", module)
+        shown = timeline(module, pictures)
+        launches = shown["launches"]
+        assert shown["unit"] == "simulated_cycles" and len(launches) == 2, shown
+        assert shown["time"] == sum(launch["time"] for launch in launches), shown
+        # Of 6 rows with blocks of 16: from 32 to 64 columns, then to 48.
+        assert [launch["work"] for launch in launches] == [6 * 2 * 4, 6 * 4 * 3], launches
+        for launch in launches:
+            assert 0 < launch["of_peak"] <= launch["of_limit"] <= 1, launch
+            assert launch["of_peak"] == launch["work"] / launch["time"], launch
+            assert ElementTree.parse(pictures / f"{launch['file']}.svg").getroot().tag.endswith("svg")
+            events = json.loads((pictures / f"{launch['file']}.json").read_text())["traceEvents"]
+            names = {e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M"}
+            assert sorted(names.values()) == ["compute", "load", "store"], names
+            spans = [e for e in events if e["ph"] == "X"]
+            assert max(e["ts"] + e["dur"] for e in spans) == launch["time"], launch
+            for module_number in names:
+                own = sorted((e["ts"], e["dur"]) for e in spans if e["tid"] == module_number)
+                assert all(a + d <= b for (a, d), (b, _) in zip(own, own[1:])), "a module does one thing at a time"
+        roofline = ElementTree.parse(pictures / "roofline.svg").getroot()
+        titles = [t.text for t in roofline.iter() if t.tag.endswith("title")]
+        assert all(any(launch["name"] in t for t in titles) for launch in launches), titles
+        for flags, text in ((["--device", DEVICES[1]], "vta.driver.trace"), (["--sandbox"], "--sandbox excludes --timeline")):
+            try:
+                timeline(module, Path(folder) / "none", *flags)
+            except AssertionError as error:
+                assert text in str(error) and not (Path(folder) / "none").exists(), error
+            else:
+                raise AssertionError(f"expected an error with {text}")
 
 
 def tune_measures_on_the_chosen_device():
@@ -399,6 +443,6 @@ def what_hangs_ends_by_what_the_best_took():
 
 if __name__ == "__main__":
     run_checks(products_are_bit_exact, convolutions_are_bit_exact, means_are_bit_exact, networks_run_on_both_sides, errors_name_what_is_wrong,
-               a_product_is_tuned_in_cycles, tune_measures_on_the_chosen_device,
+               a_product_is_tuned_in_cycles, a_run_shows_what_the_device_did, tune_measures_on_the_chosen_device,
                configurations_are_explored, faults_never_win,
                what_hangs_ends_by_what_the_best_took)
