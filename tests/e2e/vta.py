@@ -389,6 +389,43 @@ def configurations_are_explored():
                 raise AssertionError(f"expected an error with {text}")
 
 
+def free_memories_are_explored():
+    """Sizes of memories over a configuration: the same bits on both simulators; explored, a smaller memory costs cycles; errors."""
+    with tempfile.TemporaryDirectory(prefix="tilewright-vta-") as folder:
+        model, module, svg = (Path(folder) / name for name in ("m.onnx", "m.tw", "design.svg"))
+        convolution = Convolution(64, 64, 14, 1, 0.0002)
+        onnx.save(convolution.model(), model)
+        small = "vta,config=block16,inputs=4KiB,micro_ops=1KiB,sums=8KiB,weights=32KiB"
+        cycles = {}
+        for target in (small, "vta,config=block8,weights=8KiB", "vta"):
+            command("compile", model, "--target", target, "-o", module)
+            for device in DEVICES:
+                assert np.array_equal(outputs_on(module, folder, device, x=convolution.x), convolution.expected()), (target, device)
+            cycles[target] = timeline(module, Path(folder) / "pictures")["time"]
+        assert cycles[small] > cycles["vta"], cycles
+        explore = ["explore", model, "--target", small, "--target", "vta,weights=128KiB", "--target", "vta", "--trials", 4,
+                   "--state-dir", Path(folder) / "state", "--log", Path(folder) / "tuner.db"]
+        rows = json.loads(command(*explore, "--svg", svg, "-o", "json"))["targets"]
+        records = [json.loads(line) for line in command("log", "export", "--log", Path(folder) / "tuner.db").splitlines()]
+        assert len(records) >= 12 and {r["outcome"] for r in records} <= {"OK", "EARLY_STOPPED"}, [r["outcome"] for r in records]
+        names = [r["target"] for r in rows]
+        assert names == [small, "vta,config=block16,weights=128KiB", "vta,config=block16"], names
+        # inputs + weights + sums + what is made of these + micro-ops
+        assert [r["on_chip_bytes"] >> 10 for r in rows] == [4 + 32 + 8 + 2 + 1, 32 + 128 + 128 + 32 + 32, 32 + 256 + 128 + 32 + 32], rows
+        assert rows[0]["tuned"] > rows[2]["tuned"] > 0 and not any(r["unmeasured"] for r in rows) and rows[0]["unit"] == "simulated_cycles", rows
+        assert ">block16</text>" in svg.read_text() and "config=block16,weights=128KiB</text>" in svg.read_text()
+        for target, text in (("vta,inputs=24KiB", "inputs: expected 16 bytes times a power of two, such as 32KiB"),
+                             ("vta,outputs=4KiB", "expected arch, cpu, threads"),
+                             ("vta,inputs=4MiB", "of block16, each alone: inputs up to "),
+                             ("native,inputs=4KiB", "expected no inputs")):
+            try:
+                command("compile", model, "--target", target, "-o", module)
+            except AssertionError as error:
+                assert text in str(error), error
+            else:
+                raise AssertionError(f"expected an error with {text}")
+
+
 def faults_never_win():
     """Wrong results and crashes on the device: each is its outcome, and the job's choice is right."""
     with Fleet(devices=["vta"], agent_args=("--test-faults", "seed=5,wrong=.3,crash=.2")) as fleet, tempfile.TemporaryDirectory(prefix="tilewright-vta-") as folder:
@@ -444,5 +481,5 @@ def what_hangs_ends_by_what_the_best_took():
 if __name__ == "__main__":
     run_checks(products_are_bit_exact, convolutions_are_bit_exact, means_are_bit_exact, networks_run_on_both_sides, errors_name_what_is_wrong,
                a_product_is_tuned_in_cycles, a_run_shows_what_the_device_did, tune_measures_on_the_chosen_device,
-               configurations_are_explored, faults_never_win,
+               configurations_are_explored, free_memories_are_explored, faults_never_win,
                what_hangs_ends_by_what_the_best_took)

@@ -526,6 +526,9 @@ TEST(VtaPluginTest, DevicesHaveNamesAndCountCycles) {
     EXPECT_EQ(info.device_timer, 1);
     fingerprints.emplace_back(info.fingerprint);
     EXPECT_THAT(fingerprints.back(), HasSubstr("config_accepts=block16,block8,block32\n"));
+    // The RTL was built for those with a name.
+    const bool any = fingerprints.back().find("\nweights_accepts=*\n") != std::string::npos;
+    EXPECT_EQ(any, index < 2);
     table.close(device);
   }
   EXPECT_EQ(std::set(fingerprints.begin(), fingerprints.end()).size(), names.size());

@@ -88,10 +88,14 @@ TwDeviceResult Open(int32_t index, TwDevice** device, char* error, size_t error_
   }
   auto opened = std::make_unique<TwDevice>(*std::move(accelerator));
   const BackendInfo& info = opened->device.info();
-  // A job for one configuration goes to devices that accept it (tracker/device_match.h).
-  opened->fingerprint =
-      StrCat("config_accepts=", info.configs, "\ndriver=1\nkind=vta\nname=", info.name,
-             "\nversion=", info.version, "\n");
+  // A job for one configuration goes to devices that accept it (tracker/device_match.h). The keys
+  // of memories are those of targets (compiler/target/on_chip.h).
+  const auto sized = [&](std::string_view key) {
+    return info.any_memories ? StrCat(key, "_accepts=*\n") : std::string();
+  };
+  opened->fingerprint = StrCat("config_accepts=", info.configs, "\ndriver=1\n", sized("inputs"),
+                               "kind=vta\n", sized("micro_ops"), "name=", info.name, "\n",
+                               sized("sums"), "version=", info.version, "\n", sized("weights"));
   *device = opened.release();
   return TW_DEVICE_OK;
 }

@@ -22,6 +22,7 @@ class CycleModel final : public SimulatedBackend {
       : SimulatedBackend({.name = "vta cycle model",
                           .version = TimingText(timing),
                           .configs = NamesOfConfigs(),
+                          .any_memories = true,
                           .unit = kCycleUnit,
                           .traced_timing = timing,
                           .memory_bytes = kSimulatedBytes}),
@@ -46,6 +47,7 @@ class FunctionalSimulator final : public SimulatedBackend {
       : SimulatedBackend({.name = "vta functional simulator",
                           .version = "serial",
                           .configs = NamesOfConfigs(),
+                          .any_memories = true,
                           .unit = kCycleUnit,
                           .memory_bytes = kSimulatedBytes}),
         seed_(seed) {}

@@ -16,10 +16,11 @@
 namespace tilewright::vta {
 
 struct BackendInfo {
-  std::string name;     // "vta cycle model"
-  std::string version;  // what cycles depend on: other numbers are another device
-  std::string configs;  // names of those that it runs code for, with commas
-  std::string unit;     // of what Run returns, as in deploy/support/measure_units.h
+  std::string name;           // "vta cycle model"
+  std::string version;        // what cycles depend on: other numbers are another device
+  std::string configs;        // names of those that it runs code for, with commas
+  bool any_memories = false;  // and for these with memories of other sizes
+  std::string unit;           // of what Run returns, as in deploy/support/measure_units.h
   // How its hardware keeps time, if runs can say what its modules did (StreamRun::report).
   std::optional<CycleTiming> traced_timing = std::nullopt;
   int64_t memory_bytes = 0;  // of DRAM, at most; a multiple of kDramAlignment
