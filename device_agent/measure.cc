@@ -192,9 +192,13 @@ class Measurement {
     return LoadOnHost(std::move(file), entry_point, job_.max_threads, job_.counter);
   }
 
+  // Loading on a device runs the module once.
   bool FailLoad(const absl::Status& status) {
     if (absl::IsUnavailable(status)) {
       return Fail(v1::DEVICE_LOST, "DRIVER", support::StatusText(status));
+    }
+    if (absl::IsDeadlineExceeded(status)) {
+      return Fail(v1::RUN_TIMEOUT, "DEVICE_LIMIT", support::StatusText(status));
     }
     if (absl::IsResourceExhausted(status)) {
       return Fail(v1::OUT_OF_MEMORY, "ALLOCATION", support::StatusText(status));
@@ -270,7 +274,7 @@ class Measurement {
   }
 
   bool KernelFailed(const absl::Status& status) {
-    if (absl::IsUnavailable(status)) return FailLoad(status);
+    if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) return FailLoad(status);
     return Fail(v1::RUN_CRASH, "KERNEL_ERROR", support::StatusText(status));
   }
 

@@ -37,7 +37,8 @@ std::string TargetSlug(std::string_view key) {
 absl::Status MatchAttribute(const v1::DeviceReport& device, const std::string& key,
                             const std::string& value) {
   const std::string found = AttributeOf(device, key);
-  if (found == value || ListHas(AttributeOf(device, key + "_accepts"), value)) {
+  const std::string accepts = AttributeOf(device, key + "_accepts");
+  if (found == value || accepts == "*" || ListHas(accepts, value)) {
     return absl::OkStatus();
   }
   return Mismatch(TargetSlug(key), value, found);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "compiler/target/on_chip.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -26,6 +27,12 @@ absl::Status CheckKind(const std::string& kind) {
                                                 support::Quote(kind, 40)));
 }
 
+std::string UnitMemoryKeys() {
+  std::vector<std::string_view> keys;
+  for (const UnitMemory& memory : UnitMemories()) keys.push_back(memory.key);
+  return support::Join(keys, ", ");
+}
+
 absl::StatusOr<std::map<std::string, std::string>> ParseKeys(
     const std::vector<std::string>& parts) {
   std::map<std::string, std::string> keys;
@@ -36,10 +43,12 @@ absl::StatusOr<std::map<std::string, std::string>> ParseKeys(
       return support::InvalidArgument("ir.target.bad_value",
                                       "expected key=value, found " + support::Quote(parts[i], 60));
     }
-    if (key != "arch" && key != "cpu" && key != "threads" && key != kConfig) {
+    const bool known = key == "arch" || key == "cpu" || key == "threads" || key == kConfig;
+    if (!known && FindUnitMemory(key) == nullptr) {
       return support::InvalidArgument(
           "ir.target.bad_value",
-          "expected arch, cpu, threads or config, found " + support::Quote(key, 60));
+          support::StrCat("expected arch, cpu, threads, config, or of a matrix unit ",
+                          UnitMemoryKeys(), "; found ", support::Quote(key, 60)));
     }
     if (!keys.emplace(key, parts[i].substr(equals + 1)).second) {
       return support::InvalidArgument("ir.target.bad_value",
@@ -90,19 +99,23 @@ const Family* FamilyOf(const Kind& kind, std::string_view arch) {
 }
 
 // A family without an architecture: its machines are configurations, or there is one row for all
-// devices of the kind.
+// devices of the kind. Memories of a matrix unit may have other sizes than the configuration says.
 absl::StatusOr<Target> FindConfig(const Kind& kind,
                                   const std::map<std::string, std::string>& keys) {
   const std::span<const Machine> machines = kind.families[0].machines;
   const std::string_view machine_key = kind.families[0].machine_key;
   const bool named = !machines[0].name.empty();
+  const bool sized = machines[0].has_matrix();
   for (const auto& [key, value] : keys) {
     if (named && key == machine_key) continue;
+    if (sized && FindUnitMemory(key) != nullptr) continue;
     return support::InvalidArgument(
-        "ir.target.bad_value", support::StrCat(kind.name, ": expected ",
-                                               named ? machine_key : "no keys", ", found ", key));
+        "ir.target.bad_value",
+        support::StrCat(kind.name, ": expected ", named ? machine_key : "no keys",
+                        sized ? support::StrCat(" or ", UnitMemoryKeys()) : "", ", found ", key));
   }
-  const std::string name = keys.empty() ? std::string(machines[0].name) : keys.begin()->second;
+  const auto chosen = keys.find(std::string(machine_key));
+  const std::string name = chosen == keys.end() ? std::string(machines[0].name) : chosen->second;
   const Machine* machine = FindMachine(kind.families[0], name);
   if (machine == nullptr) {
     return support::InvalidArgument(
@@ -110,7 +123,14 @@ absl::StatusOr<Target> FindConfig(const Kind& kind,
         support::StrCat(machine_key, ": expected one of ", NamesOf(machines, &Machine::name, ", "),
                         ", found ", support::Quote(name, 40)));
   }
-  return Target{.kind = std::string(kind.name), .cpu = name, .machine = *machine};
+  Target target{.kind = std::string(kind.name), .cpu = name, .machine = *machine};
+  for (const auto& [key, value] : keys) {
+    const UnitMemory* memory = FindUnitMemory(key);
+    if (memory != nullptr) TW_TRY(SetUnitMemory(*memory, value, &target.machine.matrix));
+  }
+  if (keys.size() > keys.count(std::string(machine_key)))
+    TW_TRY(CheckUnitMemories(kind.name, target.machine));
+  return target;
 }
 
 absl::Status FindRow(const Kind& kind, const std::map<std::string, std::string>& keys,
@@ -149,7 +169,16 @@ const Family& Target::family() const {
 }
 std::string Target::WithoutThreads() const {
   if (!arch.empty()) return kind + ",arch=" + arch + ",cpu=" + cpu;
-  return cpu.empty() ? kind : support::StrCat(kind, ",", family().machine_key, "=", cpu);
+  if (cpu.empty()) return kind;
+  std::map<std::string, std::string> settings = {{std::string(family().machine_key), cpu}};
+  const Machine* row = FindMachine(family(), cpu);
+  for (const UnitMemory& memory : UnitMemories()) {
+    if (row == nullptr || machine.matrix.*memory.elements == row->matrix.*memory.elements) continue;
+    settings[std::string(memory.key)] = UnitMemoryText(memory, machine.matrix);
+  }
+  std::string text = kind;
+  for (const auto& [key, value] : settings) text += support::StrCat(",", key, "=", value);
+  return text;
 }
 std::string Target::ToString() const {
   return arch.empty() ? WithoutThreads() : WithoutThreads() + ",threads=" + std::to_string(threads);
@@ -164,9 +193,10 @@ absl::StatusOr<Target> ParseTarget(std::string_view text) {
   Target target;
   target.kind = parts[0];
   if (kind.families[0].arch.empty()) return FindConfig(kind, keys);
-  if (keys.count(kConfig) != 0) {
-    return support::InvalidArgument("ir.target.bad_value",
-                                    support::StrCat(parts[0], ": expected no config, found one"));
+  for (const auto& [key, value] : keys) {
+    if (key != kConfig && FindUnitMemory(key) == nullptr) continue;
+    return support::InvalidArgument(
+        "ir.target.bad_value", support::StrCat(parts[0], ": expected no ", key, ", found one"));
   }
   TW_TRY(FindRow(kind, keys, &target));
   if (auto it = keys.find("threads"); it != keys.end()) {
@@ -183,9 +213,10 @@ absl::StatusOr<std::string> ExpandNative(std::string_view text, std::string_view
     return target.ToString();
   }
   TW_ASSIGN(auto keys, ParseKeys(parts));
-  if (keys.count("arch") != 0 || keys.count("cpu") != 0) {
+  for (const auto& [key, value] : keys) {
+    if (key == "threads") continue;
     return support::InvalidArgument("ir.target.bad_value",
-                                    "native: expected threads only, found arch or cpu");
+                                    "native: expected threads only, found " + key);
   }
   std::string threads_text = keys.count("threads") != 0 ? keys["threads"] : std::to_string(threads);
   TW_ASSIGN(Target target, ParseTarget(support::StrCat("cpu,arch=", arch, ",cpu=", cpu,

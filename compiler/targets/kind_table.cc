@@ -2,6 +2,10 @@
 
 #include <algorithm>
 
+#include "compiler/target/on_chip.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
 namespace tilewright::target {
 namespace {
 
@@ -25,6 +29,14 @@ std::vector<Kind> MakeKinds() {
 std::span<const Kind> Kinds() {
   static const std::vector<Kind>* const kKinds = new std::vector<Kind>(MakeKinds());
   return *kKinds;
+}
+
+absl::Status CheckUnitMemories(std::string_view kind, const Machine& machine) {
+#define TW_MEMORIES(folder) \
+  if (kind == #folder) return folder::CheckMemories(machine);
+#include "compiler/targets/targets.def"
+  return support::InvalidArgument(
+      "ir.target.bad_value", support::StrCat(kind, ": expected no sizes of memories, found some"));
 }
 
 }  // namespace tilewright::target

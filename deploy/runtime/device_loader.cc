@@ -132,6 +132,7 @@ absl::Status DeviceStatus(const TwDevicePlugin& plugin, TwDevice* device, TwDevi
       {TW_DEVICE_BAD_CODE, absl::StatusCode::kDataLoss, "runtime.device.bad_code"},
       {TW_DEVICE_KERNEL_FAILED, absl::StatusCode::kInternal, "runtime.device.kernel_failed"},
       {TW_DEVICE_LOST, absl::StatusCode::kUnavailable, "runtime.device.lost"},
+      {TW_DEVICE_TIMED_OUT, absl::StatusCode::kDeadlineExceeded, "runtime.device.timed_out"},
   };
   const char* text = device == nullptr ? "" : plugin.last_error(device);
   for (const Row& row : kRows) {

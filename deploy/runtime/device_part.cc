@@ -1,6 +1,7 @@
 #include "deploy/runtime/device_part.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
 #include <string_view>
 #include <utility>
@@ -191,6 +192,27 @@ absl::Status DevicePart::Bind(const module::Launch& launch) {
 
 absl::Status DevicePart::Launch(const module::Launch& launch) {
   return Check(plugin_.launch(device_, &launches_.at(&launch).call));
+}
+
+absl::StatusOr<LaunchTrace> DevicePart::Trace(const module::Launch& launch) {
+  constexpr size_t kLeastBytes = offsetof(TwDevicePlugin, trace) + sizeof(plugin_.trace);
+  if (plugin_.struct_bytes < kLeastBytes || plugin_.trace == nullptr) {
+    return support::Unimplemented(
+        "runtime.device.no_trace",
+        StrCat("expected a device that says what it does in a launch, found ", info_.name));
+  }
+  const TwDeviceTrace* given = nullptr;
+  TW_TRY(Check(plugin_.trace(device_, &launches_.at(&launch).call, &given)));
+  return LaunchTrace{.program = given->program,
+                     .unit = info_.unit == nullptr ? "device_ns" : info_.unit,
+                     .time = given->time,
+                     .picture = given->picture,
+                     .events = given->events,
+                     .work_name = given->work_name,
+                     .work = given->work,
+                     .bytes = given->bytes,
+                     .peak_work = given->peak_work,
+                     .peak_bytes = given->peak_bytes};
 }
 
 absl::Status DevicePart::LaunchAll(std::span<const module::Launch* const> launches) {

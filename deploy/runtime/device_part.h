@@ -17,6 +17,7 @@
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/device_plugin.h"
 #include "deploy/runtime/launch_graphs.h"
+#include "deploy/runtime/launch_trace.h"
 
 namespace tilewright::runtime {
 
@@ -52,6 +53,9 @@ class DevicePart {
 
   // Queues a launch. REQUIRES: one of the function's that runs here.
   absl::Status Launch(const module::Launch& launch);
+  // Runs a launch and returns what the device did meanwhile; `launch` of the result is not set.
+  // UNIMPLEMENTED if the device cannot say it. REQUIRES: as Launch.
+  absl::StatusOr<LaunchTrace> Trace(const module::Launch& launch);
   // Queues launches that are queued together each time. REQUIRES: as Launch, each one in one such
   // list only.
   absl::Status LaunchAll(std::span<const module::Launch* const> launches);

@@ -40,7 +40,9 @@ typedef enum {
   TW_DEVICE_BAD_CODE = 5,      /* the code object does not build or load */
   TW_DEVICE_KERNEL_FAILED = 6, /* a kernel returned an error */
   TW_DEVICE_LOST = 7,          /* the device is gone, or was reset */
-  TW_DEVICE_FAILED = 8         /* anything else that the driver reports */
+  TW_DEVICE_FAILED = 8,        /* anything else that the driver reports */
+  TW_DEVICE_TIMED_OUT = 9      /* a kernel was ended at the driver's own limit; the device works on.
+                                  Older runtimes take it for TW_DEVICE_FAILED */
 } TwDeviceResult;
 
 typedef struct TwDevice TwDevice;
@@ -102,6 +104,21 @@ typedef struct {
   const char* kernel; /* its name there */
   int64_t group;      /* threads of a group; n is a multiple of it */
 } TwDeviceSelfTest;
+
+/* What a device did in one launch: pictures for people, and where it stands below its own limits.
+ * The texts belong to the device handle. */
+typedef struct {
+  size_t struct_bytes;
+  const char* program;   /* what ran */
+  int64_t time;          /* that it took, in the device's unit */
+  const char* picture;   /* SVG: when each part of the device worked */
+  const char* events;    /* Chrome's trace format; a unit of time is a microsecond there */
+  const char* work_name; /* what `work` counts, in words */
+  int64_t work;          /* that the launch needs */
+  int64_t bytes;         /* that the busier channel to the device's memory moved */
+  double peak_work;      /* the most for each unit of time */
+  double peak_bytes;
+} TwDeviceTrace;
 
 /* Elements of the self-test of devices that compute with whole numbers only. */
 #define TW_WHOLE_SELF_TEST_ELEMENTS 4096
@@ -171,6 +188,12 @@ typedef struct {
                                  int64_t count, TwDeviceGraph** graph);
   void (*graph_destroy)(TwDevice* device, TwDeviceGraph* graph);
   TwDeviceResult (*graph_launch)(TwDevice* device, TwDeviceGraph* graph);
+
+  /* Launches, waits for the end, and says what the device did meanwhile. The trace is valid until
+   * the next call of trace on the handle. TW_DEVICE_UNSUPPORTED: this device cannot see it; nothing
+   * was launched. NULL, or absent from older plug-ins: none can. */
+  TwDeviceResult (*trace)(TwDevice* device, const TwDeviceLaunch* launch,
+                          const TwDeviceTrace** trace);
 } TwDevicePlugin;
 
 /* Its value where functions named Count, Open … EventElapsed are in scope. */
@@ -217,6 +240,7 @@ typedef struct {
       .graph_create = CREATE,                                                                    \
       .graph_destroy = DESTROY,                                                                  \
       .graph_launch = LAUNCH,                                                                    \
+      .trace = NULL,                                                                             \
   }
 
 /* The type of a plug-in's one symbol. Returns NULL if the plug-in cannot work with a runtime of

@@ -615,6 +615,27 @@ absl::Status Session::RunProfiled(std::span<const TwLaunchTime>* times) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<LaunchTrace>> Session::RunTraced() {
+  const SessionTurn turn(impl_->gate, Overlap::kRefuse);
+  TW_TRY(turn.status());
+  TW_TRY(impl_->Prepare());
+  std::vector<LaunchTrace> traces;
+  const std::vector<BoundLaunch>& list = impl_->active->launches();
+  for (const ExecutionStep& step : impl_->active->steps().run) {
+    if (step.kind != ExecutionStep::Kind::kDeviceLaunch) {
+      TW_TRY(impl_->Execute(step, list));
+      continue;
+    }
+    TW_ASSIGN(LaunchTrace trace, impl_->part->Trace(*list[step.index].launch));
+    trace.launch = step.index;
+    traces.push_back(std::move(trace));
+  }
+  TW_TRY(impl_->EndRun());
+  if (!traces.empty()) return traces;
+  return support::Unimplemented("runtime.device.no_trace",
+                                "expected launches on a device, found none");
+}
+
 absl::Status Session::GetOutput(size_t index, DLTensor* out) {
   const SessionTurn turn(impl_->gate, Overlap::kRefuse);
   TW_TRY(turn.status());

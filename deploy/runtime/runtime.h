@@ -19,6 +19,7 @@
 #include "deploy/runtime/c_abi.h"
 #include "deploy/runtime/device_plugin.h"
 #include "deploy/runtime/external_kernel.h"
+#include "deploy/runtime/launch_trace.h"
 #include "deploy/runtime/tilewright.h"
 
 namespace tilewright::runtime {
@@ -129,9 +130,10 @@ class BoundTensors {
 // (session_memory.h).
 //
 // Thread-safety. Call() may be called from any number of threads; the calls run one after another.
-// SetInput(), SetInputShape(), BindSizes(), Prepare(), Run(), RunProfiled(), GetOutput() and
-// ResetState() work on what lasts between them, so one thread at a time must do the whole sequence.
-// If one of them overlaps with another call of these nine, it does nothing and returns ABORTED
+// SetInput(), SetInputShape(), BindSizes(), Prepare(), Run(), RunProfiled(), RunTraced(),
+// GetOutput() and ResetState() work on what lasts between them, so one thread at a time must do the
+// whole sequence. If one of them overlaps with another call of these ten, it does nothing and
+// returns ABORTED
 // `runtime.session.busy`. The functions that return no status are for a session's only thread and
 // check nothing. The destructor waits for calls that have begun. In a child of fork(), a session of
 // several threads returns FAILED_PRECONDITION `runtime.session.forked`; the child makes its own
@@ -188,6 +190,10 @@ class Session final : public BoundTensors {
   // the copies between them. The array belongs to the
   // session; the next profiled run overwrites it.
   absl::Status RunProfiled(std::span<const TwLaunchTime>* times);
+  // The same as Run(); returns what the device did in each launch on it, in order. UNIMPLEMENTED
+  // `runtime.device.no_trace` or `runtime.device.unsupported` if the device cannot say it, or if no
+  // launch is on a device.
+  absl::StatusOr<std::vector<LaunchTrace>> RunTraced();
   // A view of the output, valid as long as the session (in a module of open sizes: until it is
   // bound to other sizes); its contents change with the next run.
   absl::Status GetOutput(size_t index, DLTensor* out);

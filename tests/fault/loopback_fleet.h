@@ -229,6 +229,7 @@ class LoopbackConsumer {
       if (update.has_result()) ++results_by_id_[update.result().measurement_id()];
       if (update.state() == v1::WORK_STATE_QUEUED) {
         again_.push_back(update.reason());
+        given_back_.push_back(update.result());
         continue;
       }
       EXPECT_TRUE(finals_.emplace(update.work_item(), update).second)
@@ -295,6 +296,8 @@ class LoopbackConsumer {
   const std::map<std::string, int>& results_by_id() const { return results_by_id_; }
   // Why items were queued again.
   const std::vector<std::string>& again() const { return again_; }
+  // Their results, empty ones where there was none.
+  const std::vector<v1::MeasurementResult>& given_back() const { return given_back_; }
 
  private:
   // Whether it is the end of an item that is known already, delivered again because the item was
@@ -315,6 +318,7 @@ class LoopbackConsumer {
   std::map<std::string, v1::WorkUpdate> finals_;
   std::map<std::string, int> results_by_id_;
   std::vector<std::string> again_;
+  std::vector<v1::MeasurementResult> given_back_;
   std::set<std::string> asked_again_;  // work items that were submitted by TrySubmit
 };
 

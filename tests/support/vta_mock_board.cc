@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <sstream>
 #include <vector>
 
@@ -27,8 +28,8 @@ constexpr int64_t kMostCycles = 50'000'000;  // a stream that takes longer waits
 constexpr uint32_t kCyclesPerLook = 1'000'000;
 constexpr char kUio[] = "uio3";
 
-support::TempDir MadeFolder() {
-  auto folder = support::TempDir::Create("vta-board");
+support::TempDir MadeFolder(bool for_agents) {
+  auto folder = support::TempDir::Create("vta-board", for_agents ? "/dev/shm" : "");
   TW_CHECK(folder.ok()) << support::StatusText(folder.status());
   return *std::move(folder);
 }
@@ -59,11 +60,12 @@ struct MockBoard::Mapping {
 };
 
 MockBoard::MockBoard(const Options& options)
-    : options_(options), folder_(MadeFolder()), fault_(options.fault) {
+    : options_(options), folder_(MadeFolder(options.for_agents)), fault_(options.fault) {
   MakeTree();
   registers_ = std::make_shared<Mapping>(StrCat(root(), "/dev/", kUio), kPage);
   memory_ = std::make_shared<Mapping>(StrCat(root(), "/dev/", support::BaseName(MemoryFolder())),
                                       options.memory_bytes);
+  if (options.for_agents) OpenToAll();
   Set(Register::kIdentity, options.config.Identity());
   Set(Register::kClockKhz, options.clock_khz);
   SetStatus(Status::kBusy, options.busy);
@@ -92,6 +94,17 @@ void MockBoard::MakeTree() {
   Write(MemoryFolder() + "/size", StrCat(options_.memory_bytes, "\n"));
   Write(MemoryFolder() + "/sync_mode", "2\n");
   Write(MemoryFolder() + "/dma_coherent", "0\n");
+}
+
+void MockBoard::OpenToAll() const {
+  using std::filesystem::perms;
+  constexpr perms kAll = perms::all & ~(perms::group_write | perms::others_write);
+  std::filesystem::permissions(root(), kAll);
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root())) {
+    constexpr perms kFile = perms::owner_read | perms::owner_write | perms::group_read |
+                            perms::group_write | perms::others_read | perms::others_write;
+    std::filesystem::permissions(entry.path(), entry.is_directory() ? kAll : kFile);
+  }
 }
 
 uint32_t MockBoard::Read(Register number) const {

@@ -34,6 +34,8 @@ class MockBoard {
     int64_t register_address = 0x43c0'0000;
     BoardFault fault = BoardFault::kNone;
     bool busy = false;  // as a process leaves it that was killed
+    // In /dev, and open to all users: for agents, whose measuring processes get nodes of /dev only.
+    bool for_agents = false;
   };
   explicit MockBoard(const Options& options);
 
@@ -50,6 +52,7 @@ class MockBoard {
   struct Mapping;
 
   void MakeTree();
+  void OpenToAll() const;
   void Play(const std::stop_token& stop);
   void Start();
   void Stop();

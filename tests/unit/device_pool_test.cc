@@ -713,6 +713,10 @@ TEST(DeviceMatchTest, EachPartIsJudgedAndNamed) {
   EXPECT_EQ(MatchSlug({"", "cpu,cpu=x86-64-v4", ""}), "device.target.cpu");
   EXPECT_EQ(MatchSlug({"", "cpu,threads=3", ""}), "device.target.threads");
   EXPECT_EQ(MatchSlug({"", "cpu,threads=many", ""}), "device.target.threads");
+  EXPECT_EQ(MatchSlug({"", "cpu,inputs=4KiB", ""}), "device.target.inputs");
+  v1::DeviceReport any = Report("devices/d");
+  (*any.mutable_attributes())["inputs_accepts"].set_s("*");
+  EXPECT_TRUE(MatchDevice({"", "cpu,inputs=4KiB", ""}, any).ok());
   // Keys of strangers make no slugs (found by fleet_fuzzer).
   EXPECT_EQ(MatchSlug({"", "cpu,a:rc=x86_64", ""}), "device.target.mismatch");
   EXPECT_EQ(MatchSlug({"", "cpu,A b=1", ""}), "device.target.mismatch");

@@ -54,6 +54,20 @@ TEST(ExploreTest, ARowSumsTheLaunchesOfTheModel) {
   EXPECT_FALSE(ExploredOf("nothing", {}).ok());
 }
 
+TEST(ExploreTest, MemoriesOfOtherSizesAreAnotherConfiguration) {
+  EXPECT_EQ(ConfigurationOf("vta"), "block16");
+  EXPECT_EQ(ConfigurationOf("vta,config=block8"), "block8");
+  const std::string small = "vta,config=block16,inputs=4KiB";
+  EXPECT_EQ(ConfigurationOf(small), "config=block16,inputs=4KiB");
+  EXPECT_EQ(ExploredOf(small, {})->on_chip_bytes,
+            ExploredOf("vta", {})->on_chip_bytes - (28 << 10));
+  // The cells of the one say nothing about the other.
+  std::vector<ExploredTarget> rows = {RowOf("vta", 2, 1), RowOf(small, 1, 2)};
+  ASSERT_TRUE(AddCells(R"({"block16": {"cells": 7}})", "file", &rows).ok());
+  EXPECT_EQ(rows[0].cells, 7);
+  EXPECT_EQ(rows[1].cells, std::nullopt);
+}
+
 TEST(ExploreTest, TheBestAreThoseThatNoOtherBeats) {
   std::vector<ExploredTarget> rows = {RowOf("a", 100, 50), RowOf("b", 200, 20), RowOf("c", 200, 30),
                                       RowOf("d", 300, 20), RowOf("e", 50, 90)};

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "compiler/target/on_chip.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -116,6 +117,31 @@ TEST(CacheLevel, ACoreFillsThePartsOfIdleOnes) {
   EXPECT_EQ(CacheLevel{.bytes = 1000}.ReachableBytes(1), 1000);
 }
 
+// Over the configuration that the text names, in its canonical form.
+TEST(Target, MemoriesOfAMatrixUnitMayHaveOtherSizes) {
+  const auto small = ParseTarget("vta,weights=64KiB,inputs=16384,config=block16,sums=131072");
+  ASSERT_TRUE(small.ok()) << small.status();
+  // sums: what block16 has anyway.
+  EXPECT_EQ(small->ToString(), "vta,config=block16,inputs=16KiB,weights=64KiB");
+  EXPECT_EQ(ParseTarget(small->ToString())->ToString(), small->ToString());
+  EXPECT_EQ(ParseTarget("vta,weights=64KiB,inputs=16KiB")->ToString(), small->ToString());
+  const MatrixUnit &unit = small->machine.matrix, row = ParseTarget("vta")->machine.matrix;
+  EXPECT_EQ(unit.inputs, 1024);
+  EXPECT_EQ(unit.weights, 256);
+  EXPECT_EQ(unit.sums, row.sums);
+  EXPECT_EQ(unit.micro_ops, row.micro_ops);
+  EXPECT_EQ(OnChipBytes(ParseTarget("vta")->machine), (32 + 256 + 128 + 32 + 32) << 10);
+  EXPECT_EQ(OnChipBytes(small->machine), (16 + 64 + 128 + 32 + 32) << 10);
+  // Of another configuration the same bytes are other elements.
+  EXPECT_EQ(ParseTarget("vta,config=block32,inputs=32KiB")->machine.matrix.inputs, 1024);
+  EXPECT_EQ(ParseTarget("vta,config=block8,micro_ops=64,inputs=16KiB")->ToString(),
+            "vta,config=block8,inputs=16KiB,micro_ops=64");
+  const std::string why = std::string(ParseTarget("vta,inputs=33KiB").status().message());
+  EXPECT_NE(why.find("inputs: expected 16 bytes times a power of two, such as 32KiB"),
+            std::string::npos)
+      << why;
+}
+
 TEST(Target, RefusalsNameTheProblem) {
   const std::pair<const char*, const char*> rows[] = {
       {"", "ir.target.unknown_kind"},
@@ -137,6 +163,17 @@ TEST(Target, RefusalsNameTheProblem) {
       {"opencl,config=a", "ir.target.bad_value"},
       {"cpu,config=block16", "ir.target.bad_value"},
       {"vta,config=block7", "ir.target.bad_value"},
+      {"vta,inputs=33KiB", "ir.target.bad_value"},
+      {"vta,inputs=0", "ir.target.bad_value"},
+      {"vta,inputs=24", "ir.target.bad_value"},  // an element and a half
+      {"vta,weights=128", "ir.target.bad_value"},
+      {"vta,sums=99999999999MiB", "ir.target.bad_value"},
+      {"vta,micro_ops=4KB", "ir.target.bad_value"},
+      {"vta,outputs=4KiB", "ir.target.bad_value"},
+      {"vta,weights=512KiB", "vta.config.memories"},
+      {"vta,config=block8,sums=1MiB", "vta.config.memories"},
+      {"cpu,inputs=32KiB", "ir.target.bad_value"},
+      {"cuda,inputs=32KiB", "ir.target.bad_value"},
       {"vta,cpu=block8", "ir.target.bad_value"},
       {"cpu,threads=0", "ir.target.bad_value"},
       {"cpu,threads=two", "ir.target.bad_value"},

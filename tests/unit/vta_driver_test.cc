@@ -526,9 +526,24 @@ TEST(VtaPluginTest, DevicesHaveNamesAndCountCycles) {
     EXPECT_EQ(info.device_timer, 1);
     fingerprints.emplace_back(info.fingerprint);
     EXPECT_THAT(fingerprints.back(), HasSubstr("config_accepts=block16,block8,block32\n"));
+    // The RTL was built for those with a name.
+    const bool any = fingerprints.back().find("\nweights_accepts=*\n") != std::string::npos;
+    EXPECT_EQ(any, index < 2);
     table.close(device);
   }
   EXPECT_EQ(std::set(fingerprints.begin(), fingerprints.end()).size(), names.size());
+}
+
+// The program has no products. Reads: a micro-op, 96 numbers, 6 instructions of 16 bytes.
+void ExpectTraceOfScale(const TwDeviceTrace& trace, int64_t cycles) {
+  EXPECT_STREQ(trace.program, "scale");
+  EXPECT_EQ(trace.time, cycles) << "a launch takes the same, seen or not";
+  EXPECT_EQ(trace.work, 0);
+  EXPECT_EQ(trace.bytes, 8 + 4 * 96 + 6 * 16);
+  EXPECT_EQ(trace.peak_work, 1);
+  EXPECT_EQ(trace.peak_bytes, 8);
+  EXPECT_THAT(trace.picture, testing::StartsWith("<svg"));
+  EXPECT_THAT(trace.events, HasSubstr("\"traceEvents\""));
 }
 
 TEST(VtaPluginTest, LaunchesThroughTheTable) {
@@ -571,6 +586,15 @@ TEST(VtaPluginTest, LaunchesThroughTheTable) {
     std::vector<int8_t> result(96);
     ASSERT_EQ(table.read(d, {y, 0}, result.data(), 96), TW_DEVICE_OK);
     EXPECT_EQ(result, Scaled(values, 3));
+    const TwDeviceTrace* trace = nullptr;
+    const TwDeviceResult traced = table.trace(d, &launch, &trace);
+    if (index == 0) {
+      ASSERT_EQ(traced, TW_DEVICE_OK) << error();
+      ExpectTraceOfScale(*trace, cycles);
+    } else {
+      EXPECT_EQ(traced, TW_DEVICE_UNSUPPORTED);
+      EXPECT_THAT(error(), HasSubstr("vta.driver.trace"));
+    }
     // What no launch of this device has.
     launch.grid[1] = 2;
     EXPECT_EQ(table.launch(d, &launch), TW_DEVICE_UNSUPPORTED);

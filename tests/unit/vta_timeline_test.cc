@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "deploy/support/strings.h"
 #include "tests/support/golden.h"
 #include "tests/support/vta_streams.h"
+#include "vta/sim/stream_work.h"
 #include "vta/sim/timeline.h"
 
 namespace tilewright::vta {
@@ -53,6 +55,43 @@ TEST(VtaTimelineTest, EveryInstructionIsAnEvent) {
     busy[static_cast<size_t>(line[module + 6] - '0')] += std::stoll(line.substr(duration + 6));
   }
   EXPECT_EQ(busy, run.report.busy);
+}
+
+// Products are counted by the loops that make them; DRAM has a channel for each direction, and the
+// busier one bounds the run.
+TEST(StreamWorkTest, CountsProductsAndTheBusierChannel) {
+  Instruction gemm{.op = Opcode::kGemm};
+  gemm.uop_begin = 4, gemm.uop_end = 6, gemm.iter_out = 3, gemm.iter_in = 5;
+  Instruction reset = gemm, alu = gemm;
+  reset.reset = 1;
+  alu.op = Opcode::kAlu;
+  const std::vector<Instruction> stream = {reset, gemm, alu, gemm};
+  CycleReport report;
+  report.read_beats = 10;
+  report.write_beats = 3;
+  CycleTiming timing;
+  timing.bytes_per_beat = 16;
+  StreamWork work = WorkOf(stream, report, timing);
+  EXPECT_EQ(work.products, 60);
+  EXPECT_EQ(work.bytes, 160);
+  EXPECT_EQ(work.peak_products, 1);
+  EXPECT_EQ(work.peak_bytes, 16);
+  report.write_beats = 11;
+  work = WorkOf(stream, report, timing);
+  EXPECT_EQ(work.bytes, 176);
+}
+
+// No run is above its roof.
+TEST(StreamWorkTest, BoundsTheCyclesOfARun) {
+  for (const int64_t rows : {1, 8, 64}) {
+    const TimedProduct run = RunProduct({.threads = 2, .tiles = 3, .steps = 2, .rows = rows});
+    const StreamWork work = WorkOf(run.stream, run.report, {});
+    EXPECT_EQ(work.products, 2 * 3 * 2 * rows);
+    const double least = std::max(static_cast<double>(work.products) / work.peak_products,
+                                  static_cast<double>(work.bytes) / work.peak_bytes);
+    EXPECT_LE(least, static_cast<double>(run.report.cycles));
+    EXPECT_GT(least, 0);
+  }
 }
 
 TEST(VtaTimelineTest, LongRunsGiveSmallPictures) {

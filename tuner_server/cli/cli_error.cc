@@ -191,6 +191,9 @@ constexpr AdviceRow kAdvice[] = {
     {"run.bridge",
      "try the command by hand: it must start tilewright-worker there, carry bytes both ways and "
      "print nothing else (deploy/ops/devices.md, Bridges)"},
+    {"run.timeline.sandbox", "run a module that you trust without --sandbox"},
+    {"runtime.device.no_trace", "name a device that can by --device, such as a simulator"},
+    {"runtime.device.unsupported", "name another device by --device"},
     {"run.sandbox.too_large", "run a module that you trust without --sandbox"},
     {"run.sandbox.open_sizes",
      "compile the model at fixed sizes (--shape), or run a module that you trust without "

@@ -212,6 +212,7 @@ void AddRun(CLI::App* app, Action* action) {
       "  tilewright run model.tw --profile -o json\n"
       "  tilewright run model.tw --trace model.trace.json\n"
       "  tilewright run model.tw --html layers.html\n"
+      "  tilewright run model.tw --timeline pictures\n"
       "  tilewright run model.tw --key release.key.pub\n"
       "  tilewright run unknown.tw --sandbox\n"
       "  tilewright run board.tw --bridge \"ssh -T board exec ./tilewright-worker\"\n"
@@ -280,6 +281,12 @@ void AddRun(CLI::App* app, Action* action) {
       "--html", options->html,
       "file for the profile as a page: the model's layers, their kernels, times and "
       "shares of what this machine can do at most");
+  command
+      ->add_option("--timeline", options->timeline,
+                   "folder for what a device did in each launch, if it can say it (a simulator): "
+                   "pictures (SVG), traces for chrome://tracing, and a roofline")
+      ->excludes("--sandbox")
+      ->excludes("--bridge");
   AddFormat(command, kOutputFlag, &options->format);
   command->callback([=] { *action = [options] { return RunModule(*options); }; });
 }

@@ -99,7 +99,10 @@ absl::Status RunExplore(const ExploreOptions& options) {
 
 std::string ConfigurationOf(const std::string& target) {
   const auto parsed = target::ParseTarget(target);
-  return parsed.ok() && !parsed->cpu.empty() ? parsed->cpu : target;
+  if (!parsed.ok() || parsed->cpu.empty()) return target;
+  const size_t kind_bytes = parsed->kind.size() + 1;
+  const std::string settings = parsed->WithoutThreads().substr(kind_bytes);
+  return settings.find(',') == std::string::npos ? parsed->cpu : settings;
 }
 
 absl::StatusOr<ExploredTarget> ExploredOf(const std::string& target,

@@ -45,7 +45,8 @@ struct ExploredTarget {
   bool is_best = false;
 };
 
-// The configuration's name, or the whole target.
+// The configuration's name; all settings where memories have other sizes than it says; or the whole
+// target.
 std::string ConfigurationOf(const std::string& target);
 // The row of a target whose kernels were tuned.
 absl::StatusOr<ExploredTarget> ExploredOf(const std::string& target,

@@ -20,6 +20,7 @@
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/launch_profile.h"
+#include "tuner_server/cli/launch_timeline.h"
 #include "tuner_server/cli/layer_view.h"
 #include "tuner_server/cli/module_ends.h"
 #include "tuner_server/cli/module_trust.h"
@@ -166,7 +167,17 @@ class Runner {
     Say(support::StrCat("latency_ms median=", support::FormatFixed(median, 4),
                         " p10=", support::FormatFixed(p10, 4),
                         " p90=", support::FormatFixed(p90, 4), " repeats=", options_.repeat));
-    return profile ? Profile(times.launches) : absl::OkStatus();
+    if (profile) TW_TRY(Profile(times.launches));
+    return options_.timeline.empty() ? absl::OkStatus() : DrawTimeline();
+  }
+
+  absl::Status DrawTimeline() {
+    step_("looking at what the device does");
+    TW_ASSIGN(const std::vector<runtime::LaunchTrace> traces, host_->Trace());
+    const std::vector<LaunchTimeline> rows = Timelines(tensors_->function(), traces);
+    document_["timeline"] = TimelineJson(rows);
+    Say(TimelineTable(rows));
+    return WriteTimelines(options_.timeline, rows, traces);
   }
 
   absl::Status Profile(const std::vector<double>& medians) {

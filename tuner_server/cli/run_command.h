@@ -30,8 +30,9 @@ struct RunOptions {
   std::string device;  // index or name, for modules with launches on a device; empty: the first
   uint64_t seed = 0;
   bool profile = false;
-  std::string trace;  // file for the profile as a trace; "" = none
-  std::string html;   // file for the profile as a page of the model's layers; "" = none
+  std::string trace;     // file for the profile as a trace; "" = none
+  std::string html;      // file for the profile as a page of the model's layers; "" = none
+  std::string timeline;  // folder for what a device did in each launch; "" = none
   OutputFormat format = OutputFormat::kTable;
 };
 // Returns the exit code.

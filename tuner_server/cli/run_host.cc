@@ -17,6 +17,10 @@ class LocalHost final : public RunHost {
   absl::StatusOr<runtime::RunTimes> Execute(int repeat, bool per_launch) override {
     return runtime::TimeRuns(session_.get(), repeat, per_launch);
   }
+  absl::StatusOr<std::vector<runtime::LaunchTrace>> Trace() override {
+    TW_TRY(session_->ResetState());
+    return session_->RunTraced();
+  }
 
  private:
   const std::unique_ptr<runtime::Session> session_;

@@ -21,6 +21,8 @@ class RunHost {
   // Inputs to fill; outputs to read after Execute.
   virtual runtime::BoundTensors* tensors() = 0;
   virtual absl::StatusOr<runtime::RunTimes> Execute(int repeat, bool per_launch) = 0;
+  // As Session::RunTraced. UNIMPLEMENTED (run.timeline.sandbox) in a sandbox.
+  virtual absl::StatusOr<std::vector<runtime::LaunchTrace>> Trace() = 0;
 };
 
 // Loads the module's code into this process: its constructors run, with all rights of the caller.

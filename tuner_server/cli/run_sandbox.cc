@@ -108,6 +108,11 @@ class SandboxHost final : public RunHost {
                              {ran->launch_ns().begin(), ran->launch_ns().end()}};
   }
 
+  absl::StatusOr<std::vector<runtime::LaunchTrace>> Trace() override {
+    return support::Unimplemented("run.timeline.sandbox",
+                                  "expected a run without a sandbox, found one");
+  }
+
  private:
   static constexpr char kSlot[] = "module";
 

@@ -124,6 +124,7 @@ absl::Status JobCore::TakeArtifact(OpenTrial* trial, const v1::Built& built) {
     source.artifact_size = static_cast<int64_t>(bytes->size());
     source.best_ns = task->best.median;
     source.counts_cycles = waves_.exact();
+    source.best_wall_s = task->best_record.load_s + task->best_record.run_s;
     source.task_records = task->records;
     row.state = log::TrialState::kProposed;  // the log does not know these bytes yet
     row.work_item = source.name;

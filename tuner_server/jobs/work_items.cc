@@ -34,9 +34,13 @@ constexpr double kWallRuns = 100;
 constexpr int64_t kMaxWallNs = 60'000'000'000;
 // Where the device's driver compiles the code, it does so before the first run, and takes seconds.
 constexpr int64_t kWallDriverNs = 20'000'000'000;
-// An emulator takes thousands of times as long as what it counts. Only what hangs comes here: a
-// limit that a slow host reaches would make results depend on the host.
+// A counter says nothing about the wall: an emulator takes thousands of times as long as what it
+// counts. Only what hangs comes here: a limit that a slow host reaches would make results depend on
+// the host. So a first trial has minutes. Later ones have what the best one took, many times: a
+// candidate of so many more cycles cannot win, and no host is so much slower than another.
 constexpr int64_t kWallCounterNs = 300'000'000'000;
+constexpr int64_t kWallCounterBaseNs = 20'000'000'000;
+constexpr double kWallCounterTimes = 100;
 
 constexpr int kInvalidRetries = 2;
 constexpr int64_t kFewRecords = 16;
@@ -131,8 +135,14 @@ log::RecordRow RecordOf(const v1::MeasurementResult& result, const log::TrialRow
   return record;
 }
 
+int64_t CounterWallLimitNs(const WorkItemSource& source) {
+  if (source.best_wall_s <= 0) return kWallCounterNs;
+  const double wall_ns = std::min(kWallCounterTimes * source.best_wall_s * 1e9, 1e18);
+  return std::min(kWallCounterBaseNs + static_cast<int64_t>(wall_ns), kWallCounterNs);
+}
+
 int64_t WallLimitNs(const WorkItemSource& source, const v1::MeasurementPlan& plan) {
-  if (source.counts_cycles) return kWallCounterNs;
+  if (source.counts_cycles) return CounterWallLimitNs(source);
   const absl::StatusOr<log::TargetText> target = log::ParseTargetText(source.job->target);
   const int64_t load_ns = target.ok() && target->driver_compiles() ? kWallDriverNs : 0;
   if (source.best_ns <= 0) return kWallUnknownNs + load_ns;

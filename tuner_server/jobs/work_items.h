@@ -55,6 +55,7 @@ struct WorkItemSource {
   int64_t artifact_size = 0;
   double best_ns = 0;          // of the task so far, in the unit of its records
   bool counts_cycles = false;  // the devices measure by a counter, which bounds no wall time
+  double best_wall_s = 0;      // what the measurement of that best took on its host; 0: unknown
   int64_t task_records = 0;    // of the task so far
 };
 v1::WorkItem MakeWorkItem(const WorkItemSource& source);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -12,12 +13,16 @@
 #include "vta/driver/device_list.h"
 #include "vta/driver/self_test_code.h"
 #include "vta/driver/vta_device.h"
+#include "vta/sim/stream_work.h"
+#include "vta/sim/timeline.h"
 
 struct TwDevice {
   explicit TwDevice(std::shared_ptr<tilewright::vta::Accelerator> accelerator)
       : device(std::move(accelerator)) {}
   tilewright::vta::VtaDevice device;
   std::string error, fingerprint;
+  TwDeviceTrace trace = {};
+  std::string picture, events;  // of trace
 };
 struct TwDeviceMemory {
   tilewright::vta::DramRange range;
@@ -54,7 +59,14 @@ TwDeviceResult Failed(TwDevice* d, const absl::Status& status, TwDeviceResult ot
 
 // The device is gone for errors of UNAVAILABLE: it needs a reset.
 TwDeviceResult ResultOf(const absl::Status& status, TwDeviceResult otherwise) {
-  return status.code() == absl::StatusCode::kUnavailable ? TW_DEVICE_LOST : otherwise;
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+      return TW_DEVICE_LOST;
+    case absl::StatusCode::kDeadlineExceeded:
+      return TW_DEVICE_TIMED_OUT;
+    default:
+      return otherwise;
+  }
 }
 
 TwDeviceResult Count(int32_t* devices) {
@@ -76,10 +88,14 @@ TwDeviceResult Open(int32_t index, TwDevice** device, char* error, size_t error_
   }
   auto opened = std::make_unique<TwDevice>(*std::move(accelerator));
   const BackendInfo& info = opened->device.info();
-  // A job for one configuration goes to devices that accept it (tracker/device_match.h).
-  opened->fingerprint =
-      StrCat("config_accepts=", info.configs, "\ndriver=1\nkind=vta\nname=", info.name,
-             "\nversion=", info.version, "\n");
+  // A job for one configuration goes to devices that accept it (tracker/device_match.h). The keys
+  // of memories are those of targets (compiler/target/on_chip.h).
+  const auto sized = [&](std::string_view key) {
+    return info.any_memories ? StrCat(key, "_accepts=*\n") : std::string();
+  };
+  opened->fingerprint = StrCat("config_accepts=", info.configs, "\ndriver=1\n", sized("inputs"),
+                               "kind=vta\n", sized("micro_ops"), "name=", info.name, "\n",
+                               sized("sums"), "version=", info.version, "\n", sized("weights"));
   *device = opened.release();
   return TW_DEVICE_OK;
 }
@@ -182,7 +198,8 @@ TwDeviceResult Find(TwDevice* d, TwDeviceCode* code, const char* name, TwDeviceK
   return TW_DEVICE_OK;
 }
 
-TwDeviceResult Launch(TwDevice* d, const TwDeviceLaunch* launch) {
+// Fills `report`, if it is given and the device can.
+TwDeviceResult LaunchWith(TwDevice* d, const TwDeviceLaunch* launch, CycleReport* report) {
   for (int axis = 0; axis < 3; ++axis) {
     if (launch->grid[axis] == 1 && launch->group[axis] == 1) continue;
     return Failed(d, TW_DEVICE_UNSUPPORTED,
@@ -198,12 +215,45 @@ TwDeviceResult Launch(TwDevice* d, const TwDeviceLaunch* launch) {
     if (!InRange(s, 0)) return OutOfRange(d);
     operands.push_back({s.memory->range.address + s.offset, s.memory->range.bytes - s.offset});
   }
-  const absl::Status ran = d->device.Launch(KernelOf(launch->kernel), operands);
+  const absl::Status ran = d->device.Launch(KernelOf(launch->kernel), operands, report);
   if (ran.ok()) return TW_DEVICE_OK;
   const bool operand = support::Slug(ran) == "vta.driver.operands";
   return Failed(d, operand ? TW_DEVICE_INVALID : ResultOf(ran, TW_DEVICE_KERNEL_FAILED),
                 support::StatusText(ran));
 }
+TwDeviceResult Launch(TwDevice* d, const TwDeviceLaunch* launch) {
+  return LaunchWith(d, launch, nullptr);
+}
+
+TwDeviceResult Trace(TwDevice* d, const TwDeviceLaunch* launch, const TwDeviceTrace** trace) {
+  const std::optional<CycleTiming>& timing = d->device.info().traced_timing;
+  if (!timing.has_value()) {
+    return Failed(d, TW_DEVICE_UNSUPPORTED,
+                  StrCat("vta.driver.trace: expected a device that sees what its modules do, such "
+                         "as the cycle model; found ",
+                         d->device.info().name));
+  }
+  CycleReport report;
+  const TwDeviceResult ran = LaunchWith(d, launch, &report);
+  if (ran != TW_DEVICE_OK) return ran;
+  const Program& program = *KernelOf(launch->kernel)->program;
+  const StreamWork work = WorkOf(program.stream, report, *timing);
+  d->picture = TimelineSvg(program.stream, report);
+  d->events = ChromeTrace(program.stream, report);
+  d->trace = {.struct_bytes = sizeof(TwDeviceTrace),
+              .program = program.name.c_str(),
+              .time = report.cycles,
+              .picture = d->picture.c_str(),
+              .events = d->events.c_str(),
+              .work_name = "products of a vector and a matrix",
+              .work = work.products,
+              .bytes = work.bytes,
+              .peak_work = work.peak_products,
+              .peak_bytes = work.peak_bytes};
+  *trace = &d->trace;
+  return TW_DEVICE_OK;
+}
+
 TwDeviceResult Synchronize(TwDevice*) { return TW_DEVICE_OK; }
 
 TwDeviceResult EventCreate(TwDevice*, TwDeviceEvent** event) {
@@ -228,7 +278,11 @@ const TwDevicePlugin* Table() {
   // The bytes say nothing: the format does.
   static const TwDeviceSelfTest kSelfTest = {kSelfTestFormat.data(), kSelfTestProgram.data(),
                                              kSelfTestProgram.size(), kSelfTestProgram.data(), 1};
-  static const TwDevicePlugin kTable = TW_DEVICE_PLUGIN_TABLE_OF_WHOLE_NUMBERS("vta", &kSelfTest);
+  static const TwDevicePlugin kTable = [] {
+    TwDevicePlugin table = TW_DEVICE_PLUGIN_TABLE_OF_WHOLE_NUMBERS("vta", &kSelfTest);
+    table.trace = Trace;
+    return table;
+  }();
   return &kTable;
 }
 

@@ -1,5 +1,6 @@
 #include "vta/driver/simulated_backends.h"
 
+#include <utility>
 #include <vector>
 
 #include "deploy/support/status.h"
@@ -21,14 +22,18 @@ class CycleModel final : public SimulatedBackend {
       : SimulatedBackend({.name = "vta cycle model",
                           .version = TimingText(timing),
                           .configs = NamesOfConfigs(),
+                          .any_memories = true,
                           .unit = kCycleUnit,
+                          .traced_timing = timing,
                           .memory_bytes = kSimulatedBytes}),
         timing_(timing) {}
 
   absl::StatusOr<int64_t> Run(const Isa& isa, const StreamRun& run) override {
-    TW_ASSIGN(const CycleReport report,
+    TW_ASSIGN(CycleReport report,
               RunCycles(isa, Fetched(run), timing_, /*seed=*/++runs_, &dram_, run.max_cycles));
-    return report.cycles;
+    const int64_t cycles = report.cycles;
+    if (run.report != nullptr) *run.report = std::move(report);
+    return cycles;
   }
 
  private:
@@ -42,6 +47,7 @@ class FunctionalSimulator final : public SimulatedBackend {
       : SimulatedBackend({.name = "vta functional simulator",
                           .version = "serial",
                           .configs = NamesOfConfigs(),
+                          .any_memories = true,
                           .unit = kCycleUnit,
                           .memory_bytes = kSimulatedBytes}),
         seed_(seed) {}

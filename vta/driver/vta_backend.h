@@ -4,20 +4,25 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "vta/isa/isa.h"
+#include "vta/sim/cycle_model.h"
 
 namespace tilewright::vta {
 
 struct BackendInfo {
-  std::string name;          // "vta cycle model"
-  std::string version;       // what cycles depend on: other numbers are another device
-  std::string configs;       // names of those that it runs code for, with commas
-  std::string unit;          // of what Run returns, as in deploy/support/measure_units.h
+  std::string name;           // "vta cycle model"
+  std::string version;        // what cycles depend on: other numbers are another device
+  std::string configs;        // names of those that it runs code for, with commas
+  bool any_memories = false;  // and for these with memories of other sizes
+  std::string unit;           // of what Run returns, as in deploy/support/measure_units.h
+  // How its hardware keeps time, if runs can say what its modules did (StreamRun::report).
+  std::optional<CycleTiming> traced_timing = std::nullopt;
   int64_t memory_bytes = 0;  // of DRAM, at most; a multiple of kDramAlignment
   // Of the first byte of memory() for the hardware, a multiple of kDramAlignment: instructions have
   // absolute addresses.
@@ -33,6 +38,8 @@ struct StreamRun {
   int64_t count = 0;    // instructions
   // A device that has not finished by then hangs.
   int64_t max_cycles = 0;
+  // Gets what the modules did, if the backend has a traced_timing. May be null.
+  CycleReport* report = nullptr;
 };
 
 class Backend {

@@ -140,7 +140,8 @@ absl::Status VtaDevice::WriteCommands(VtaKernel* kernel, std::span<const DramRan
   return absl::OkStatus();
 }
 
-absl::Status VtaDevice::Launch(VtaKernel* kernel, std::span<const DramRange> operands) {
+absl::Status VtaDevice::Launch(VtaKernel* kernel, std::span<const DramRange> operands,
+                               CycleReport* report) {
   const auto run = [&]() -> absl::StatusOr<int64_t> {
     TW_TRY(CheckOperands(*kernel, operands));
     if (kernel->operands != std::vector(operands.begin(), operands.end())) {
@@ -149,7 +150,8 @@ absl::Status VtaDevice::Launch(VtaKernel* kernel, std::span<const DramRange> ope
     return accelerator_->Run(kernel->code->isa_,
                              {.address = kernel->commands.address,
                               .count = static_cast<int64_t>(kernel->program->stream.size()),
-                              .max_cycles = kernel->max_cycles});
+                              .max_cycles = kernel->max_cycles,
+                              .report = report});
   };
   const absl::StatusOr<int64_t> cycles = run();
   if (!cycles.ok()) {

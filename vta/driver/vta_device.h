@@ -82,7 +82,9 @@ class VtaDevice {
   //   vta.driver.operands: another number of them; one that is too short; one that the kernel
   //   writes and that shares bytes with another. vta.driver.alignment: as Relocate; vta.isa.field:
   //   an address that instructions cannot hold; as Backend::Run. With the name of the program.
-  absl::Status Launch(VtaKernel* kernel, std::span<const DramRange> operands);
+  // `report`: as StreamRun.
+  absl::Status Launch(VtaKernel* kernel, std::span<const DramRange> operands,
+                      CycleReport* report = nullptr);
 
   // Of all its launches so far, one after the other, in info().unit.
   int64_t cycles() const { return cycles_; }

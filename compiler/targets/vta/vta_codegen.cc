@@ -7,6 +7,7 @@
 #include "compiler/targets/backend.h"
 #include "compiler/targets/vta/vta_emitter.h"
 #include "compiler/targets/vta/vta_first_product.h"
+#include "compiler/targets/vta/vta_memories.h"
 #include "compiler/targets/vta/vta_order.h"
 #include "compiler/targets/vta/vta_shared_loads.h"
 #include "compiler/targets/vta/vta_slices.h"
@@ -320,8 +321,7 @@ absl::StatusOr<Program> VtaEmitter::Run() {
 std::span<const transform::PassRow> Pipeline() { return kPasses; }
 
 absl::StatusOr<codegen::Artifact> Generate(const codegen::Request& request) {
-  const std::string& name = request.target.cpu;
-  TW_ASSIGN(const Config config, FindConfig(name.empty() ? NamedConfigs()[0].name : name));
+  TW_ASSIGN(const Config config, ConfigOf(request.target.cpu, request.target.machine.matrix));
   return GenerateFor(config, request);
 }
 
