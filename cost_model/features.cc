@@ -168,6 +168,8 @@ void AddAccesses(const StatementSummary& s, double flops, FeatureRow* row) {
     AddAccess(s, i < order.size() ? order[i] : nullptr, i, flops, row);
 }
 
+double PriorScore(double ns) { return -std::log2(1 + ns); }
+
 void AddEstimate(const TimeEstimate& t, FeatureRow* row) {
   row->AddLog("level.l1_fill", t.l1_fill);
   row->AddLog("level.l2_fill", t.l2_fill);
@@ -186,7 +188,7 @@ void AddEstimate(const TimeEstimate& t, FeatureRow* row) {
   row->Add("time.memory", Relative(t.memory_ns, t.total_ns));
   row->Add("time.overhead", Relative(t.overhead_ns, t.total_ns));
   row->Add("time.balance", t.balance);
-  row->Add("prior.score", -std::log2(1 + t.total_ns));
+  row->Add("prior.score", PriorScore(t.total_ns));
 }
 
 void AddOthers(const ProgramSummary& program, FeatureRow* row) {
@@ -257,6 +259,10 @@ const std::string& SchemaHash(FeatureSet set) { return SchemaOf(set).hash; }
 
 double EstimatedNs(const FeatureVector& features) {
   return std::exp2(-static_cast<double>(features.back())) - 1;
+}
+
+void SetEstimate(double ns, FeatureVector* features) {
+  features->back() = static_cast<float>(PriorScore(ns));
 }
 
 size_t FeatureIndex(std::string_view name, FeatureSet set) {

@@ -41,6 +41,9 @@ absl::StatusOr<FeatureVector> ComputeFeatures(const ir::Function& loops, double 
 std::string FeaturesHash(const FeatureVector& features);
 // Returns the analytical estimate that is in the features: nanoseconds of one run.
 double EstimatedNs(const FeatureVector& features);
+// Puts a better one in its place: of a rule that knows the machine's programs. All programs that
+// are compared must have theirs from the same place.
+void SetEstimate(double ns, FeatureVector* features);
 // Position of a column. REQUIRES: it exists.
 size_t FeatureIndex(std::string_view name, FeatureSet set = FeatureSet::kLoops);
 

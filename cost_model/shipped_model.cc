@@ -30,10 +30,12 @@ const std::string& ShippedModelId() {
   return *id;
 }
 
-bool KnowsShippedModel(FeatureSet features) { return features == FeatureSet::kLoops; }
+bool KnowsShippedModel(const target::Machine& machine) {
+  return machine.rule_set == target::RuleSet::kLoops && machine.feature_set == FeatureSet::kLoops;
+}
 
-absl::StatusOr<std::unique_ptr<CostModel>> ModelBeforeMeasurements(FeatureSet features) {
-  if (!KnowsShippedModel(features)) return MakePriorModel(features);
+absl::StatusOr<std::unique_ptr<CostModel>> ModelBeforeMeasurements(const target::Machine& machine) {
+  if (!KnowsShippedModel(machine)) return MakePriorModel(machine.feature_set);
   std::unique_ptr<CostModel> shipped = MakeXgbModel(/*seed=*/0);
   TW_TRY(shipped->Load(ShippedModel()));
   return shipped;

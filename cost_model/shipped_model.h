@@ -17,9 +17,10 @@ namespace tilewright::cost_model {
 std::string_view ShippedModel();
 // "shipped-" and the first 16 hexadecimal digits of its SHA-256.
 const std::string& ShippedModelId();
-// Whether it is of the schema of these features.
-bool KnowsShippedModel(FeatureSet features);
+// Whether it has learned from machines like this one: processors, whose programs are loops. Those
+// of a matrix unit have the same features, but other reasons to be fast.
+bool KnowsShippedModel(const target::Machine& machine);
 // What ranks programs before any measurement: the shipped model, or else the analytical estimate.
-absl::StatusOr<std::unique_ptr<CostModel>> ModelBeforeMeasurements(FeatureSet features);
+absl::StatusOr<std::unique_ptr<CostModel>> ModelBeforeMeasurements(const target::Machine& machine);
 
 }  // namespace tilewright::cost_model

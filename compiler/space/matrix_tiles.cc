@@ -1,6 +1,7 @@
 #include "compiler/space/matrix_tiles.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "compiler/space/block_info.h"
@@ -260,29 +261,52 @@ double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& p, const 
   return once + d(work.tiles) * std::max(tile, turns * load) + first + stalls + wait(0);
 }
 
-std::optional<MatrixTile> BestTile(const target::MatrixUnit& unit, const MatrixProblem& p,
-                                   const MatrixTile& given) {
-  std::optional<MatrixTile> best;
-  double least = 0;
-  const auto consider = [&](const MatrixTile& tile) {
-    if (!Fits(unit, p, tile)) return;
-    const double cycles = TileCycles(unit, p, tile);
-    if (best.has_value() && cycles >= least) return;
-    best = tile;
-    least = cycles;
-  };
-  const std::vector<int64_t> some = {2, 4, 1};
+namespace {
+
+// Visits each tile that fits and whose members are the given ones, where these are not 0, with its
+// estimate.
+template <typename Visit>
+void ForEachTile(const target::MatrixUnit& unit, const MatrixProblem& p, const MatrixTile& given,
+                 const Visit& visit) {
+  const std::vector<int64_t> some(std::begin(kMatrixThreads), std::end(kMatrixThreads));
   for (const int64_t threads : given.threads > 0 ? std::vector{given.threads} : some) {
     for (const int64_t rows : MenuOf(given.rows, p.rows)) {
       for (const int64_t width : MenuOf(given.width, p.width)) {
         for (const int64_t columns : MenuOf(given.columns, p.columns)) {
-          for (const int64_t steps : MenuOf(given.steps, p.steps))
-            consider({rows, columns, steps, threads, width});
+          for (const int64_t steps : MenuOf(given.steps, p.steps)) {
+            const MatrixTile tile{rows, columns, steps, threads, width};
+            if (Fits(unit, p, tile)) visit(tile, TileCycles(unit, p, tile));
+          }
         }
       }
     }
   }
+}
+
+}  // namespace
+
+std::optional<MatrixTile> BestTile(const target::MatrixUnit& unit, const MatrixProblem& p,
+                                   const MatrixTile& given) {
+  std::optional<MatrixTile> best;
+  double least = 0;
+  ForEachTile(unit, p, given, [&](const MatrixTile& tile, double cycles) {
+    if (best.has_value() && cycles >= least) return;
+    best = tile;
+    least = cycles;
+  });
   return best;
+}
+
+std::vector<MatrixTile> TilesByEstimate(const target::MatrixUnit& unit, const MatrixProblem& p) {
+  constexpr MatrixTile kAny{.rows = 0, .columns = 0, .steps = 0, .threads = 0, .width = 0};
+  std::vector<std::pair<double, MatrixTile>> found;
+  ForEachTile(unit, p, kAny,
+              [&](const MatrixTile& tile, double cycles) { found.emplace_back(cycles, tile); });
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<MatrixTile> tiles;
+  for (const auto& [cycles, tile] : found) tiles.push_back(tile);
+  return tiles;
 }
 
 }  // namespace tilewright::space

@@ -60,6 +60,8 @@ struct MatrixTile {
   int64_t threads = 1;
   int64_t width = 1;
 };
+// How many virtual threads a tile may have, the usual number first.
+inline constexpr int64_t kMatrixThreads[] = {2, 4, 1};
 
 // Whether the threads of a tile lie along its columns; else they lie along its rows.
 bool ThreadsAlongColumns(const MatrixProblem& problem, const MatrixTile& tile);
@@ -81,6 +83,10 @@ double TileCycles(const target::MatrixUnit& unit, const MatrixProblem& problem,
 // not 0. nullopt if none fits.
 std::optional<MatrixTile> BestTile(const target::MatrixUnit& unit, const MatrixProblem& problem,
                                    const MatrixTile& given);
+
+// Returns every tile that fits, those of the best estimates first.
+std::vector<MatrixTile> TilesByEstimate(const target::MatrixUnit& unit,
+                                        const MatrixProblem& problem);
 
 // Why a function does not run on the unit, for people: what it has that the unit has not.
 std::string WhyNotOnUnit(const ir::Function& function, const target::MatrixUnit& unit);

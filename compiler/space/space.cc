@@ -61,6 +61,11 @@ absl::StatusOr<std::unique_ptr<Space>> Space::Create(std::vector<schedule::Varia
       if (!rule.beside) break;
     }
   }
+  const auto& sketches = space->sketches_;
+  space->has_estimates_ =
+      !sketches.empty() && std::all_of(sketches.begin(), sketches.end(), [](const auto& sketch) {
+        return !sketch->BestPoints(1).empty();
+      });
   return space;
 }
 
@@ -104,6 +109,28 @@ bool Space::Repair(support::Rng* rng, Point* point) const {
 
 bool Space::Feasible(const Point& point) const {
   return sketches_[static_cast<size_t>(point.sketch)]->Feasible(point);
+}
+
+std::optional<double> Space::Estimate(const Point& point) const {
+  if (!has_estimates_) return std::nullopt;
+  return sketches_[static_cast<size_t>(point.sketch)]->Estimate(point);
+}
+
+std::vector<Point> Space::BestPoints(size_t most) const {
+  if (!has_estimates_) return {};
+  std::vector<std::pair<double, Point>> found;
+  for (size_t i = 0; i < sketches_.size(); ++i) {
+    for (Point& point : sketches_[i]->BestPoints(most)) {
+      point.sketch = static_cast<int>(i);
+      found.emplace_back(sketches_[i]->Estimate(point).value_or(0), std::move(point));
+    }
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Point> points;
+  for (auto& [estimate, point] : found) points.push_back(std::move(point));
+  points.resize(std::min(points.size(), most));
+  return points;
 }
 
 bool Space::Sample(support::Rng* rng, Point* point) const {

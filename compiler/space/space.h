@@ -40,6 +40,13 @@ class Sketch {
   const std::vector<Knob>& knobs() const { return knobs_; }
   // Returns whether the machine's limits allow the point. REQUIRES: one choice per knob, in range.
   virtual bool Feasible(const Point& point) const = 0;
+  // Estimates what one run of the point's program takes, in the unit of the machine's devices.
+  // nullopt: the rule knows nothing better than the analytical model (cost_model). REQUIRES: as
+  // Feasible, and the point is feasible.
+  virtual std::optional<double> Estimate(const Point& /*point*/) const { return std::nullopt; }
+  // Returns the points of the best estimates, the best first, at most `most`, each of another
+  // program. Empty without estimates.
+  virtual std::vector<Point> BestPoints(size_t /*most*/) const { return {}; }
   // Applies the point's steps to a fresh schedule of the task's function.
   virtual absl::Status Apply(const Point& point, schedule::Schedule* schedule) const = 0;
   int64_t Value(const Point& point, size_t knob) const {
@@ -84,6 +91,12 @@ class Space {
   // Returns the number of points, feasible or not.
   double size() const;
 
+  // Whether the rules estimate all points themselves; Estimate and BestPoints are those of the
+  // sketches then.
+  bool has_estimates() const { return has_estimates_; }
+  std::optional<double> Estimate(const Point& point) const;
+  std::vector<Point> BestPoints(size_t most) const;
+
   // Draws a feasible point at random. Returns false if it found none in a bounded number of tries.
   bool Sample(support::Rng* rng, Point* point) const;
   // Makes a feasible neighbour: one knob moves by one step or, one time in three, to any value.
@@ -118,6 +131,7 @@ class Space {
   std::map<std::string, int64_t> typical_;  // of open sizes
   std::vector<std::unique_ptr<Sketch>> sketches_;
   std::vector<size_t> variant_of_;  // each sketch's
+  bool has_estimates_ = false;
 };
 
 }  // namespace tilewright::space

@@ -81,7 +81,7 @@ absl::StatusOr<Loaded> LoadOnDevice(module::ModuleFile file, const target::Targe
 
 // What training continues from: the shipped model, if it knows the target's features.
 std::string BaseOf(const target::Target& target) {
-  const bool knows = cost_model::KnowsShippedModel(target.machine.feature_set);
+  const bool knows = cost_model::KnowsShippedModel(target.machine);
   return knows ? std::string(cost_model::ShippedModel()) : "";
 }
 
@@ -196,7 +196,7 @@ Found Tune(const driver::Task& task, const target::Target& target, const TuneOpt
   auto search = Must(search::SearchTask::Create(variants, task.flops, target, with), task.name);
   std::unique_ptr<cost_model::CostModel> model =
       options.random ? cost_model::MakeRandomModel(options.seed, target.machine.feature_set)
-                     : Must(cost_model::ModelBeforeMeasurements(target.machine.feature_set),
+                     : Must(cost_model::ModelBeforeMeasurements(target.machine),
                             "the model before measurements");
   search->Tell({built.program_hash, v1::OK, found.default_ns, false}, found.default_steps);
   for (int done = 0, batch = 0; done < trials; ++batch) {

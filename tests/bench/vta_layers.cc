@@ -7,11 +7,15 @@
 // stores and what waits for them are what is missing. `reads` is the share of cycles in which DRAM
 // brings something, `least_reads` the same if it brought each operand once. `fill`,
 // `operand_loads`, `waits` and `drain` are the shares of Idle.
-//   vta_layers [--config NAME] [--rtl] [--timelines FOLDER] [--tiles] [LAYER ...]
+//   vta_layers [--config NAME] [--rtl] [--timelines FOLDER] [--tiles | --interpreter]
+//              [LAYER ...]
 //     --config: block16 (default), block8, block32
 //     --rtl: runs on the RTL too; results are those of the simulators, bit for bit, or it fails
 //     --timelines: a timeline of each layer, as a picture and for Chrome's trace viewer
 //     --tiles: runs every tile that fits instead, and prints the best and the default
+//     --interpreter: runs the default program on random operands on both simulators instead, and
+//       the layer's function, unscheduled, by the interpreter: the results are the same, bit for
+//       bit, or it fails
 //     LAYER: names of FindLayer (layers.h); default: ResNet-18's, C2 to C12
 #include <algorithm>
 #include <cstdio>
@@ -21,7 +25,6 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/space/block_info.h"
 #include "deploy/support/file.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -41,7 +44,7 @@ constexpr space::MatrixTile kFree{.rows = 0, .columns = 0, .steps = 0, .threads 
 
 struct Options {
   std::string config = "block16", timelines;
-  bool rtl = false, tiles = false;
+  bool rtl = false, tiles = false, interpreter = false;
   std::vector<std::string> layers;
 };
 
@@ -116,30 +119,6 @@ absl::Status Measure(const VtaLayer& layer, const char* chosen, const VtaProgram
   return timeline.empty() ? absl::OkStatus() : Draw(program, report, timeline);
 }
 
-// Every tile that fits, those of the best estimates first.
-std::vector<space::MatrixTile> TilesByEstimate(const target::MatrixUnit& unit,
-                                               const space::MatrixProblem& problem) {
-  std::vector<std::pair<double, space::MatrixTile>> found;
-  for (const int64_t rows : space::Divisors(problem.rows, 1, problem.rows)) {
-    for (const int64_t width : space::Divisors(problem.width, 1, problem.width)) {
-      for (const int64_t columns : space::Divisors(problem.columns, 1, problem.columns)) {
-        for (const int64_t steps : space::Divisors(problem.steps, 1, problem.steps)) {
-          for (const int64_t threads : {1, 2, 4}) {
-            const space::MatrixTile tile{rows, columns, steps, threads, width};
-            if (Fits(unit, problem, tile))
-              found.emplace_back(TileCycles(unit, problem, tile), tile);
-          }
-        }
-      }
-    }
-  }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<space::MatrixTile> tiles;
-  for (const auto& [estimate, tile] : found) tiles.push_back(tile);
-  return tiles;
-}
-
 struct TilesRun {
   std::vector<int64_t> cycles;  // of each tile, in the order of the estimates
   std::optional<VtaProgram> best;
@@ -149,7 +128,7 @@ absl::StatusOr<TilesRun> RunTiles(const VtaLayer& layer, const target::Target& t
                                   size_t most) {
   const target::MatrixUnit& unit = target.machine.matrix;
   std::vector<space::MatrixTile> tiles =
-      TilesByEstimate(unit, *space::MatrixProblemOf(layer.function, unit));
+      space::TilesByEstimate(unit, *space::MatrixProblemOf(layer.function, unit));
   tiles.resize(std::min(tiles.size(), most));
   TilesRun run;
   for (const space::MatrixTile& tile : tiles) {
@@ -184,8 +163,17 @@ absl::Status PrintOptimum(const VtaLayer& layer, const target::Target& target) {
   return absl::OkStatus();
 }
 
+absl::Status PrintComparison(const VtaLayer& layer, const target::Target& target) {
+  TW_ASSIGN(const VtaProgram program, CompileTile(layer, target, kFree));
+  TW_ASSIGN(const int64_t bytes, CompareWithInterpreter(layer, program));
+  std::printf("{\"layer\": \"%s\", \"equal_bytes\": %lld}\n", layer.name.c_str(), Int(bytes));
+  std::fflush(stdout);
+  return absl::OkStatus();
+}
+
 absl::Status RunLayer(const VtaLayer& layer, const target::Target& target, const Options& options) {
   if (options.tiles) return PrintOptimum(layer, target);
+  if (options.interpreter) return PrintComparison(layer, target);
   for (const bool hides : {false, true}) {
     space::MatrixTile given = kFree;
     if (!hides) given.threads = 1;
@@ -220,6 +208,8 @@ Options ParseFlags(int argc, char** argv) {
       options.timelines = argv[++i];
     } else if (flag == "--rtl") {
       options.rtl = true;
+    } else if (flag == "--interpreter") {
+      options.interpreter = true;
     } else if (flag == "--tiles") {
       options.tiles = true;
     } else {

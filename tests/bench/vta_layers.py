@@ -9,6 +9,9 @@ bit for bit, and cycles differ by 2 % at most; exit code 1 otherwise, or if a la
 it was. DRAM has 64 cycles of latency and brings 8 bytes a cycle.
 With --optimum CONFIG:LAYER it runs every tile of these layers instead (minutes each), and adds to the results at which
 trial a search by the estimate comes to the best.
+With --interpreter it runs the default program of each layer on random operands: both simulators compute what the interpreter
+of the tensor IR does with the layer's function, bit for bit (twenty minutes); exit code 1 otherwise. What the RTL computes is
+compared with these simulators by --rtl.
 """
 
 import argparse
@@ -44,6 +47,12 @@ def write(result):
     RESULT.write_text(re.sub(r"\{[^{}]*\}", lambda found: " ".join(found.group().split()), text) + "\n")
 
 
+def lines(binary, config, *flags):
+    """What vta_layers prints, a row for each line."""
+    done = subprocess.run([binary, "--config", config, *flags], check=True, stdout=subprocess.PIPE, text=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
 def cycles_of(row):
     return row.get("rtl_cycles", row["cycles"])
 
@@ -62,9 +71,7 @@ def measured(binary, config, rtl):
     """Summaries of the networks, and the rows of their layers."""
     found = {}
     layers = [layer for uses in NETWORKS.values() for layer in uses]
-    done = subprocess.run([binary, "--config", config, *(["--rtl"] if rtl else []), *layers], check=True, stdout=subprocess.PIPE,
-                          text=True)
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    rows = lines(binary, config, *(["--rtl"] if rtl else []), *layers)
     for row in rows:
         # Nothing is faster than compute without a break, or than DRAM that brings each operand once.
         row["limit"] = "DRAM" if row["least_reads"] > row["of_bound"] else "compute"
@@ -107,8 +114,7 @@ def optimum(binary, word, known):
     """The rows of `known` with that of one layer."""
     config, layer = word.split(":")
     start = time.monotonic()
-    done = subprocess.run([binary, "--config", config, "--tiles", layer], check=True, stdout=subprocess.PIPE, text=True)
-    row = {"config": config, **json.loads(done.stdout)}
+    row = {"config": config, **lines(binary, config, "--tiles", layer)[0]}
     if row["tiles"] > MOST_TILES:
         sys.exit(f"{word}: expected at most {MOST_TILES} tiles, found {row['tiles']}")
     row["seconds_per_tile"] = round((time.monotonic() - start) / row["tiles"], 3)
@@ -116,11 +122,24 @@ def optimum(binary, word, known):
     return [r for r in known if (r["config"], r["layer"]) != (config, layer)] + [row]
 
 
+def compared(binary, configs):
+    """Each layer's default program on the simulators against the interpreter. Dies at a difference."""
+    start = time.monotonic()
+    rows = []
+    for config in configs:
+        for network, uses in NETWORKS.items():
+            rows += [{"config": config, "network": network, **row} for row in lines(binary, config, "--interpreter", *uses)]
+            print(f"{config} {network}: {len(uses)} layers, equal", flush=True)
+    return {"programs": len(rows), "equal_bytes": sum(r["equal_bytes"] for r in rows),
+            "seconds": round(time.monotonic() - start), "rows": rows}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build-dir", type=pathlib.Path, default=ROOT / "build" / "release")
     parser.add_argument("--rtl", action="store_true")
     parser.add_argument("--optimum", nargs="*", default=[], metavar="CONFIG:LAYER")
+    parser.add_argument("--interpreter", action="store_true")
     parser.add_argument("configs", nargs="*", default=["block8", "block16", "block32"])
     args = parser.parse_args()
     binary = args.build_dir / "bin" / "vta_layers"
@@ -131,7 +150,12 @@ def main():
         result["optimum"] = optimum(binary, word, result.get("optimum", []))
         result["median_trials_to_best"] = statistics.median(r["trials_to_best"] for r in result["optimum"])
         write(result)
-    for config in [] if args.optimum else args.configs:
+    if args.interpreter:
+        found = compared(binary, args.configs)
+        result = json.loads(RESULT.read_text())  # others may have written meanwhile
+        result["interpreter"] = found
+        write(result)
+    for config in [] if args.optimum or args.interpreter else args.configs:
         found = measured(binary, config, args.rtl)
         result["command"] = "python3 tests/bench/vta_layers.py" + (" --rtl" if args.rtl else "")
         result["machine"] = "DRAM of 64 cycles latency and 8 bytes a cycle; cycles of the cycle model, rtl_cycles of the RTL"

@@ -56,7 +56,7 @@ absl::Status BuilderSession::AddOpenTask(const driver::Task& task, const v1::Ope
 // make equal modules.
 absl::Status BuilderSession::PredictOpenTasks(v1::CompileModule* request) const {
   if (base_.empty()) return absl::OkStatus();  // no model knows the target's machines
-  TW_ASSIGN(const auto model, cost_model::ModelBeforeMeasurements(target_.machine.feature_set));
+  TW_ASSIGN(const auto model, cost_model::ModelBeforeMeasurements(target_.machine));
   double all_ns = 0;
   for (const auto& [hash, task] : tasks_) {
     if (task.task.open_sizes) all_ns += task.task.weight * task.estimate_ns;

@@ -112,7 +112,7 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
   }
   model_ = UntrainedModel(request.cost_model(), request.seed(), target_.machine.feature_set);
   if (request.cost_model() == log::kXgboostModel && parts_.shipped_model &&
-      cost_model::KnowsShippedModel(target_.machine.feature_set)) {
+      cost_model::KnowsShippedModel(target_.machine)) {
     TW_TRY(UseShippedModel(reply->mutable_shipped_model()));
   }
   reply->set_model_name(ResourceName(graph_.name));
@@ -244,7 +244,7 @@ absl::Status BuilderSession::DescribeCheck(const driver::Task& task, v1::Builder
 }
 
 absl::Status BuilderSession::UseShippedModel(v1::ShippedModel* reply) {
-  TW_ASSIGN(model_, cost_model::ModelBeforeMeasurements(target_.machine.feature_set));
+  TW_ASSIGN(model_, cost_model::ModelBeforeMeasurements(target_.machine));
   model_id_ = cost_model::ShippedModelId();
   base_ = std::string(cost_model::ShippedModel());
   reply->set_model_id(model_id_);

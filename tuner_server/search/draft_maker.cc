@@ -91,14 +91,20 @@ absl::StatusOr<Candidate> DraftMaker::Make(const Point& point, Origin origin,
   const auto known = features_.find(hash);
   if (known != features_.end()) {
     candidate.features = *known->second;
-    return candidate;
+  } else {
+    if (!schedule.has_value()) TW_TRY(apply().status());
+    const absl::StatusOr<Features> features = FeaturesOf(hash, *schedule, kMaxCodeSize, times);
+    if (!features.ok()) program->second = features.status();  // not lowered again
+    TW_TRY(features.status());
+    candidate.features = **features;
   }
-  if (!schedule.has_value()) TW_TRY(apply().status());
-  const absl::StatusOr<Features> features = FeaturesOf(hash, *schedule, kMaxCodeSize, times);
-  if (!features.ok()) program->second = features.status();  // not lowered again
-  TW_TRY(features.status());
-  candidate.features = **features;
+  SetEstimate(point, &candidate);
   return candidate;
+}
+
+void DraftMaker::SetEstimate(const Point& point, Candidate* candidate) const {
+  const std::optional<double> estimate = space_->Estimate(point);
+  if (estimate.has_value()) cost_model::SetEstimate(*estimate, &candidate->features);
 }
 
 absl::StatusOr<Candidate> DraftMaker::MakeFromSteps(std::string_view steps) {

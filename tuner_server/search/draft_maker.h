@@ -36,8 +36,11 @@ class DraftMaker {
   absl::StatusOr<Candidate> Make(const Point& point, Origin origin,
                                  const std::function<bool(const std::string&)>& wanted,
                                  DraftTimes* times);
-  // Makes the same from steps, without a point. Errors: schedule.* if a step fails.
+  // Makes the same from steps, without a point, whose estimate it does not have then. Errors:
+  // schedule.* if a step fails.
   absl::StatusOr<Candidate> MakeFromSteps(std::string_view steps);
+  // Gives it the space's estimate of its point, where there is one.
+  void SetEstimate(const Point& point, Candidate* candidate) const;
 
  private:
   using Features = std::shared_ptr<const cost_model::FeatureVector>;

@@ -61,7 +61,7 @@ absl::StatusOr<bool> IsFaster(const Graph& with, const Graph& without,
   std::map<std::string, Uses> uses;
   TW_TRY(Count(with, 1, &uses));
   TW_TRY(Count(without, -1, &uses));
-  TW_ASSIGN(const auto model, cost_model::ModelBeforeMeasurements(target.machine.feature_set));
+  TW_ASSIGN(const auto model, cost_model::ModelBeforeMeasurements(target.machine));
   double more_ns = 0;
   for (const auto& [hash, use] : uses) {
     if (use.more == 0) continue;

@@ -33,9 +33,9 @@ std::string_view VariantOf(std::string_view steps) {
 // the top by prediction, then the explored share from everything below.
 void SearchTask::Choose(int total, const std::vector<std::string>& inherited,
                         const Neighbours& neighbours, support::Rng* rng, AskResult* result) {
-  const double share = told_.size() < kEarlyPrograms
-                           ? std::max(options_.early_exploration, options_.exploration_share)
-                           : options_.exploration_share;
+  const bool learns = told_.size() < kEarlyPrograms && !space_->has_estimates();
+  const double share = learns ? std::max(options_.early_exploration, options_.exploration_share)
+                              : options_.exploration_share;
   std::vector<bool> taken(result->ranked.size());
   const int quota = static_cast<int>(std::floor(total * options_.transfer_share + 0.5));
   const int transferred = TakeInherited(inherited, quota, result, &taken);

@@ -57,6 +57,7 @@ absl::StatusOr<std::unique_ptr<SearchTask>> SearchTask::Create(
   TW_ASSIGN(std::unique_ptr<Space> space,
             Space::Create(std::move(variants), target, options.typical));
   std::unique_ptr<SearchTask> task(new SearchTask(std::move(space), flops, target, options));
+  task->best_points_ = task->space_->BestPoints(static_cast<size_t>(options.considered));
   task->default_point_ = task->space_->DefaultPoint();
   if (!task->default_point_.has_value()) return task;
   // The job measures the default by itself, however large its code; its point is where the search
@@ -267,12 +268,18 @@ SearchTask::Neighbours SearchTask::AddNeighbours(Pool* pool, AskResult* result) 
   return neighbours;
 }
 
+bool SearchTask::NextBasePoint(Point* point) {
+  if (next_best_point_ == best_points_.size()) return space_->Sample(&base_rng_, point);
+  *point = best_points_[next_best_point_++];
+  return true;
+}
+
 // One more program of the task's stream; false when there is none.
 bool SearchTask::GrowBase(AskResult* result) {
   const auto is_new = [&](const std::string& hash) { return base_hashes_.count(hash) == 0; };
   for (int failures = 0; !base_ended_ && failures < kFailuresToEndBase; ++failures) {
     Point point;
-    if (!space_->Sample(&base_rng_, &point)) continue;
+    if (!NextBasePoint(&point)) continue;
     const auto made = maker_.Make(point, Origin::kDraft, is_new, &result->times);
     if (!made.ok()) {
       result->invalid += IsInvalid(made.status());
@@ -326,17 +333,28 @@ absl::Status SearchTask::Score(cost_model::CostModel* model, Pool* pool, AskResu
   return absl::OkStatus();
 }
 
-// False where the steps do not replay to the program.
+// False where the steps do not replay to the program, or the space estimates points and that of the
+// program is not known.
 bool SearchTask::FindFeatures(Known* known) {
   if (known->stale || known->features.has_value()) return !known->stale;
+  if (space_->has_estimates()) {
+    known->stale = !IsParent(known);
+    return !known->stale;
+  }
   absl::StatusOr<Candidate> candidate = maker_.MakeFromSteps(known->steps);
   known->stale = !candidate.ok() || candidate->program_hash != known->told.program_hash;
   if (!known->stale) known->features = std::move(candidate->features);
   return !known->stale;
 }
 
+absl::StatusOr<Candidate> SearchTask::FromSteps(std::string_view steps) {
+  TW_ASSIGN(Candidate candidate, maker_.MakeFromSteps(steps));
+  if (candidate.program_hash == default_hash_) maker_.SetEstimate(*default_point_, &candidate);
+  return candidate;
+}
+
 absl::StatusOr<double> SearchTask::EstimateNs(std::string_view steps) {
-  TW_ASSIGN(const Candidate candidate, maker_.MakeFromSteps(steps));
+  TW_ASSIGN(const Candidate candidate, FromSteps(steps));
   return cost_model::EstimatedNs(candidate.features);
 }
 
@@ -344,7 +362,7 @@ absl::StatusOr<double> SearchTask::EstimateNs(std::string_view steps) {
 absl::StatusOr<std::vector<float>> SearchTask::PredictScores(std::string_view default_steps,
                                                              int count,
                                                              cost_model::CostModel* model) {
-  TW_ASSIGN(const Candidate standard, maker_.MakeFromSteps(default_steps));
+  TW_ASSIGN(const Candidate standard, FromSteps(default_steps));
   std::vector<cost_model::FeatureVector> rows = {standard.features};
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
     if (i == base_.size() && !GrowBase(&unreported_)) break;
@@ -409,7 +427,7 @@ absl::StatusOr<AskResult> SearchTask::Rank(support::Rng* rng, cost_model::CostMo
 
 absl::StatusOr<Prediction> SearchTask::PredictBest(std::string_view default_steps,
                                                    cost_model::CostModel* model) {
-  TW_ASSIGN(const Candidate standard, maker_.MakeFromSteps(default_steps));
+  TW_ASSIGN(const Candidate standard, FromSteps(default_steps));
   TW_ASSIGN(const std::vector<float> score, model->Predict({standard.features}));
   support::Rng rng = support::Rng(options_.seed).Split("predict");
   std::vector<std::string> inherited;

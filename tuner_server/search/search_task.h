@@ -5,13 +5,15 @@
 //
 // Ask ranks a pool of drafts (legal, lowered, with features, never measured):
 //   inherited  good points of the task's relatives (transfer.h), while little is known;
-//   base       the best predicted points of a random stream, which grows with the results;
+//   base       the best predicted points of a random stream, which grows with the results. Where
+//              rules estimate points, the stream begins with those of the best estimates;
 //   fresh      mutations and crossings of the best measured points, neighbours of the default, and
 //              mutations of the best predicted. Each batch makes them from its own random stream.
 // The cost model ranks all of them. The picks are its top, except for two shares. One descends: it
 // takes neighbours of the best measured, with one knob one step up or down (off by default). The
 // other explores. While little is known, it takes the best predicted of micro-kernels (lanes,
-// register tile, unrolling) that were not tried yet; later, any draft at random.
+// register tile, unrolling) that were not tried yet; later, any draft at random. Estimates of rules
+// are trusted more than chance: with them the early share is not larger than the later one.
 #pragma once
 
 #include <map>
@@ -142,7 +144,7 @@ class SearchTask {
     std::optional<Point> point;  // nothing: cannot be a parent
     bool point_checked = false;  // it gives this program
     std::optional<cost_model::FeatureVector> features;
-    bool stale = false;  // the steps do not replay to this program
+    bool stale = false;  // the steps do not replay to this program, or its estimate is not known
   };
   struct BasePoint {
     Point point;
@@ -158,6 +160,9 @@ class SearchTask {
   std::vector<Point> BestKnown(size_t count);
   static std::vector<Point> BestPredicted(const Pool& pool, size_t count);
   bool IsParent(Known* known);
+  // A candidate without a point, but with its estimate if it is the default schedule.
+  absl::StatusOr<Candidate> FromSteps(std::string_view steps);
+  bool NextBasePoint(Point* point);
   bool Propose(support::Rng* rng, const std::vector<Point>& best, bool with_default, Point* point,
                Origin* origin) const;
   void AddFresh(support::Rng* rng, const std::vector<Point>& parents, bool with_default, int count,
@@ -194,6 +199,8 @@ class SearchTask {
   std::optional<Point> default_point_;
   std::vector<Point> inherited_;
   std::string default_hash_;
+  std::vector<Point> best_points_;  // by the rules' estimates: how the base stream begins
+  size_t next_best_point_ = 0;
   support::Rng base_rng_;
   std::vector<BasePoint> base_;  // distinct programs, in the order of the stream
   std::unordered_set<std::string> base_hashes_;
