@@ -621,9 +621,11 @@ absl::StatusOr<std::vector<LaunchTrace>> Session::RunTraced() {
   TW_TRY(impl_->Prepare());
   std::vector<LaunchTrace> traces;
   const std::vector<BoundLaunch>& list = impl_->active->launches();
+  impl_->active->ForgetFound();
   for (const ExecutionStep& step : impl_->active->steps().run) {
     if (step.kind != ExecutionStep::Kind::kDeviceLaunch) {
       TW_TRY(impl_->Execute(step, list));
+      TW_TRY(impl_->FindBehind(step));
       continue;
     }
     TW_ASSIGN(LaunchTrace trace, impl_->part->Trace(*list[step.index].launch));
