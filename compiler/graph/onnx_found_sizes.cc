@@ -16,12 +16,15 @@ using support::StrCat;
 
 using Stated = pb::TensorShapeProto::Dimension;
 
-// What the graph says about a dimension of a value; null where it says nothing.
+// What the graph says about a dimension of a value: a number or a name; null where it says nothing.
 const Stated* StatedDim(const pb::GraphProto& graph, const std::string& name, int64_t axis) {
   for (const auto* values : {&graph.output(), &graph.value_info()}) {
     for (const pb::ValueInfoProto& value : *values) {
       const auto& dims = value.type().tensor_type().shape().dim();
-      if (value.name() == name && axis < dims.size()) return &dims[static_cast<int>(axis)];
+      if (value.name() != name || axis >= dims.size()) continue;
+      const Stated& dim = dims[static_cast<int>(axis)];
+      const bool named = !dim.dim_param().empty() && dim.dim_param() != "?";
+      if (named || (dim.has_dim_value() && dim.dim_value() >= 0)) return &dim;
     }
   }
   return nullptr;
@@ -52,43 +55,49 @@ Dim Importer::AddSize(std::string word, const SizeRange& range) {
   return Dim::Variable(variable) - 1;
 }
 
-absl::StatusOr<Dim> Importer::FoundSize(const std::string& value, int64_t axis,
-                                        std::optional<int64_t> most) {
-  const pb::GraphProto& graph = scopes_.empty() ? model_.graph() : *scopes_.back().graph;
-  const Stated* stated = StatedDim(graph, value, axis);
-  if (stated != nullptr && stated->has_dim_value() && stated->dim_value() >= 0) {
-    return Dim(stated->dim_value());
-  }
-  const std::string own = StrCat(value, "_", axis);
-  const bool named = stated != nullptr && !stated->dim_param().empty();
-  const std::string name = named ? stated->dim_param() : own;
-  if (input_sizes_.contains(name)) return input_sizes_.at(name);
-  // A name in a subgraph has another size in each of its runs.
-  const auto known = found_sizes_.find(name);
-  if (known != found_sizes_.end() && scopes_.empty()) return known->second;
+// What --shape says of a size with these names; from 0 to `most` where it says nothing.
+std::optional<SizeRange> Importer::RangeGiven(const std::string& own, const std::string& name,
+                                              std::optional<int64_t> most) {
   for (const std::string& given : {name, own}) {
     const auto number = options_.shapes.find(given);
     if (number != options_.shapes.end() && number->second.size() == 1) {
       claimed_.insert(given);
-      return Dim(number->second[0]);
+      return SizeRange{number->second[0], number->second[0]};
     }
-  }
-  SizeRange range{0, most.value_or(-1)};
-  for (const std::string& given : {own, name}) {
     const auto open = options_.open.find(given);
     if (open == options_.open.end()) continue;
     claimed_.insert(given);
-    range = {open->second.min, most ? std::min(*most, open->second.max) : open->second.max};
+    const auto& [least, largest, unused] = open->second;
+    return SizeRange{least, most ? std::min(*most, largest) : largest};
   }
-  if (range.max < range.min) {
+  return most ? std::optional<SizeRange>({0, *most}) : std::nullopt;
+}
+
+absl::StatusOr<Dim> Importer::FoundSize(const std::string& value, int64_t axis,
+                                        std::optional<int64_t> most) {
+  const std::string own = StrCat(value, "_", axis);
+  std::string name = own;
+  for (const std::string& same : OfSameShape(Scope(), value)) {
+    const Stated* stated = StatedDim(Scope(), same, axis);
+    if (stated == nullptr) continue;
+    if (stated->dim_param().empty()) return Dim(stated->dim_value());
+    name = stated->dim_param();
+    break;
+  }
+  if (input_sizes_.contains(name)) return input_sizes_.at(name);
+  // A name in a subgraph has another size in each of its runs.
+  const auto known = found_sizes_.find(name);
+  if (known != found_sizes_.end() && scopes_.empty()) return known->second;
+  const std::optional<SizeRange> range = RangeGiven(own, name, most);
+  if (!range || range->max < range->min) {
     return Bad("size_bound",
                StrCat("expected the largest size of dimension ", axis, " of ", Quote(value),
                       ", which only a run finds; give a range: --shape ", name, "=0..N"));
   }
-  if (range.max == range.min) return Dim(range.max);
+  if (range->max == range->min) return Dim(range->max);
   std::string word = SizeWord(name);
   while (!size_words_.insert(word).second) word += "_";
-  const Dim size = AddSize(word, range);
+  const Dim size = AddSize(word, *range);
   found_sizes_.insert_or_assign(name, size);
   return size;
 }

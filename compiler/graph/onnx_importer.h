@@ -70,6 +70,8 @@ inline bool IsDefaultDomain(const std::string& domain) {
 }
 // A name that may come from hostile bytes, fit for a line of text.
 std::string Printable(std::string_view text);
+// The value, and those that a chain of elementwise operators makes of it: they have its shape.
+std::vector<std::string> OfSameShape(const pb::GraphProto& graph, const std::string& name);
 // The name of a dimension as the word that a variable is.
 std::string SizeWord(const std::string& name);
 // Calls `visit` for every node of the graph and of its subgraphs.
@@ -181,6 +183,10 @@ class Importer {
 
  private:
   friend class NodeReader;
+  // The graph, or the subgraph, whose nodes are converted.
+  const pb::GraphProto& Scope() const;
+  std::optional<SizeRange> RangeGiven(const std::string& own, const std::string& name,
+                                      std::optional<int64_t> most);
   absl::Status CheckModel();
   absl::Status ReadInitializers();
   absl::Status BindSizes(const std::string& name, int64_t size, std::string_view origin);

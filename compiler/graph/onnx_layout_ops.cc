@@ -29,7 +29,7 @@ std::vector<op::Dim> FoundExpansion(Composer& c, ValueId x) {
   const int64_t count = c.TypeOf(wanted).elements(), rank = std::max(count, c.Rank(x));
   from.insert(from.begin(), static_cast<size_t>(rank) - from.size(), 1);
   if (count < rank) {
-    wanted = c.Concat({Sizes(c, std::vector<int64_t>(rank - count, 1)), wanted}, 0);
+    wanted = c.Concat({c.SizesOf(std::vector<op::Dim>(rank - count, 1)), wanted}, 0);
   }
   std::vector<Composer::SizeBound> bounds(from.size());
   for (size_t d = 0; d < from.size(); ++d) {

@@ -13,11 +13,6 @@ using Ints = std::vector<int64_t>;
 
 constexpr int64_t kMaxChosenRank = 8;
 
-ValueId Positions(NodeReader& n, Ints shape, const Ints& values, const std::string& name) {
-  const op::RefTensor tensor = op::FromIntegers({ir::kI64, std::move(shape)}, values);
-  return n.importer().Constant(name, tensor.type, op::ToBytes(tensor));
-}
-
 // The elements of x at positions along the axis: a gather from x as one list.
 Result TakeAlong(NodeReader& n, ValueId x, ValueId positions, size_t axis,
                  const std::string& name) {
@@ -36,11 +31,10 @@ Result TakeAlong(NodeReader& n, ValueId x, ValueId positions, size_t axis,
     starts.push_back(e / (to[axis] * inner) * from[axis] * inner + e % inner);
   }
   TW_ASSIGN(const ValueId scaled,
-            importer.Emit("mul", {positions, Positions(n, {}, {inner}, PartName(n, "_stride"))}, {},
+            importer.Emit("mul", {positions, Composer(n).Integers({}, {inner})}, {},
                           PartName(n, "_scaled")));
-  TW_ASSIGN(const ValueId at,
-            importer.Emit("add", {scaled, Positions(n, to, starts, PartName(n, "_starts"))}, {},
-                          PartName(n, "_offsets")));
+  TW_ASSIGN(const ValueId at, importer.Emit("add", {scaled, Composer(n).Integers(to, starts)}, {},
+                                            PartName(n, "_offsets")));
   TW_ASSIGN(const ValueId list,
             Reshaped(n, x, {importer.TypeOf(x).elements()}, PartName(n, "_list")));
   return importer.Emit("gather", {list, at}, {{"axis", int64_t{0}}}, name);
@@ -113,7 +107,7 @@ Result ImportTopK(NodeReader& n) {
       return n.Error("open_size", StrCat("expected k of at least 1 of ",
                                          op::ToText(n.importer().TypeOf(x)), ", found 0"));
     }
-    TW_TRY(n.BindOutput(1, Positions(n, none.sizes(), {}, PartName(n, "_positions"))));
+    TW_TRY(n.BindOutput(1, Composer(n).Integers(none.sizes(), {})));
     return n.importer().Constant(n.output_name(), none, "");
   }
   // Not sorted may be any order: the sorted one is as good.

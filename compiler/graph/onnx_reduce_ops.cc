@@ -130,7 +130,8 @@ Result ReduceAtRunTime(NodeReader& n, ValueId x, bool keepdims) {
   const std::vector<int64_t> stated = *n.StatedShape();
   if (keepdims) {
     const ValueId reduced = c.Op("equal", {named, c.Number(1)});
-    c.ExpectSizes(c.Op("where", {reduced, c.Number(1), Sizes(c, shape)}), stated);
+    c.ExpectSizes(c.Op("where", {reduced, c.Number(1), c.SizesOf({shape.begin(), shape.end()})}),
+                  stated);
   } else {
     ExpectKept(c, named, shape, stated);
   }

@@ -61,8 +61,9 @@ Result UnsqueezeAtRunTime(NodeReader& n, ValueId x, const std::vector<int64_t>& 
   const ValueId added = NamedDimensions(c, 1, all);
   shape.push_back(0);  // there is none for more places than dimensions
   const ValueId place = Cumulative(c, "sum", c.Sub(c.Number(1), added), 0, true, false);
-  const ValueId size = c.Op("gather", {Sizes(c, shape), c.Op("min", {place, c.Number(rank)})},
-                            {{"axis", int64_t{0}}});
+  const ValueId size = c.Op(
+      "gather", {c.SizesOf({shape.begin(), shape.end()}), c.Op("min", {place, c.Number(rank)})},
+      {{"axis", int64_t{0}}});
   c.ExpectSizes(c.Op("where", {c.Op("equal", {added, c.Number(1)}), c.Number(1), size}), stated);
   c.ExpectSizes(c.Reduce("sum", added, {0}), {all - rank});
   TW_TRY(c.status());

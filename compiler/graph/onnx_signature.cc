@@ -269,7 +269,9 @@ absl::Status Importer::CheckStatedType(const pb::ValueInfoProto& output,
     const bool sizes_count = same && InputsAreFixed(model_.graph());
     for (int d = 0; sizes_count && d < stated.shape().dim_size(); ++d) {
       const auto& dim = stated.shape().dim(d);
-      same = same && (!IsFixed(dim) || type.shape[d] == dim.dim_value());
+      // A size that a run finds was another one in the run that exported the model.
+      const bool counts = IsFixed(dim) && type.shape[d].is_constant();
+      same = same && (!counts || type.shape[d] == dim.dim_value());
     }
   }
   if (same) return absl::OkStatus();
@@ -303,20 +305,28 @@ absl::Status Importer::ReadOutputs() {
   return absl::OkStatus();
 }
 
-std::optional<std::vector<int64_t>> Importer::StatedShape(const std::string& name) const {
-  constexpr int kMaxChain = 8;
-  const pb::GraphProto& graph = scopes_.empty() ? model_.graph() : *scopes_.back().graph;
-  std::string at = name;
-  for (int step = 0; step < kMaxChain; ++step) {
-    std::optional<std::vector<int64_t>> shape = ShapeIn(graph, at);
-    if (shape) return shape;
+std::vector<std::string> OfSameShape(const pb::GraphProto& graph, const std::string& name) {
+  constexpr size_t kMaxChain = 8;
+  std::vector<std::string> chain = {name};
+  while (chain.size() < kMaxChain) {
     const auto next =
         std::find_if(graph.node().begin(), graph.node().end(), [&](const pb::NodeProto& node) {
-          return node.input_size() > 0 && node.input(0) == at && node.output_size() > 0 &&
+          return node.input_size() > 0 && node.input(0) == chain.back() && node.output_size() > 0 &&
                  IsDefaultDomain(node.domain()) && KeepsShape(node);
         });
-    if (next == graph.node().end()) return std::nullopt;
-    at = next->output(0);
+    if (next == graph.node().end()) break;
+    chain.push_back(next->output(0));
+  }
+  return chain;
+}
+
+const pb::GraphProto& Importer::Scope() const {
+  return scopes_.empty() ? model_.graph() : *scopes_.back().graph;
+}
+
+std::optional<std::vector<int64_t>> Importer::StatedShape(const std::string& name) const {
+  for (const std::string& same : OfSameShape(Scope(), name)) {
+    if (std::optional<std::vector<int64_t>> shape = ShapeIn(Scope(), same)) return shape;
   }
   return std::nullopt;
 }

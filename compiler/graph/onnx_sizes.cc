@@ -2,10 +2,6 @@
 
 namespace tilewright::graph::onnx {
 
-ValueId Sizes(Composer& c, const std::vector<int64_t>& sizes) {
-  return c.Constant(ir::kI64, {static_cast<int64_t>(sizes.size())}, {sizes.begin(), sizes.end()});
-}
-
 ValueId NamedDimensions(Composer& c, int i, int64_t rank) {
   ValueId axes = c.Cast(c.Input(i), ir::kI64);
   if (!c.ok()) return kNone;
@@ -25,7 +21,7 @@ void ExpectKept(Composer& c, ValueId removed, const std::vector<int64_t>& shape,
     const ValueId place = Cumulative(c, "sum", kept, 0, true, false);
     const ValueId here =
         c.Op("equal", {c.Reshape(place, {1, rank}), c.Counting(ir::kI64, left, 0, 2)});
-    const ValueId sizes = c.Mul(kept, Sizes(c, shape));
+    const ValueId sizes = c.Mul(kept, c.SizesOf({shape.begin(), shape.end()}));
     c.ExpectSizes(c.Reduce("sum", c.Op("where", {here, sizes, c.Number(0)}), {1}, false), stated);
   }
   c.ExpectSizes(c.Reduce("sum", removed, {0}), {rank - left});

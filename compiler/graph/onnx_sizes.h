@@ -8,8 +8,6 @@
 
 namespace tilewright::graph::onnx {
 
-// i64 constant of these numbers.
-ValueId Sizes(Composer& c, const std::vector<int64_t>& sizes);
 // i64[rank]: 1 for each dimension that the node's input `i` names as an axis, else 0.
 ValueId NamedDimensions(Composer& c, int i, int64_t rank);
 // Refuses runs in which `shape` without the dimensions that `removed` marks is not `stated`.

@@ -156,7 +156,7 @@ TEST(OnnxFoundSizes, NonZero) {
           {{TensorOf({2, 3}, {0, 0, 0, 0, 0, 9})}, {places({1, 2})}}});
 }
 
-// Above the size up to which positions are compared, they are searched for.
+// Also in a long list, where each place is searched for.
 TEST(OnnxFoundSizes, NonZeroOfManyElements) {
   constexpr int64_t kLength = 3000;
   OnnxBuilder b(13);
@@ -415,6 +415,42 @@ TEST(OnnxFoundSizes, Loop) {
     if (constant_trips) continue;
     ExpectRuns(b, {example(1, 2, {1, 2}), example(1, 0, {}), example(6, 3, {6, 12})}, options);
   }
+}
+
+// What the model says of a result counts, however many casts lie between; a number that an output
+// had in the run of the exporter does not, where other operators lie between; "?" is no name.
+TEST(OnnxFoundSizes, WhatTheModelStates) {
+  const auto model = [](const Shape& y, const std::string& param) {
+    OnnxBuilder b(13);
+    b.Input("x", {4}).Output("y", y, pb::TensorProto::FLOAT);
+    if (!param.empty()) {
+      for (auto& dim : *b.graph()
+                            .mutable_output(0)
+                            ->mutable_type()
+                            ->mutable_tensor_type()
+                            ->mutable_shape()
+                            ->mutable_dim()) {
+        if (dim.dim_value() < 0) dim.set_dim_param(param);
+      }
+    }
+    b.Node("NonZero", {"x"}, "places");
+    OnnxBuilder::Attr(b.Node("Cast", {"places"}, "y"), "to", pb::TensorProto::FLOAT);
+    return b;
+  };
+  const Example two = {{TensorOf({4}, {0, 1, 0, 2})}, {TensorOf({1, 2}, {1, 3})}};
+  const Example one = {{TensorOf({4}, {0, 0, 0, 2})}, {TensorOf({1, 1}, {3})}};
+  ExpectRuns(model({1, 2}, ""), {two});
+  ExpectRefused(model({1, 2}, ""), {one.inputs}, {}, "stated_shape");
+  ExpectRuns(model({1, kUnknown}, "count"), {two, one});
+  ExpectRuns(model({1, kUnknown}, "?"), {two, one});
+  EXPECT_TRUE(
+      ImportOnnx(model({1, kUnknown}, "count").Bytes())->size_ranges.contains("count_plus_1"));
+  OnnxBuilder turned(13);
+  turned.Input("x", {4}).Output("y", {2, 1}, kInt64);
+  turned.Node("NonZero", {"x"}, "places");
+  turned.Node("Transpose", {"places"}, "y");
+  ExpectRuns(turned, {{{TensorOf({4}, {0, 0, 0, 2})}, {TensorOf({1, 1}, {3}, ir::kI64)}},
+                      {{TensorOf({4}, {0, 1, 0, 2})}, {TensorOf({2, 1}, {1, 3}, ir::kI64)}}});
 }
 
 // A found size that another result's is made of, and one that is found among found elements.
