@@ -253,6 +253,11 @@ void JobRunner::Publish(const JobCore& core) {
   CountChanges(snapshot.progress);
   {
     MutexLock lock(mutex_);
+    if (!cancellation_.empty()) {  // came meanwhile: what it waits for stays until it is written
+      snapshot.conditions = snapshot_.conditions;
+      snapshot.progress.set_phase(snapshot_.progress.phase());
+      snapshot.shortage = snapshot_.shortage;
+    }
     snapshot_ = std::move(snapshot);
   }
   on_change_(false);

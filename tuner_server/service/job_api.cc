@@ -236,7 +236,11 @@ absl::StatusOr<v1::Job> JobApi::Cancel(const v1::CancelJobRequest& request) {
   TW_ASSIGN(const JobPath path, ParseJobPath(request.name()));
   const std::string reason = request.reason().empty() ? "cancelled by request" : request.reason();
   TW_ASSIGN(const log::JobRow row, manager_->Cancel(path.job, reason.substr(0, kMaxTextBytes)));
-  return Message(row);
+  TW_ASSIGN(const v1::Job stored, jobs::SpecFromJson(row.spec_json));
+  // The row last: a job that waited for the log may have moved meanwhile, and then waits no more.
+  TW_ASSIGN(const jobs::JobSnapshot snapshot, manager_->Snapshot(row));
+  TW_ASSIGN(const log::JobRow now, log_->GetJob(path.job));
+  return JobMessage(now, stored, snapshot);
 }
 
 absl::StatusOr<v1::ListTasksResponse> JobApi::ListTasks(const v1::ListTasksRequest& request) {
