@@ -39,9 +39,8 @@ class FoundOrder {
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       for (ValueId id : graph.nodes[n].outputs) maker_[id] = n;
     }
-    const size_t first = graph.outputs.size() - graph.checks.size();
     for (const auto& [name, place] : FoundSizes(graph)) {
-      finder_[name] = maker_[graph.outputs[first + place.check]];
+      finder_[name] = maker_[LookedAt(graph, place.check)];
     }
   }
 
@@ -69,6 +68,10 @@ std::set<std::string> InputVariables(const Graph& graph) {
   std::set<std::string> names;
   for (ValueId id : graph.inputs) AddVariables(graph.values[id].type.shape, &names);
   return names;
+}
+
+ValueId LookedAt(const Graph& graph, size_t check) {
+  return graph.outputs[graph.outputs.size() - graph.checks.size() + check];
 }
 
 std::map<std::string, FoundSize> FoundSizes(const Graph& graph) {

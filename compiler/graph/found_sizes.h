@@ -16,6 +16,9 @@ namespace tilewright::graph {
 // The variables in the dimensions of the inputs.
 std::set<std::string> InputVariables(const Graph& graph);
 
+// What the check of this number looks at.
+ValueId LookedAt(const Graph& graph, size_t check);
+
 // Where a size is found: element `element` of check `check`.
 struct FoundSize {
   size_t check = 0, element = 0;

@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "compiler/graph/found_sizes.h"
 #include "compiler/graph/storage_map.h"
 #include "compiler/graph/symbolic_shapes.h"
 #include "compiler/op/empty.h"
@@ -68,7 +69,7 @@ class Verifier {
       return Bad("checks", "expected fewer checks than outputs, and none in a fused body");
     }
     for (size_t i = 0; i < g_.checks.size(); ++i) {
-      const Value& found = g_.values[g_.outputs[g_.outputs.size() - g_.checks.size() + i]];
+      const Value& found = g_.values[LookedAt(g_, i)];
       const std::vector<int64_t> shape = {static_cast<int64_t>(g_.checks[i].expected.size())};
       if (found.type != op::TensorType{ir::kI64, shape}) {
         return Bad("checks", StrCat("expected ", shape[0], " i64 numbers to check, found ",

@@ -123,9 +123,8 @@ class Evaluation {
 
   // The sizes that checks of these values find.
   absl::Status Find(const std::vector<ValueId>& made) {
-    const size_t first = g_.outputs.size() - g_.checks.size();
     for (const auto& [name, place] : places_) {
-      const ValueId looked_at = g_.outputs[first + place.check];
+      const ValueId looked_at = LookedAt(g_, place.check);
       if (std::ranges::find(made, looked_at) == made.end()) continue;
       const SizeCheck& check = g_.checks[place.check];
       const op::Dim more = check.expected[place.element] - op::Dim::Variable(name);

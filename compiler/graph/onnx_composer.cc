@@ -76,6 +76,12 @@ std::vector<int64_t> Composer::Shape(ValueId id) {
   return TypeOf(id).sizes();  // those after an error
 }
 
+op::Dim Composer::Elements(ValueId x) {
+  const std::optional<op::Dim> elements = op::Dim::Product(TypeOf(x).shape);
+  if (!elements) Fail("open_size", StrCat("expected fewer open sizes", kGiveNumbers));
+  return elements.value_or(1);
+}
+
 ValueId Composer::Reshape(ValueId x, std::vector<int64_t> shape) {
   return ReshapeTo(x, {shape.begin(), shape.end()});
 }

@@ -60,6 +60,10 @@ class Composer {
   ValueId Sub(ValueId a, ValueId b) { return Op("sub", {a, b}); }
   ValueId Mul(ValueId a, ValueId b) { return Op("mul", {a, b}); }
   ValueId Div(ValueId a, ValueId b) { return Op("div", {a, b}); }
+  // The number of elements. Notes an error where it has too many terms.
+  op::Dim Elements(ValueId x);
+  // As a list of its elements.
+  ValueId Flat(ValueId x) { return ReshapeTo(x, {Elements(x)}); }
   // x itself where it has this form.
   ValueId Reshape(ValueId x, std::vector<int64_t> shape);
   ValueId ReshapeTo(ValueId x, const std::vector<op::Dim>& shape);

@@ -56,8 +56,6 @@ op::Dim CountOfTrue(Composer& c, ValueId flags, int64_t axis);
 // The first `count` positions at which a list of bools holds, i64[count]. Positions that there are
 // none for are the length of the list.
 ValueId PositionsOfTrue(Composer& c, ValueId flags, const op::Dim& count);
-// A tensor as a list of its elements.
-ValueId Flat(Composer& c, ValueId x);
 // The attribute axis. Without it the operand becomes a list of its elements.
 absl::StatusOr<int64_t> AxisOrFlat(NodeReader& n, Composer& c, ValueId* x);
 // onnx_unique_ops.cc

@@ -64,13 +64,9 @@ ValueId PositionsOfTrue(Composer& c, ValueId flags, const Dim& count) {
   return c.Op("search_sorted", {up_to, c.Counting(ir::kI64, count, 0, 1)}, {{"steps", steps}});
 }
 
-Dim ElementsOf(const std::vector<Dim>& shape) { return Dim::Product(shape).value_or(Dim(0)); }
-
-ValueId Flat(Composer& c, ValueId x) { return c.ReshapeTo(x, {ElementsOf(c.Dims(x))}); }
-
 absl::StatusOr<int64_t> AxisOrFlat(NodeReader& n, Composer& c, ValueId* x) {
   if (n.Find("axis") != nullptr) return ReadAxis(n, 0, c.Rank(*x));
-  *x = Flat(c, *x);
+  *x = c.Flat(*x);
   TW_TRY(c.status());
   return 0;
 }
@@ -104,7 +100,7 @@ Result ImportNonZero(NodeReader& n) {
   const ir::DType type = c.TypeOf(x).dtype;
   if (rank < 1) return n.Error("rank", "expected one dimension at least, found a scalar");
   if (n.importer().IsEmpty(x)) return c.Done(c.Empty(ir::kI64, {rank, 0}));
-  ValueId flags = Flat(c, x);
+  ValueId flags = c.Flat(x);
   if (!type.is_bool()) flags = c.Op("not", {c.Op("equal", {flags, c.Scalar(0, type)})});
   const Dim count = CountOfTrue(c, flags, 1);
   TW_TRY(c.status());
@@ -182,7 +178,7 @@ Result ImportNonMaxSuppression(NodeReader& n) {
                              {{"picks", picks}});
   const ValueId chosen = c.Op("and", {c.Op("less_equal", {c.Number(0), found}),
                                       c.Op("less", {c.Counting(ir::kI64, picks, 2, 3), most})});
-  const ValueId valid = Flat(c, chosen);
+  const ValueId valid = c.Flat(chosen);
   const Dim count = CountOfTrue(c, valid, 0);
   TW_TRY(c.status());
   if (count == Dim(0)) return c.Done(c.Empty(ir::kI64, {0, 3}));
@@ -190,7 +186,7 @@ Result ImportNonMaxSuppression(NodeReader& n) {
   const ValueId classes = c.SizeOf(shape[1], ir::kI64);
   const ValueId of_picks = c.Div(rows, c.Number(picks));
   const ValueId batch = c.Div(of_picks, classes), of_class = c.Op("mod", {of_picks, classes});
-  const ValueId box = c.Op("gather", {Flat(c, found), rows}, {{"axis", int64_t{0}}});
+  const ValueId box = c.Op("gather", {c.Flat(found), rows}, {{"axis", int64_t{0}}});
   std::vector<ValueId> columns;
   for (const ValueId column : {batch, of_class, box}) {
     columns.push_back(c.ReshapeTo(column, {count, 1}));

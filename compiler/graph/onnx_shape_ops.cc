@@ -26,17 +26,16 @@ Result ReshapeAtRunTime(NodeReader& n, ValueId x) {
     copied.resize(rank, -2);  // no dimension to copy
     wanted = c.Op("where", {c.Op("equal", {wanted, c.Number(0)}), c.SizesOf(copied), wanted});
   }
-  const std::optional<op::Dim> elements = op::Dim::Product(from);
-  if (!elements) return n.Error("open_size", StrCat("expected fewer open sizes", kGiveNumbers));
+  const op::Dim elements = c.Elements(x);
   const ValueId left = c.Op("equal", {wanted, c.Number(-1)});
   const ValueId others = c.Reduce("prod", c.Op("where", {left, c.Number(1), wanted}), {0});
-  const ValueId rest = c.Div(c.SizeOf(*elements, ir::kI64), c.Op("max", {others, c.Number(1)}));
+  const ValueId rest = c.Div(c.SizeOf(elements, ir::kI64), c.Op("max", {others, c.Number(1)}));
   wanted = c.Op("where", {left, rest, wanted});
   // One size in all is the number of elements; of more, none is larger than that, unless one is 0.
-  std::optional<int64_t> most = c.Most(*elements);
+  std::optional<int64_t> most = c.Most(elements);
   if (most == 0) most.reset();
   std::vector<Composer::SizeBound> bounds(rank, {{}, most});
-  if (rank == 1) bounds[0].known = *elements;
+  if (rank == 1) bounds[0].known = elements;
   const std::vector<op::Dim> shape = c.FoundShape(wanted, bounds);
   TW_TRY(c.status());
   if (n.importer().IsEmpty(x) && !std::ranges::all_of(shape, &op::Dim::is_constant)) {

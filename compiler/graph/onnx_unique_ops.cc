@@ -138,7 +138,7 @@ Result ImportUnique(NodeReader& n) {
     if (c.Rank(x) > 1 && n.Find("axis") != nullptr) {
       return n.Error("dynamic", "expected a constant operand, or no axis, found others");
     }
-    x = Flat(c, x);
+    x = c.Flat(x);
     const int64_t length = c.Shape(x)[0];
     TW_TRY(c.status());
     if (length < 1 || length > kMostSorted) {

@@ -75,9 +75,8 @@ struct Session::Impl {
   void* WritableInput(size_t index);
   absl::Status CallKernel(const BoundLaunch& bound);
   absl::Status Execute(const ExecutionStep& step, const std::vector<BoundLaunch>& list);
-  absl::Status ExecuteAll(std::span<const ExecutionStep> steps,
-                          const std::vector<BoundLaunch>& list);
-  absl::Status FindBehind(const ExecutionStep& step);
+  absl::Status Step(const ExecutionStep& step);
+  absl::Status RunSteps();
   absl::Status PrepareLaunches();
   absl::Status Prepare();
   absl::Status Run();
@@ -322,24 +321,25 @@ absl::Status Session::Impl::Execute(const ExecutionStep& step,
   return absl::OkStatus();
 }
 
-// Modules with sizes that a run finds have no launches on a device.
-absl::Status Session::Impl::FindBehind(const ExecutionStep& step) {
+// One step of a run, and the sizes that it finds. Modules with such sizes have no launches on a
+// device.
+absl::Status Session::Impl::Step(const ExecutionStep& step) {
+  TW_TRY(Execute(step, active->launches()));
   const bool finds = active->finds_sizes() && step.kind == ExecutionStep::Kind::kHostLaunch;
   return finds ? active->FindBehind(step.index) : absl::OkStatus();
 }
 
 // Launches on the device that follow each other are queued together: they are the same in each run.
-absl::Status Session::Impl::ExecuteAll(std::span<const ExecutionStep> steps,
-                                       const std::vector<BoundLaunch>& list) {
+absl::Status Session::Impl::RunSteps() {
+  const std::vector<ExecutionStep>& steps = active->steps().run;
   constexpr auto kDevice = ExecutionStep::Kind::kDeviceLaunch;
   std::vector<const Launch*> together;
   for (size_t i = 0; i < steps.size(); ++i) {
     if (steps[i].kind != kDevice) {
-      TW_TRY(Execute(steps[i], list));
-      TW_TRY(FindBehind(steps[i]));
+      TW_TRY(Step(steps[i]));
       continue;
     }
-    together.push_back(list[steps[i].index].launch);
+    together.push_back(active->launches()[steps[i].index].launch);
     if (i + 1 < steps.size() && steps[i + 1].kind == kDevice) continue;
     TW_TRY(part->LaunchAll(together));
     together.clear();
@@ -407,7 +407,7 @@ absl::Status Session::Impl::Run() {
   TW_TRY(poisoned);
   TW_TRY(Prepare());
   active->ForgetFound();
-  TW_TRY(ExecuteAll(active->steps().run, active->launches()));
+  TW_TRY(RunSteps());
   return EndRun();
 }
 
@@ -604,8 +604,7 @@ absl::Status Session::RunProfiled(std::span<const TwLaunchTime>* times) {
   for (const ExecutionStep& step : impl_->active->steps().run) {
     const bool on_device = step.kind == ExecutionStep::Kind::kDeviceLaunch;
     const int64_t start = clock.NowNs();
-    TW_TRY(impl_->Execute(step, impl_->active->launches()));
-    TW_TRY(impl_->FindBehind(step));
+    TW_TRY(impl_->Step(step));
     if (on_device) TW_TRY(impl_->part->Synchronize());
     if (on_device || step.kind == ExecutionStep::Kind::kHostLaunch)
       impl_->times[step.index].ns = clock.NowNs() - start;
@@ -624,8 +623,7 @@ absl::StatusOr<std::vector<LaunchTrace>> Session::RunTraced() {
   impl_->active->ForgetFound();
   for (const ExecutionStep& step : impl_->active->steps().run) {
     if (step.kind != ExecutionStep::Kind::kDeviceLaunch) {
-      TW_TRY(impl_->Execute(step, list));
-      TW_TRY(impl_->FindBehind(step));
+      TW_TRY(impl_->Step(step));
       continue;
     }
     TW_ASSIGN(LaunchTrace trace, impl_->part->Trace(*list[step.index].launch));
