@@ -10,9 +10,8 @@
 #include "compiler/driver/compile.h"
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/runtime.h"
-#include "deploy/support/hash.h"
+#include "tests/conformance/shape_cases.h"
 #include "tests/support/run_compiled.h"
-#include "tests/unit/onnx_evaluate.h"
 
 namespace tilewright::graph::import_tests {
 namespace {
@@ -25,15 +24,6 @@ constexpr int64_t kUnknown = -1;  // a dimension that the model does not state
 struct Example {
   Tensors inputs, outputs;
 };
-
-std::map<std::string, std::shared_ptr<const ConstantData>> ConstantsOf(const Graph& g) {
-  std::map<std::string, std::shared_ptr<const ConstantData>> found;
-  for (const Value& value : g.values) {
-    if (value.constant == nullptr) continue;
-    found[support::Sha256Hex(value.constant->view())] = value.constant;
-  }
-  return found;
-}
 
 std::shared_ptr<const runtime::LoadedModule> Compiled(const Graph& fused) {
   const auto bytes = driver::CompileModel(fused, tests::WidestTarget(), nullptr, {}, nullptr);
@@ -131,14 +121,6 @@ void ExpectRefused(const OnnxBuilder& model, const std::vector<Tensors>& refused
 
 RefTensor Ints(const Numbers& values) {
   return TensorOf({static_cast<int64_t>(values.size())}, values, ir::kI64);
-}
-
-RefTensor Ramp(Shape shape) {
-  int64_t count = 1;
-  for (const int64_t size : shape) count *= size;
-  Numbers values;
-  for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<double>(i));
-  return TensorOf(std::move(shape), std::move(values));
 }
 
 TEST(OnnxFoundSizes, NonZero) {
@@ -390,13 +372,7 @@ TEST(OnnxFoundSizes, Loop) {
     } else {
       b.Input("trips", {}, kInt64);
     }
-    b.Small("go", kBool, {}, {1}).Scalar("start", 0).Scalar("limit", 10);
-    b.Node("Loop", {"trips", "go", "start"}, "total")->add_output("rows");
-    AddBody(&*b.graph().mutable_node()->rbegin(), "body", {"i", "going", "before"},
-            {"more", "after", "after"}, [](OnnxBuilder& g) {
-              g.Node("Add", {"before", "x"}, "after");
-              g.Node("Less", {"after", "limit"}, "more");
-            });
+    AddRunningSum(&b);
     const auto example = [&](double x, double trips, Numbers rows) {
       Tensors inputs = {TensorOf({}, {x})};
       if (!constant_trips) inputs.push_back(TensorOf({}, {trips}, ir::kI64));

@@ -13,9 +13,8 @@
 #include "compiler/driver/compile.h"
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/runtime.h"
-#include "deploy/support/hash.h"
+#include "tests/conformance/shape_cases.h"
 #include "tests/support/run_compiled.h"
-#include "tests/unit/onnx_evaluate.h"
 
 namespace tilewright::graph::import_tests {
 namespace {
@@ -32,14 +31,6 @@ RefTensor Ints(const Numbers& values) {
   return op::FromIntegers({ir::kI64, {static_cast<int64_t>(values.size())}}, exact);
 }
 RefTensor Number(double value, ir::DType type = ir::kI64) { return TensorOf({}, {value}, type); }
-RefTensor Ramp(Shape shape) {
-  int64_t count = 1;
-  for (int64_t size : shape) count *= size;
-  Numbers values;
-  for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<double>(i));
-  return TensorOf(std::move(shape), std::move(values));
-}
-
 struct Case {
   std::string name;
   OnnxBuilder model;
@@ -101,13 +92,7 @@ void AddBranches(const Add& add) {
 void AddLoop(const Add& add) {
   OnnxBuilder b(13);
   b.Input("x", {}).Input("trips", {}, kInt64).Output("rows", {3});
-  b.Small("go", kBool, {}, {1}).Scalar("start", 0).Scalar("limit", 10);
-  b.Node("Loop", {"trips", "go", "start"}, "total")->add_output("rows");
-  AddBody(&*b.graph().mutable_node()->rbegin(), "body", {"i", "going", "before"},
-          {"more", "after", "after"}, [](OnnxBuilder& g) {
-            g.Node("Add", {"before", "x"}, "after");
-            g.Node("Less", {"after", "limit"}, "more");
-          });
+  AddRunningSum(&b);
   const auto run = [](double x, double trips) {
     return Tensors{Number(x, ir::kF32), Number(trips)};
   };
@@ -265,16 +250,6 @@ std::vector<Case> Cases() {
   AddLoop(add);
   AddDetection(add);
   return all;
-}
-
-std::map<std::string, std::shared_ptr<const ConstantData>> ConstantsOf(const Graph& g) {
-  std::map<std::string, std::shared_ptr<const ConstantData>> found;
-  for (const Value& value : g.values) {
-    if (value.constant != nullptr) {
-      found[support::Sha256Hex(value.constant->view())] = value.constant;
-    }
-  }
-  return found;
 }
 
 std::string Slug(const absl::Status& status) { return support::Slug(status); }
