@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "compiler/onnx/onnx_import.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"

@@ -10,7 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/graph/graph.h"
-#include "compiler/graph/onnx_model.h"
+#include "compiler/onnx/onnx_import.h"
+#include "compiler/onnx/onnx_model.h"
 #include "deploy/module/manifest.h"
 #include "deploy/module/size_points.h"
 

@@ -2,7 +2,8 @@
 #include <set>
 #include <utility>
 
-#include "compiler/graph/onnx_importer.h"
+#include "compiler/onnx/onnx_import.h"
+#include "compiler/onnx/onnx_importer.h"
 #include "compiler/quantize/find_layers.h"
 #include "compiler/quantize/qdq_writer.h"
 #include "compiler/quantize/quantize.h"

@@ -4,7 +4,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "compiler/graph/onnx_importer.h"
+#include "compiler/onnx/onnx_import.h"
+#include "compiler/onnx/onnx_importer.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::quantize {

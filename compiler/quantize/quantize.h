@@ -1,6 +1,6 @@
 // Post-training quantisation of ONNX models: float32 layers become int8 layers in QDQ form
 // (QuantizeLinear and DequantizeLinear around what computes with integers), which the import of
-// compiler/graph and ONNX Runtime read. The library changes models; it runs none: who calls it
+// compiler/onnx and ONNX Runtime read. The library changes models; it runs none: who calls it
 // runs the models that it makes, and says which ranges the tensors had.
 //
 //   FloatModel model = FloatModel::Read(onnx, options)

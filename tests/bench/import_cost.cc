@@ -5,7 +5,8 @@
 #include <cstdlib>
 #include <vector>
 
-#include "compiler/graph/onnx_model.h"
+#include "compiler/onnx/onnx_import.h"
+#include "compiler/onnx/onnx_model.h"
 #include "deploy/support/clock.h"
 #include "tests/support/process_status.h"
 

@@ -10,6 +10,7 @@
 
 #include "compiler/driver/compile.h"
 #include "compiler/graph/graph_passes.h"
+#include "compiler/onnx/onnx_import.h"
 #include "compiler/targets/backend.h"
 #include "cost_model/model.h"
 #include "cost_model/shipped_model.h"

@@ -11,6 +11,7 @@
 
 #include "compiler/driver/compile.h"
 #include "compiler/graph/graph_passes.h"
+#include "compiler/onnx/onnx_import.h"
 #include "compiler/space/default_schedule.h"
 #include "compiler/space/space.h"
 #include "compiler/space/trace.h"

@@ -13,6 +13,7 @@
 
 #include "compiler/driver/compile.h"
 #include "compiler/graph/graph_passes.h"
+#include "compiler/onnx/onnx_import.h"
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/compare.h"
 #include "deploy/runtime/runtime.h"

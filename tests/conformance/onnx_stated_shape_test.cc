@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "compiler/driver/compile.h"
+#include "compiler/onnx/onnx_import.h"
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/runtime.h"
 #include "tests/conformance/shape_cases.h"

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "compiler/graph/graph_passes.h"
+#include "compiler/onnx/onnx_import.h"
 #include "deploy/support/status.h"
 #include "tests/support/open_model.h"
 #include "tilewright_onnx.pb.h"

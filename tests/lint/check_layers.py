@@ -17,7 +17,7 @@ DEPLOY = ["deploy/support", "deploy/sql", "deploy/module", "deploy/runtime", "de
           "deploy/security", "deploy/daemon"]
 COMPILER = ["compiler/target", "compiler/ir", "compiler/analysis", "compiler/schedule",
             "compiler/space", "compiler/transform", "compiler/codegen", "compiler/targets", "compiler/op",
-            "compiler/graph", "compiler/driver"]
+            "compiler/graph", "compiler/onnx", "compiler/driver"]
 TUNER = ["tuner_server/log", "tuner_server/modules", "tuner_server/search", "tuner_server/jobs",
          "tuner_server/service"]
 
@@ -49,7 +49,8 @@ LAYERS = {
                          "deploy/runtime/c_abi.h", "deploy/runtime/spirv_abi.h", "vta/isa"],
     "compiler/op": ["compiler/ir"],
     "compiler/graph": ["compiler/op", "compiler/ir"],
-    "compiler/quantize": ["compiler/graph"],
+    "compiler/onnx": ["compiler/op", "compiler/ir", "compiler/graph"],
+    "compiler/quantize": ["compiler/graph", "compiler/onnx"],
     "compiler/driver": COMPILER + ["deploy/module", "deploy/runtime"],
     "cost_model": ["compiler/target", "compiler/ir", "compiler/analysis"],
     "tracker": ["proto"] + DEPLOY,
@@ -80,7 +81,7 @@ LIBRARIES = [
     ("xgboost/", ["cost_model"], "the learned model is one folder"),
     ("spdlog/", ["deploy/daemon", "tracker", "device_agent", "tuner_server/jobs",
                  "tuner_server/service"], "only daemons log"),
-    ("tilewright_onnx.pb.h", ["compiler/graph", "compiler/quantize"],
+    ("tilewright_onnx.pb.h", ["compiler/onnx", "compiler/quantize"],
      "the ONNX format ends at the importer, and at what writes models"),
     ("absl/synchronization/", [], "use deploy/support/mutex.h"),
     ("absl/log/", [], "Debian's Abseil has none"),

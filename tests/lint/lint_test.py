@@ -426,16 +426,16 @@ T Max(
         self.expect_finding("check_reference.py", "alerts.yml:2", "tilewright_op_seconds_bucket")
 
     def test_operators_that_lack_their_row_or_their_conversion(self):
-        self.put("compiler/graph/README.md", "# graph\n")
-        self.put("compiler/graph/CMakeLists.txt", "tw_library(x SRCS onnx_ops.cc)\n")
-        self.put("compiler/graph/onnx_ops.cc", 'constexpr Conversion kRows[] = {\n    {"Conv", ImportConv, "two"},\n    {"Cast", Cast},\n};\n')
+        self.put("compiler/onnx/README.md", "# onnx\n")
+        self.put("compiler/onnx/CMakeLists.txt", "tw_library(x SRCS onnx_ops.cc)\n")
+        self.put("compiler/onnx/onnx_ops.cc", 'constexpr Conversion kRows[] = {\n    {"Conv", ImportConv, "two"},\n    {"Cast", Cast},\n};\n')
         self.put("compiler/op/CMakeLists.txt", "tw_library(x SRCS elementwise.cc)\n")
         self.put("compiler/op/elementwise.cc", 'constexpr Row kRows[] = {\n    {"add", "Add", 2, false},\n};\n')
         rows = "| operator | domain |\n|---|---|\n| Add | |\n| Cast | |\n"
         self.put("deploy/docs/operators.md", rows + "| Conv | |\n")
         self.assertEqual(self.run_check("check_reference.py")[0], 0)
         self.put("deploy/docs/operators.md", rows)
-        self.expect_finding("check_reference.py", "lacks Conv of compiler/graph/onnx_ops.cc", "generate_reference.py")
+        self.expect_finding("check_reference.py", "lacks Conv of compiler/onnx/onnx_ops.cc", "generate_reference.py")
         self.put("deploy/docs/operators.md", rows + "| Conv | |\n| Einsum | |\n")
         self.expect_finding("check_reference.py", "names Einsum")
 

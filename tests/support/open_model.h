@@ -5,6 +5,7 @@
 #include <string>
 
 #include "compiler/graph/graph.h"
+#include "compiler/onnx/onnx_import.h"
 #include "tilewright_onnx.pb.h"
 
 namespace tilewright::tests {

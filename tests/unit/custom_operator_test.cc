@@ -4,10 +4,11 @@
 
 #include <cmath>
 
-#include "compiler/graph/custom_operators.h"
-#include "compiler/graph/onnx_check.h"
-#include "compiler/graph/onnx_strip_weights.h"
 #include "compiler/ir/verify.h"
+#include "compiler/onnx/custom_operators.h"
+#include "compiler/onnx/onnx_check.h"
+#include "compiler/onnx/onnx_import.h"
+#include "compiler/onnx/onnx_strip_weights.h"
 #include "compiler/op/custom_text.h"
 #include "deploy/support/strings.h"
 #include "tests/support/test_seed.h"

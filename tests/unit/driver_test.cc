@@ -15,6 +15,7 @@
 #include "compiler/graph/graph_passes.h"
 #include "compiler/ir/interp.h"
 #include "compiler/ir/structural.h"
+#include "compiler/onnx/onnx_import.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/targets/backend.h"
 #include "deploy/module/module_file.h"

@@ -1,11 +1,12 @@
 // The import that does not stop at the first error: each kind of problem with its places, what
 // hides behind one, and that it finds something exactly where the import fails.
-#include "compiler/graph/onnx_check.h"
+#include "compiler/onnx/onnx_check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "compiler/graph/graph.h"
+#include "compiler/onnx/onnx_import.h"
 #include "deploy/support/status.h"
 #include "tests/unit/onnx_builder.h"
 

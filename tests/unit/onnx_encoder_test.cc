@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 
+#include "compiler/onnx/onnx_import.h"
 #include "tests/unit/onnx_evaluate.h"
 
 namespace tilewright::graph {

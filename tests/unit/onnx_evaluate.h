@@ -10,6 +10,7 @@
 
 #include "compiler/graph/graph.h"
 #include "compiler/graph/graph_passes.h"
+#include "compiler/onnx/onnx_import.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "tests/support/open_model.h"

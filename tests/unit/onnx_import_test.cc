@@ -1,5 +1,7 @@
 // ONNX import: what each operator becomes, the errors of bad models by slug, and seeded mutations
 // of a valid model, none of which may crash the importer or the graph passes.
+#include "compiler/onnx/onnx_import.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>

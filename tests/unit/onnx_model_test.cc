@@ -1,6 +1,6 @@
 // Models as files: weights that graphs share, and data in other files, which hostile models name,
 // too.
-#include "compiler/graph/onnx_model.h"
+#include "compiler/onnx/onnx_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +11,7 @@
 #include <fstream>
 #include <optional>
 
+#include "compiler/onnx/onnx_import.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"

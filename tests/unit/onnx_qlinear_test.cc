@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/onnx/onnx_import.h"
 #include "tests/unit/onnx_evaluate.h"
 
 namespace tilewright::graph {

@@ -3,6 +3,7 @@
 
 #include "compiler/graph/graph.h"
 #include "compiler/graph/graph_passes.h"
+#include "compiler/onnx/onnx_import.h"
 #include "deploy/support/status.h"
 #include "tests/unit/onnx_evaluate.h"
 

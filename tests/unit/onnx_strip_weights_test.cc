@@ -1,4 +1,4 @@
-#include "compiler/graph/onnx_strip_weights.h"
+#include "compiler/onnx/onnx_strip_weights.h"
 
 #include <gtest/gtest.h>
 
@@ -8,6 +8,7 @@
 #include "compiler/driver/tasks.h"
 #include "compiler/graph/graph.h"
 #include "compiler/graph/graph_passes.h"
+#include "compiler/onnx/onnx_import.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/strings.h"
 #include "tests/unit/onnx_builder.h"

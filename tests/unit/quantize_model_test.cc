@@ -13,6 +13,7 @@
 
 #include "compiler/graph/graph.h"
 #include "compiler/graph/graph_passes.h"
+#include "compiler/onnx/onnx_import.h"
 #include "compiler/quantize/parameters.h"
 #include "compiler/quantize/quantize.h"
 #include "deploy/support/rng.h"

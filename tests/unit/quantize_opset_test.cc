@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/graph/graph.h"
+#include "compiler/onnx/onnx_import.h"
 #include "compiler/quantize/quantize.h"
 #include "tests/unit/onnx_builder.h"
 #include "tests/unit/onnx_evaluate.h"

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compiler/graph/graph.h"
+#include "compiler/onnx/onnx_import.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/model_compiler.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler/graph/onnx_check.h"
+#include "compiler/onnx/onnx_check.h"
 #include "tuner_server/cli/table.h"
 
 namespace tilewright::cli {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "compiler/graph/found_sizes.h"
+#include "compiler/onnx/onnx_import.h"
 #include "deploy/module/module_file.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "compiler/graph/graph.h"
-#include "compiler/graph/onnx_strip_weights.h"
+#include "compiler/onnx/onnx_strip_weights.h"
 #include "deploy/module/manifest.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"

@@ -1,7 +1,8 @@
 #include "tuner_server/cli/operator_files.h"
 
 #include "compiler/graph/graph.h"
-#include "compiler/graph/onnx_model.h"
+#include "compiler/onnx/onnx_import.h"
+#include "compiler/onnx/onnx_model.h"
 #include "compiler/op/custom_text.h"
 #include "deploy/support/file.h"
 #include "deploy/support/printable.h"

@@ -1,12 +1,12 @@
 // The files of --operators: definitions of custom operators, which join a model before anything
-// reads it (compiler/graph/custom_operators.h). Free functions without state; thread-safe.
+// reads it (compiler/onnx/custom_operators.h). Free functions without state; thread-safe.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "compiler/graph/custom_operators.h"
-#include "compiler/graph/onnx_model.h"
+#include "compiler/onnx/custom_operators.h"
+#include "compiler/onnx/onnx_model.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::cli {

@@ -8,6 +8,7 @@
 
 #include "compiler/driver/tasks.h"
 #include "compiler/graph/graph.h"
+#include "compiler/onnx/onnx_import.h"
 #include "compiler/quantize/quantize.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"

@@ -1,0 +1,84 @@
+// Between which numbers an expression over size variables is, in the ranges of its variables.
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "compiler/onnx/onnx_importer.h"
+#include "deploy/support/dim_interval.h"
+
+namespace tilewright::graph::onnx {
+namespace {
+
+using op::Dim;
+using support::FloorDivide;
+using support::SizeInterval;
+
+constexpr int64_t kMostDivisor = 1 << 20;
+
+// Two expressions without quotients that enclose another one: low / over <= it <= high / over. So
+// H - 2 * (H / 2) is from 0 to 1, although its parts grow without bound.
+struct Enclosure {
+  Dim low, high;
+  int64_t over = 1;
+  bool known = true;
+  bool exact() const { return low == high; }
+};
+Enclosure Unknown() { return {0, 0, 1, false}; }
+Enclosure Scaled(const Enclosure& e, int64_t by, int64_t over) {
+  const Dim factor(by);
+  const bool turns = by < 0;
+  return {(turns ? e.high : e.low) * factor, (turns ? e.low : e.high) * factor, over, e.known};
+}
+Enclosure operator+(const Enclosure& a, const Enclosure& b) {
+  const int64_t over = std::lcm(a.over, b.over);
+  if (!a.known || !b.known || over > kMostDivisor) return Unknown();
+  const Enclosure x = Scaled(a, over / a.over, over), y = Scaled(b, over / b.over, over);
+  return {x.low + y.low, x.high + y.high, over, true};
+}
+Enclosure operator*(const Enclosure& a, const Enclosure& b) {
+  if (!a.known || !b.known || a.over > kMostDivisor / b.over) return Unknown();
+  const int64_t over = a.over * b.over;
+  if (a.exact() && b.exact()) return {a.low * b.low, a.low * b.low, over, true};
+  const Enclosure& factor = a.exact() ? a : b;
+  const Enclosure& other = a.exact() ? b : a;
+  if (!factor.exact() || !factor.low.is_constant()) return Unknown();
+  return Scaled(other, factor.low.value(), over);
+}
+Enclosure Quotient(const Enclosure& e, int64_t divisor) {
+  if (!e.known || e.over > kMostDivisor / divisor) return Unknown();
+  // Whole numbers: what floor takes away is at most divisor - 1.
+  return {e.low - Dim((divisor - 1) * e.over), e.high, e.over * divisor, true};
+}
+
+SizeInterval IntervalOf(const Dim& dim, const std::map<std::string, SizeRange>& ranges) {
+  return support::IntervalOf(dim, [&](const std::string& variable) {
+    const auto range = ranges.find(variable);
+    if (range == ranges.end()) return SizeInterval{0, 0, false};
+    return SizeInterval{range->second.min, range->second.max, true};
+  });
+}
+
+}  // namespace
+
+std::optional<int64_t> Importer::Bound(const Dim& dim, bool largest) const {
+  if (dim.is_constant()) return dim.value();
+  std::optional<int64_t> bound;
+  if (const SizeInterval all = IntervalOf(dim, graph_.size_ranges); all.known) {
+    bound = largest ? all.high : all.low;
+  }
+  const Enclosure enclosure = dim.Fold<Enclosure>(
+      [](int64_t number) { return Enclosure{number, number, 1, true}; },
+      [](const std::string& variable) {
+        return Enclosure{Dim::Variable(variable), Dim::Variable(variable), 1, true};
+      },
+      Quotient);
+  if (!enclosure.known) return bound;
+  const SizeInterval all = IntervalOf(largest ? enclosure.high : enclosure.low, graph_.size_ranges);
+  if (!all.known) return bound;
+  const int64_t own =
+      largest ? FloorDivide(all.high, enclosure.over) : -FloorDivide(-all.low, enclosure.over);
+  if (!bound) return own;
+  return largest ? std::min(*bound, own) : std::max(*bound, own);
+}
+
+}  // namespace tilewright::graph::onnx

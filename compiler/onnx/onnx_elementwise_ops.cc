@@ -1,0 +1,146 @@
+// Elementwise operators that are more than their row: types, attributes and operands that ONNX
+// states in other ways.
+#include <cmath>
+
+#include "compiler/onnx/onnx_conversions.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::graph::onnx {
+namespace {
+
+using support::StrCat;
+
+Result CastTo(NodeReader& n, ValueId x, ir::DType type, const std::string& name) {
+  if (n.importer().TypeOf(x).dtype == type) return x;
+  return n.importer().Emit("cast", {x}, {{"dtype", ir::TypeName(type)}}, name);
+}
+
+// x^exponent of whole numbers, wrapping: squares, and products of those that the exponent has.
+Result WholePower(NodeReader& n, ValueId x, int64_t exponent) {
+  Importer& importer = n.importer();
+  const ir::DType type = importer.TypeOf(x).dtype;
+  std::optional<ValueId> product;
+  ValueId square = x;
+  for (int64_t rest = exponent; rest > 0; rest /= 2) {
+    if (rest % 2 == 1) {
+      if (!product) {
+        product = square;
+      } else {
+        TW_ASSIGN(product, importer.Emit("mul", {*product, square}, {}, PartName(n, "_product")));
+      }
+    }
+    if (rest > 1) {
+      TW_ASSIGN(square, importer.Emit("mul", {square, square}, {}, PartName(n, "_square")));
+    }
+  }
+  if (product) return importer.Emit("identity", {*product}, {}, n.output_name());
+  const ValueId zero = ScalarConstant(n, type, 0, PartName(n, "_zero"));
+  TW_ASSIGN(const ValueId none, importer.Emit("mul", {x, zero}, {}, PartName(n, "_none")));
+  return importer.Emit("add", {none, ScalarConstant(n, type, 1, PartName(n, "_one"))}, {},
+                       n.output_name());
+}
+
+}  // namespace
+
+// The bits of integers of one width as another type of it: a cast, which wraps. Floats have to be
+// constants: a module has no instruction for their bits.
+Result ImportBitCast(NodeReader& n) {
+  TW_ASSIGN(const ValueId x, n.Input(0));
+  TW_ASSIGN(const int64_t to, n.Int("to", 0));
+  TW_ASSIGN(const ir::DType type, ElementType(to));
+  Importer& importer = n.importer();
+  const op::TensorType from = importer.TypeOf(x);
+  const bool small = ElementTypeName(to).ends_with("int4");  // bytes here
+  if (small || type.bits != from.dtype.bits || type.is_bool() != from.dtype.is_bool()) {
+    return n.Error("type", StrCat("expected types of as many bits, not of 4 and not bool, found ",
+                                  op::ToText(from), " and ", ElementTypeName(to)));
+  }
+  if (type == from.dtype) return importer.Emit("identity", {x}, {}, n.output_name());
+  const auto& constant = importer.ValueOf(x).constant;
+  if (constant != nullptr) {
+    return importer.Constant(n.output_name(), {type, from.shape}, std::string(constant->view()));
+  }
+  if (type.is_float() || from.dtype.is_float()) {
+    return n.Error("type", StrCat("expected integers, or a constant, found ", op::ToText(from),
+                                  " and ", ElementTypeName(to)));
+  }
+  return importer.Emit("cast", {x}, {{"dtype", ir::TypeName(type)}}, n.output_name());
+}
+
+Result ImportCastLike(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  TW_ASSIGN(ValueId like, n.Input(1));
+  const ir::DType type = n.importer().TypeOf(like).dtype;
+  return n.importer().Emit("cast", {x}, {{"dtype", ir::TypeName(type)}}, n.output_name());
+}
+
+// The result has the type of the base. Operands of two types meet in f64, as in NumPy.
+Result ImportPow(NodeReader& n) {
+  TW_ASSIGN(ValueId base, n.Input(0));
+  TW_ASSIGN(ValueId exponent, n.Input(1));
+  Importer& importer = n.importer();
+  const ir::DType type = importer.TypeOf(base).dtype, other = importer.TypeOf(exponent).dtype;
+  const std::optional<double> constant = importer.ConstantScalar(exponent);
+  const bool whole = constant && importer.TypeOf(exponent).shape.empty() && *constant >= 0 &&
+                     *constant == std::trunc(*constant) && *constant <= 64;
+  if (type.is_int() && other.is_int()) {
+    if (whole) return WholePower(n, base, static_cast<int64_t>(*constant));
+    return n.Error("type", "expected floats or a constant exponent in 0 to 64, found integers");
+  }
+  if (type.is_float() && constant && op::RoundToType(*constant, type) == *constant) {
+    const op::RefTensor same{{type, importer.TypeOf(exponent).shape}, {*constant}};
+    exponent = importer.Constant(PartName(n, "_exponent"), same.type, op::ToBytes(same));
+  }
+  if (importer.TypeOf(exponent).dtype == type) {
+    return importer.Emit("pow", {base, exponent}, {}, n.output_name());
+  }
+  TW_ASSIGN(base, CastTo(n, base, ir::kF64, PartName(n, "_base")));
+  TW_ASSIGN(exponent, CastTo(n, exponent, ir::kF64, PartName(n, "_exponent")));
+  TW_ASSIGN(const ValueId power, importer.Emit("pow", {base, exponent}, {}, PartName(n, "_power")));
+  return CastTo(n, power, type, n.output_name());
+}
+
+Result ImportMod(NodeReader& n) {
+  TW_ASSIGN(ValueId a, n.Input(0));
+  TW_ASSIGN(ValueId b, n.Input(1));
+  TW_ASSIGN(const int64_t fmod, n.Int("fmod", 0));
+  if (fmod == 0 && n.importer().TypeOf(a).dtype.is_float()) {
+    return n.Error("attribute", "expected fmod=1 for floats, found 0");
+  }
+  return n.importer().Emit("mod", {a, b}, {{"fmod", fmod}}, n.output_name());
+}
+
+Result ImportBitShift(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  TW_ASSIGN(ValueId count, n.Input(1));
+  TW_ASSIGN(const std::string direction, n.String("direction", ""));
+  if (direction != "LEFT" && direction != "RIGHT") {
+    return n.Error("attribute", StrCat("expected direction LEFT or RIGHT, found ", direction));
+  }
+  if (n.importer().TypeOf(x).dtype.code != ir::TypeCode::kUInt) {
+    return n.Error(
+        "type", StrCat("expected unsigned integers, found ", op::ToText(n.importer().TypeOf(x))));
+  }
+  return n.importer().Emit(direction == "LEFT" ? "shift_left" : "shift_right", {x, count}, {},
+                           n.output_name());
+}
+
+// Of integers in f64, which holds those of 32 bits.
+Result ImportShrink(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  op::Attrs attrs;
+  TW_ASSIGN(attrs["bias"], n.Float("bias", 0));
+  TW_ASSIGN(attrs["lambd"], n.Float("lambd", 0.5));
+  const ir::DType type = n.importer().TypeOf(x).dtype;
+  if (type.is_float()) return n.importer().Emit("shrink", {x}, attrs, n.output_name());
+  if (type.bits > 32) {
+    return n.Error("type", StrCat("expected floats or integers of at most 32 bits, found ",
+                                  ir::TypeName(type)));
+  }
+  TW_ASSIGN(x, CastTo(n, x, ir::kF64, PartName(n, "_wide")));
+  TW_ASSIGN(x, n.importer().Emit("shrink", {x}, attrs, PartName(n, "_shrunk")));
+  return CastTo(n, x, type, n.output_name());
+}
+
+}  // namespace tilewright::graph::onnx

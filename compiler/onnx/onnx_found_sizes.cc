@@ -1,0 +1,160 @@
+// Sizes that only a run finds in the import: numbers that the model states for them, or variables.
+#include <algorithm>
+#include <cctype>
+#include <optional>
+
+#include "compiler/onnx/onnx_composer.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::graph::onnx {
+namespace {
+
+using op::Dim;
+using support::Quote;
+using support::StrCat;
+
+using Stated = pb::TensorShapeProto::Dimension;
+
+// What the graph says about a dimension of a value: a number or a name; null where it says nothing.
+const Stated* StatedDim(const pb::GraphProto& graph, const std::string& name, int64_t axis) {
+  for (const auto* values : {&graph.output(), &graph.value_info()}) {
+    for (const pb::ValueInfoProto& value : *values) {
+      const auto& dims = value.type().tensor_type().shape().dim();
+      if (value.name() != name || axis >= dims.size()) continue;
+      const Stated& dim = dims[static_cast<int>(axis)];
+      const bool named = !dim.dim_param().empty() && dim.dim_param() != "?";
+      if (named || (dim.has_dim_value() && dim.dim_value() >= 0)) return &dim;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+// Any text may be a name in ONNX; a variable is a word.
+std::string SizeWord(const std::string& name) {
+  constexpr size_t kMostLetters = 40;  // texts of dimensions take words of 64
+  std::string word;
+  for (const char c : name.substr(0, kMostLetters)) {
+    word += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  }
+  if (word.empty() || std::isdigit(static_cast<unsigned char>(word[0])) != 0) {
+    word.insert(word.begin(), '_');
+  }
+  return word;
+}
+
+Dim Importer::AddSize(std::string word, const SizeRange& range) {
+  if (range.min > 0) {
+    graph_.size_ranges[word] = range;
+    return Dim::Variable(word);
+  }
+  const std::string variable = StrCat(word, "_plus_1");
+  graph_.size_ranges[variable] = {1, range.max + 1, word};
+  return Dim::Variable(variable) - 1;
+}
+
+// What --shape says of a size with these names; from 0 to `most` where it says nothing.
+std::optional<SizeRange> Importer::RangeGiven(const std::string& own, const std::string& name,
+                                              std::optional<int64_t> most) {
+  for (const std::string& given : {name, own}) {
+    const auto number = options_.shapes.find(given);
+    if (number != options_.shapes.end() && number->second.size() == 1) {
+      claimed_.insert(given);
+      return SizeRange{number->second[0], number->second[0]};
+    }
+    const auto open = options_.open.find(given);
+    if (open == options_.open.end()) continue;
+    claimed_.insert(given);
+    const auto& [least, largest, unused] = open->second;
+    return SizeRange{least, most ? std::min(*most, largest) : largest};
+  }
+  return most ? std::optional<SizeRange>({0, *most}) : std::nullopt;
+}
+
+absl::StatusOr<Dim> Importer::FoundSize(const std::string& value, int64_t axis,
+                                        std::optional<int64_t> most) {
+  const std::string own = StrCat(value, "_", axis);
+  std::string name = own;
+  for (const std::string& same : OfSameShape(Scope(), value)) {
+    const Stated* stated = StatedDim(Scope(), same, axis);
+    if (stated == nullptr) continue;
+    if (stated->dim_param().empty()) return Dim(stated->dim_value());
+    name = stated->dim_param();
+    break;
+  }
+  if (input_sizes_.contains(name)) return input_sizes_.at(name);
+  // A name in a subgraph has another size in each of its runs.
+  const auto known = found_sizes_.find(name);
+  if (known != found_sizes_.end() && scopes_.empty()) return known->second;
+  const std::optional<SizeRange> range = RangeGiven(own, name, most);
+  if (!range || range->max < range->min) {
+    return Bad("size_bound",
+               StrCat("expected the largest size of dimension ", axis, " of ", Quote(value),
+                      ", which only a run finds; give a range: --shape ", name, "=0..N"));
+  }
+  if (range->max == range->min) return Dim(range->max);
+  std::string word = SizeWord(name);
+  while (!size_words_.insert(word).second) word += "_";
+  const Dim size = AddSize(word, *range);
+  found_sizes_.insert_or_assign(name, size);
+  return size;
+}
+
+absl::Status Importer::CheckClaimed() const {
+  for (const std::string& name : unclaimed_) {
+    if (claimed_.contains(name)) continue;
+    return Bad(
+        "shape_override",
+        StrCat("expected the names of inputs, of a dimension of them, or of a dimension that "
+               "only a run finds, found ",
+               Quote(name)));
+  }
+  return absl::OkStatus();
+}
+
+Dim Composer::SizeFound(int64_t axis, const SizeBound& bound, int output) {
+  if (bound.known) return *bound.known;
+  if (!status_.ok()) return 1;
+  absl::StatusOr<Dim> size = n_.importer().FoundSize(n_.output_name(output), axis, bound.most);
+  if (size.ok()) return *size;
+  status_ = n_.Error("size_bound", support::Detail(size.status()));
+  return 1;
+}
+
+Dim Composer::FoundSize(ValueId size, int64_t axis, std::optional<int64_t> most, int output) {
+  if (!status_.ok()) return 1;
+  if (const auto known = n_.importer().ConstantDims(size)) return known->at(0);
+  const Dim found = SizeFound(axis, {{}, most}, output);
+  ExpectDims(size, {found}, n_.label());
+  return found;
+}
+
+std::vector<Dim> Composer::FoundShape(ValueId sizes, const std::vector<SizeBound>& bounds,
+                                      int output) {
+  std::vector<Dim> shape;
+  for (size_t d = 0; d < bounds.size(); ++d) {
+    shape.push_back(SizeFound(static_cast<int64_t>(d), bounds[d], output));
+  }
+  if (status_.ok()) ExpectDims(sizes, shape, n_.label());
+  return shape;
+}
+
+ValueId Composer::SizesOf(const std::vector<Dim>& sizes) {
+  const auto count = static_cast<int64_t>(sizes.size());
+  if (std::ranges::all_of(sizes, &Dim::is_constant)) {
+    std::vector<double> numbers;
+    for (const Dim& size : sizes) numbers.push_back(static_cast<double>(size.value()));
+    return Constant(ir::kI64, {count}, std::move(numbers));
+  }
+  std::vector<ValueId> parts;
+  for (const Dim& size : sizes) parts.push_back(Reshape(SizeOf(size, ir::kI64), {1}));
+  return Concat(std::move(parts), 0);
+}
+
+std::optional<int64_t> Composer::Most(const Dim& size) const {
+  return n_.importer().Bound(size, /*largest=*/true);
+}
+
+}  // namespace tilewright::graph::onnx

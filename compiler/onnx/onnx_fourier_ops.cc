@@ -1,0 +1,283 @@
+// Spectra: discrete Fourier transforms (DFT, STFT) as products with constant tables, and mel bands.
+// A long transform is split in two along a factor of its length, as Cooley and Tukey do.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+
+#include "compiler/onnx/onnx_composer.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::graph::onnx {
+namespace {
+
+using support::StrCat;
+
+constexpr int64_t kDirectTable = int64_t{1} << 20;   // entries up to which one product is used
+constexpr int64_t kLargestTable = int64_t{1} << 24;  // entries: lengths with a large prime factor
+constexpr int64_t kMaxFramePlaces = int64_t{1} << 23;
+
+// The angle of bin `k` at point `j` of a transform: its multiple of 2 pi / points is reduced first.
+double Angle(int64_t j, int64_t k, int64_t points, bool inverse) {
+  const double turn = static_cast<double>(j * k % points) / static_cast<double>(points);
+  return (inverse ? 2 : -2) * std::numbers::pi * turn;
+}
+
+// [points * parts, bins * 2]: what each part (real, imaginary) of a point adds to each part of a
+// bin. The table of an inverse transform divides by the number of points.
+ValueId FourierTable(Composer& c, ir::DType type, int64_t points, int64_t parts, int64_t bins,
+                     bool inverse) {
+  if (points > kLargestTable || points * parts > kLargestTable / (2 * bins)) {
+    return c.Fail("too_large",
+                  StrCat("expected a length without large prime factors, found ", points));
+  }
+  const double scale = inverse ? 1.0 / static_cast<double>(points) : 1.0;
+  std::vector<double> table;
+  table.reserve(static_cast<size_t>(points * parts * bins * 2));
+  for (int64_t j = 0; j < points; ++j) {
+    for (int64_t part = 0; part < parts; ++part) {
+      for (int64_t k = 0; k < bins; ++k) {
+        const double angle = Angle(j, k, points, inverse);
+        const double real = std::cos(angle) * scale, imaginary = std::sin(angle) * scale;
+        table.push_back(part == 0 ? real : -imaginary);
+        table.push_back(part == 0 ? imaginary : real);
+      }
+    }
+  }
+  return c.Constant(type, {points * parts, bins * 2}, std::move(table));
+}
+
+// x [rows, points, parts] to [rows, bins, 2] by one product.
+ValueId Directly(Composer& c, ValueId x, int64_t bins, bool inverse) {
+  if (!c.ok()) return kNone;
+  const std::vector<int64_t> shape = c.Shape(x);
+  const ValueId table = FourierTable(c, c.TypeOf(x).dtype, shape[1], shape[2], bins, inverse);
+  const ValueId lines = c.Reshape(x, {shape[0], shape[1] * shape[2]});
+  return c.Reshape(c.MatMul(lines, table), {shape[0], bins, 2});
+}
+
+// The product of complex numbers x [rows, b, a, 2] with e^(i angle(j, k)) of b * a points.
+ValueId Turned(Composer& c, ValueId x, int64_t b, int64_t a, bool inverse) {
+  if (!c.ok()) return kNone;
+  std::vector<double> cosines, sines;
+  for (int64_t j = 0; j < b; ++j) {
+    for (int64_t k = 0; k < a; ++k) {
+      const double angle = Angle(j, k, a * b, inverse);
+      cosines.push_back(std::cos(angle));
+      sines.push_back(std::sin(angle));
+    }
+  }
+  const ir::DType type = c.TypeOf(x).dtype;
+  const ValueId cosine = c.Constant(type, {1, b, a, 1}, std::move(cosines));
+  const ValueId sine = c.Constant(type, {1, b, a, 1}, std::move(sines));
+  const ValueId real = c.Slice(x, 3, 0, 1), imaginary = c.Slice(x, 3, 1, 1);
+  return c.Concat({c.Sub(c.Mul(real, cosine), c.Mul(imaginary, sine)),
+                   c.Add(c.Mul(real, sine), c.Mul(imaginary, cosine))},
+                  3);
+}
+
+// All bins of x [rows, points, 2]. Of points = a * b, point j1 * b + j2 and bin k1 + a * k2:
+// transforms of a points over j1, a turn by j2 * k1, then transforms of b points over j2.
+ValueId ComplexTransform(Composer& c, ValueId x, bool inverse) {
+  if (!c.ok()) return kNone;
+  const int64_t rows = c.Shape(x)[0], points = c.Shape(x)[1];
+  int64_t a = 1;
+  for (int64_t d = 2; d <= points / d; ++d) {
+    if (points % d == 0) a = d;
+  }
+  if (a == 1 || points * 4 <= kDirectTable / points) return Directly(c, x, points, inverse);
+  const int64_t b = points / a;
+  x = c.Transpose(c.Reshape(x, {rows, a, b, 2}), {0, 2, 1, 3});
+  x = ComplexTransform(c, c.Reshape(x, {rows * b, a, 2}), inverse);
+  x = Turned(c, c.Reshape(x, {rows, b, a, 2}), b, a, inverse);
+  x = c.Reshape(c.Transpose(x, {0, 2, 1, 3}), {rows * a, b, 2});
+  x = c.Reshape(ComplexTransform(c, x, inverse), {rows, a, b, 2});
+  return c.Reshape(c.Transpose(x, {0, 2, 1, 3}), {rows, points, 2});
+}
+
+// The first `bins` bins of x [rows, points, parts].
+ValueId Transform(Composer& c, ValueId x, int64_t bins, bool inverse) {
+  if (!c.ok()) return kNone;
+  const int64_t points = c.Shape(x)[1], parts = c.Shape(x)[2];
+  if (points * parts <= kDirectTable / (2 * bins)) return Directly(c, x, bins, inverse);
+  if (parts == 1) x = c.Op("pad", {x}, {{"pads", std::vector<int64_t>{0, 0, 0, 0, 0, 1}}});
+  return c.Slice(ComplexTransform(c, x, inverse), 1, 0, bins);
+}
+
+// x [rows, points, parts] cut, or with zeros at its end.
+ValueId Resized(Composer& c, ValueId x, int64_t points) {
+  if (!c.ok()) return kNone;
+  const int64_t more = points - c.Shape(x)[1];
+  if (more <= 0) return c.Slice(x, 1, 0, points);
+  return c.Op("pad", {x}, {{"pads", std::vector<int64_t>{0, 0, 0, 0, more, 0}}});
+}
+
+// The real signal [rows, points, 1] whose first bins are x [rows, points / 2 + 1, 2]; the others
+// are their conjugates.
+ValueId RealInverse(Composer& c, ValueId x, int64_t points) {
+  std::vector<double> places, signs;
+  for (int64_t k = 0; k < points; ++k) {
+    const bool mirrored = k > points / 2;
+    places.push_back(static_cast<double>(mirrored ? points - k : k));
+    signs.insert(signs.end(), {1, mirrored ? -1.0 : 1.0});
+  }
+  const ir::DType type = c.TypeOf(x).dtype;
+  x = c.Op("gather", {x, c.Constant(ir::kI64, {points}, std::move(places))},
+           {{"axis", int64_t{1}}});
+  x = c.Mul(x, c.Constant(type, {1, points, 2}, std::move(signs)));
+  return c.Slice(Transform(c, x, points, true), 2, 0, 1);
+}
+
+// A constant number, or `fallback` where the node leaves the input out.
+absl::StatusOr<int64_t> NumberIn(NodeReader& n, int input, std::string_view what,
+                                 int64_t fallback) {
+  if (!n.HasInput(input)) return fallback;
+  TW_ASSIGN(const std::vector<int64_t> values, n.InputInts(input, what));
+  if (values.size() == 1) return values[0];
+  return n.Error("shape", StrCat("expected one number as ", what, ", found ", values.size()));
+}
+
+absl::Status CheckSignal(NodeReader& n, const op::TensorType& type, bool onesided, bool inverse) {
+  const int64_t parts = type.shape.empty() ? 0 : type.size(-1);
+  if (type.shape.size() < 2 || (parts != 1 && parts != 2) || !type.dtype.is_float()) {
+    return n.Error("shape", StrCat("expected floats with one (real) or two (complex) parts in the "
+                                   "last dimension, found ",
+                                   op::ToText(type)));
+  }
+  if (!onesided || (parts == 2) == inverse) return absl::OkStatus();
+  return n.Error("attribute",
+                 StrCat("expected onesided 0, or a signal that is ", inverse ? "complex" : "real",
+                        ", found onesided 1 and ", op::ToText(type)));
+}
+
+}  // namespace
+
+Result ImportDft(NodeReader& n) {
+  Composer c(n);
+  ValueId x = c.Input(0);
+  TW_TRY(c.status());
+  const op::TensorType type = c.TypeOf(x);
+  TW_ASSIGN(const int64_t inverse, n.Int("inverse", 0));
+  TW_ASSIGN(const int64_t onesided, n.Int("onesided", 0));
+  TW_TRY(CheckSignal(n, type, onesided != 0, inverse != 0));
+  const int64_t rank = static_cast<int64_t>(type.shape.size());
+  const bool old = n.importer().opset() < 20;
+  TW_ASSIGN(int64_t axis, n.Int("axis", 1));
+  if (!old) {
+    TW_ASSIGN(axis, NumberIn(n, 2, "axis", -2));
+  }
+  if (axis < 0) axis += rank;
+  if (axis < 0 || axis >= rank - 1) {
+    return n.Error(
+        "axis", StrCat("expected an axis of the signal, found ", axis, " of ", op::ToText(type)));
+  }
+  const bool to_real = inverse != 0 && onesided != 0;
+  const int64_t size = type.size(axis);
+  TW_ASSIGN(const int64_t points, NumberIn(n, 1, "dft_length", to_real ? 2 * (size - 1) : size));
+  if (points < 1 || points > int64_t{1} << 24) {
+    return n.Error("attribute", StrCat("expected a dft_length in 1 to 16777216, found ", points));
+  }
+  // The axis next to the parts, all others as rows.
+  std::vector<int64_t> perm(type.shape.size());
+  std::iota(perm.begin(), perm.end(), 0);
+  std::swap(perm[axis], perm[rank - 2]);
+  x = c.Transpose(x, perm);
+  if (type.dtype.bits == 16) x = c.Cast(x, ir::kF32);
+  std::vector<int64_t> shape = c.Shape(x);
+  x = c.Reshape(x, {type.elements() / (size * type.size(-1)), size, type.size(-1)});
+  x = Resized(c, x, to_real ? points / 2 + 1 : points);
+  x = to_real ? RealInverse(c, x, points)
+              : Transform(c, x, onesided != 0 ? points / 2 + 1 : points, inverse != 0);
+  TW_TRY(c.status());
+  shape[rank - 2] = c.Shape(x)[1];
+  shape[rank - 1] = c.Shape(x)[2];
+  return c.Done(c.Cast(c.Transpose(c.Reshape(x, shape), perm), type.dtype));
+}
+
+Result ImportStft(NodeReader& n) {
+  Composer c(n);
+  ValueId x = c.Input(0);
+  TW_TRY(c.status());
+  const op::TensorType type = c.TypeOf(x);
+  TW_ASSIGN(const int64_t onesided, n.Int("onesided", 1));
+  TW_TRY(CheckSignal(n, type, onesided != 0, false));
+  ValueId window = c.OptionalInput(2);
+  TW_TRY(c.status());
+  const bool bad_window = window != kNone && c.Rank(window) != 1;
+  const int64_t own = window == kNone || bad_window ? -1 : c.Shape(window)[0];
+  TW_ASSIGN(const int64_t step, NumberIn(n, 1, "frame_step", 0));
+  TW_ASSIGN(const int64_t points, NumberIn(n, 3, "frame_length", own));
+  const int64_t length = type.shape.size() == 3 ? type.size(1) : 0;
+  if (bad_window || step < 1 || points < 1 || points > length || (own >= 0 && own != points)) {
+    return n.Error("shape", StrCat("expected a signal [n, length, parts], a frame_step of at least "
+                                   "1, and a window and frame_length of one length inside of it, "
+                                   "found ",
+                                   op::ToText(type), ", ", step, ", ", own, " and ", points));
+  }
+  const int64_t frames = (length - points) / step + 1, parts = type.size(2);
+  if (frames > kMaxFramePlaces / points) {
+    return n.Error("too_large", StrCat("expected at most ", kMaxFramePlaces,
+                                       " elements in all frames, found more"));
+  }
+  if (type.dtype.bits == 16) x = c.Cast(x, ir::kF32);
+  std::vector<double> places;
+  for (int64_t f = 0; f < frames; ++f) {
+    for (int64_t j = 0; j < points; ++j) places.push_back(static_cast<double>(f * step + j));
+  }
+  x = c.Op("gather", {x, c.Constant(ir::kI64, {frames * points}, std::move(places))},
+           {{"axis", int64_t{1}}});
+  x = c.Reshape(x, {type.size(0) * frames, points, parts});
+  if (window != kNone) {
+    x = c.Mul(x, c.Reshape(c.Cast(window, c.TypeOf(x).dtype), {1, points, 1}));
+  }
+  const int64_t bins = onesided != 0 ? points / 2 + 1 : points;
+  x = c.Reshape(Transform(c, x, bins, false), {type.size(0), frames, bins, 2});
+  return c.Done(c.Cast(x, type.dtype));
+}
+
+// What each bin of a spectrum adds to each band: triangles between neighbouring frequencies that
+// are evenly spaced on the mel scale. Frequencies fall on the bin below them.
+Result ImportMelWeightMatrix(NodeReader& n) {
+  Composer c(n);
+  double number[5];
+  for (int i = 0; i < 5; ++i) {
+    TW_ASSIGN(const ValueId id, n.Input(i));
+    const std::optional<double> known = n.importer().ConstantScalar(id);
+    if (!known) return n.Error("dynamic", StrCat("expected a constant input ", i, ", found none"));
+    number[i] = *known;
+  }
+  TW_ASSIGN(const ir::DType type, ReadType(n, "output_datatype", ir::kF32));
+  const auto [bands_given, length, rate, lowest, highest] = std::to_array(number);
+  const bool sizes_good = bands_given >= 1 && length >= 1 && rate >= 1 && lowest >= 0 &&
+                          highest >= lowest && 2 * highest <= rate &&
+                          bands_given * (length / 2 + 1) <= double{kLargestTable};
+  if (!sizes_good) {
+    return n.Error("shape", StrCat("expected bands, a length, a rate and frequencies up to half of "
+                                   "it, at most ",
+                                   kLargestTable, " weights, found others"));
+  }
+  const auto bands = static_cast<int64_t>(bands_given);
+  const int64_t bins = static_cast<int64_t>(length) / 2 + 1;
+  const auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
+  const double step = (mel(highest) - mel(lowest)) / static_cast<double>(bands + 2);
+  const auto bin = [&](int64_t edge) {
+    const double at = mel(lowest) + static_cast<double>(edge) * step;
+    const double hertz = 700 * (std::pow(10, at / 2595) - 1);
+    return static_cast<int64_t>(std::floor((length + 1) * hertz / rate));
+  };
+  std::vector<double> weights(static_cast<size_t>(bins * bands), 0);
+  for (int64_t band = 0; band < bands; ++band) {
+    const int64_t low = bin(band), middle = bin(band + 1), high = bin(band + 2);
+    for (int64_t j = low; j < std::min(bins, std::max(high, middle + 1)); ++j) {
+      const int64_t side = j <= middle ? middle - low : high - middle;
+      const int64_t from_edge = j <= middle ? j - low : high - j;
+      weights[j * bands + band] =
+          side == 0 ? 1 : static_cast<double>(from_edge) / static_cast<double>(side);
+    }
+  }
+  return c.Done(c.Constant(type, {bins, bands}, std::move(weights)));
+}
+
+}  // namespace tilewright::graph::onnx

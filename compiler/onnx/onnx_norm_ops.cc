@@ -1,0 +1,183 @@
+// Normalisations, as compositions of reductions and elementwise rows.
+#include "compiler/onnx/onnx_norm_ops.h"
+
+#include "compiler/onnx/onnx_composer.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::graph::onnx {
+
+Standard Standardize(Composer& c, ValueId x, const std::vector<int64_t>& axes, double epsilon) {
+  const ValueId mean = c.Reduce("mean", x, axes);
+  const ValueId centred = c.Sub(x, mean);
+  const ValueId variance = c.Reduce("mean", c.Mul(centred, centred), axes);
+  const ValueId deviation = c.Op("sqrt", {c.Add(variance, c.Scalar(epsilon, c.TypeOf(x).dtype))});
+  return {mean, deviation, c.Div(centred, deviation)};
+}
+
+Standard StandardizeRows(Composer& c, ValueId x, double epsilon) {
+  const ir::DType type = c.TypeOf(x).dtype;
+  x = c.Cast(x, type.bits == 16 ? ir::kF32 : type);
+  Standard s = Standardize(c, x, {c.Rank(x) - 1}, epsilon);
+  s.normalized = c.Cast(s.normalized, type);
+  return s;
+}
+
+ValueId DividedByRms(Composer& c, ValueId x, const std::vector<int64_t>& axes, double epsilon) {
+  const ValueId mean = c.Reduce("mean", c.Mul(x, x), axes);
+  return c.Div(x, c.Op("sqrt", {c.Add(mean, c.Scalar(epsilon, c.TypeOf(x).dtype))}));
+}
+
+namespace {
+
+using support::StrCat;
+
+std::vector<int64_t> AxesFrom(int64_t first, int64_t rank) {
+  std::vector<int64_t> axes;
+  for (int64_t d = first; d < rank; ++d) axes.push_back(d);
+  return axes;
+}
+
+// The precision of the first stage: the type that `stash_type` names.
+absl::StatusOr<ir::DType> StashType(NodeReader& n) {
+  TW_ASSIGN(const ir::DType type, ReadType(n, "stash_type", ir::kF32));
+  if (!type.is_float()) return n.Error("attribute", "expected a float type as stash_type");
+  return type;
+}
+
+// f32 at least: `stash_type` never makes the computation narrower than the data.
+ir::DType Wider(ir::DType a, ir::DType b) { return a.bytes() > b.bytes() ? a : b; }
+
+// A parameter per channel, as it broadcasts against x [n, c, ...].
+ValueId PerChannel(Composer& c, ValueId parameter, int64_t rank) {
+  std::vector<int64_t> shape(static_cast<size_t>(rank) - 1, 1);
+  // A list of fixed length, or one number.
+  const std::vector<int64_t> own = c.Shape(parameter);
+  if (!c.ok()) return kNone;
+  shape[0] = own.empty() ? 1 : c.TypeOf(parameter).elements();
+  return c.Reshape(parameter, shape);
+}
+
+}  // namespace
+
+Result ImportLayerNorm(NodeReader& n) {
+  Composer c(n);
+  ValueId x = c.Input(0), scale = c.Input(1);
+  const ValueId bias = c.OptionalInput(2);
+  TW_TRY(c.status());
+  TW_ASSIGN(const int64_t axis, ReadAxis(n, -1, c.Rank(x)));
+  TW_ASSIGN(const double epsilon, n.Float("epsilon", 1e-5));
+  TW_ASSIGN(const ir::DType stash, StashType(n));
+  const op::TensorType type = c.TypeOf(x);
+  x = c.Cast(x, Wider(stash, type.dtype));
+  const Standard s = Standardize(c, x, AxesFrom(axis, c.Rank(x)), epsilon);
+  ValueId y = c.Mul(c.Cast(s.normalized, type.dtype), scale);
+  if (bias != kNone) y = c.Add(y, bias);
+  // Open dimensions are settled with the rest of the graph.
+  const bool fixed = type.fixed() && c.TypeOf(y).fixed();
+  if (c.ok() && fixed && c.TypeOf(y).shape != type.shape) {
+    c.Fail("shape", StrCat("expected scale and bias that broadcast to ", op::ToText(type)));
+  }
+  TW_TRY(c.status());
+  if (n.HasOutput(1)) TW_TRY(n.BindOutput(1, c.Cast(s.mean, stash)));
+  if (n.HasOutput(2)) {
+    TW_TRY(n.BindOutput(2, c.Cast(c.Op("reciprocal", {s.deviation}), stash)));
+  }
+  return c.Done(y);
+}
+
+Result ImportRmsNorm(NodeReader& n) {
+  Composer c(n);
+  ValueId x = c.Input(0);
+  const ValueId scale = c.Input(1);
+  TW_TRY(c.status());
+  TW_ASSIGN(const int64_t axis, ReadAxis(n, -1, c.Rank(x)));
+  TW_ASSIGN(const double epsilon, n.Float("epsilon", 1e-5));
+  TW_ASSIGN(const ir::DType stash, StashType(n));
+  const ir::DType type = c.TypeOf(x).dtype, result = c.TypeOf(scale).dtype;
+  x = c.Cast(x, Wider(stash, type));
+  const ValueId y = DividedByRms(c, x, AxesFrom(axis, c.Rank(x)), epsilon);
+  return c.Done(c.Mul(c.Cast(c.Cast(y, type), result), scale));
+}
+
+Result ImportInstanceNorm(NodeReader& n) {
+  Composer c(n);
+  const ValueId x = c.Input(0), scale = c.Input(1), bias = c.Input(2);
+  TW_ASSIGN(const double epsilon, n.Float("epsilon", 1e-5));
+  const int64_t rank = c.Rank(x);
+  if (c.ok() && rank < 3) c.Fail("rank", "expected spatial dimensions, found none");
+  TW_TRY(c.status());
+  const Standard s = Standardize(c, x, AxesFrom(2, rank), epsilon);
+  return c.Done(c.Add(c.Mul(s.normalized, PerChannel(c, scale, rank)), PerChannel(c, bias, rank)));
+}
+
+// Statistics per group of channels. Scale and bias are per group in opset 18, per channel later.
+Result ImportGroupNorm(NodeReader& n) {
+  Composer c(n);
+  ValueId x = c.Input(0), scale = c.Input(1), bias = c.Input(2);
+  TW_TRY(c.status());
+  const op::TensorType type = c.TypeOf(x);
+  const int64_t rank = c.Rank(x);
+  TW_ASSIGN(const double epsilon, n.Float("epsilon", 1e-5));
+  TW_ASSIGN(const int64_t groups, n.Int("num_groups", 0));
+  TW_ASSIGN(const ir::DType stash, StashType(n));
+  if (rank >= 2 && !type.shape[1].is_constant()) {
+    return n.Error("open_size",
+                   StrCat("expected a fixed number of channels, found ", op::ToText(type)));
+  }
+  if (rank < 2 || groups < 1 || type.size(1) % groups != 0) {
+    return n.Error("attribute", StrCat("expected num_groups that divides the channels of ",
+                                       op::ToText(type), ", found ", groups));
+  }
+  const int64_t width = type.size(1) / groups;
+  const bool per_group = n.importer().opset() < 21;
+  for (ValueId* parameter : {&scale, &bias}) {
+    const int64_t count = per_group ? groups : type.size(1);
+    if (c.Dims(*parameter) != std::vector<op::Dim>{count}) {
+      return n.Error("shape", StrCat("expected scale and bias of [", count, "], found ",
+                                     op::ToText(c.TypeOf(*parameter))));
+    }
+    if (per_group) {
+      *parameter = c.Broadcast(c.Reshape(*parameter, {groups, 1}), {groups, width});
+      *parameter = c.Reshape(*parameter, {type.size(1)});
+    }
+  }
+  const ir::DType wide = n.importer().opset() < 21 ? type.dtype : Wider(stash, type.dtype);
+  op::Dim elements = width;  // of a group
+  for (int64_t d = 2; d < rank; ++d) elements = elements * type.shape[d];
+  x = c.ReshapeTo(c.Cast(x, wide), {type.shape[0], groups, elements});
+  const Standard s = Standardize(c, x, {2}, epsilon);
+  const ValueId y = c.ReshapeTo(c.Cast(s.normalized, type.dtype), type.shape);
+  return c.Done(c.Add(c.Mul(y, PerChannel(c, scale, rank)), PerChannel(c, bias, rank)));
+}
+
+// (x - mean) / (deviation + 1e-9), as the function in ONNX's definition has it.
+Result ImportMeanVarianceNorm(NodeReader& n) {
+  Composer c(n);
+  const ValueId x = c.Input(0);
+  TW_TRY(c.status());
+  TW_ASSIGN(std::vector<int64_t> axes, n.Ints("axes", {0, 2, 3}));
+  const ValueId mean = c.Reduce("mean", x, axes);
+  const ValueId centred = c.Sub(x, mean);
+  const ValueId variance = c.Reduce("mean", c.Mul(centred, centred), axes);
+  const ValueId deviation = c.Op("sqrt", {variance});
+  return c.Done(c.Div(centred, c.Add(deviation, c.Scalar(1e-9, c.TypeOf(x).dtype))));
+}
+
+// x / norm; zeros where the norm is zero.
+Result ImportLpNorm(NodeReader& n) {
+  Composer c(n);
+  const ValueId x = c.Input(0);
+  TW_TRY(c.status());
+  TW_ASSIGN(const int64_t axis, ReadAxis(n, -1, c.Rank(x)));
+  TW_ASSIGN(const int64_t p, n.Int("p", 2));
+  if (p != 1 && p != 2) return n.Error("attribute", StrCat("expected p 1 or 2, found ", p));
+  ValueId norm = c.Reduce("sum", p == 1 ? c.Op("abs", {x}) : c.Mul(x, x), {axis});
+  if (p == 2) norm = c.Op("sqrt", {norm});
+  // All x of a zero norm are zeros: any other divisor gives the zeros that are asked for.
+  const ir::DType type = c.TypeOf(x).dtype;
+  const double tiny = type == ir::kF64 ? 1e-300 : type == ir::kF32 ? 1.2e-38 : 6e-8;
+  return c.Done(c.Div(x, c.Op("max", {c.Scalar(tiny, type), norm})));
+}
+
+}  // namespace tilewright::graph::onnx

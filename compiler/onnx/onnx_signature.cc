@@ -1,0 +1,334 @@
+// The inputs and outputs of a model in the import: sizes given for dimensions, and the types that
+// the model states.
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "compiler/onnx/onnx_importer.h"
+#include "compiler/op/empty.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::graph::onnx {
+namespace {
+
+using support::Quote;
+using support::StrCat;
+
+// Whether the size of this dimension is stated. Some exporters (Paddle) write -1 for one that is
+// not.
+bool IsFixed(const pb::TensorShapeProto::Dimension& dim) {
+  return dim.has_dim_value() && dim.dim_value() >= 0;
+}
+
+// Whether the model states every size of its inputs.
+bool InputsAreFixed(const pb::GraphProto& graph) {
+  return std::all_of(graph.input().begin(), graph.input().end(), [](const auto& input) {
+    const auto& shape = input.type().tensor_type().shape();
+    return input.type().tensor_type().has_shape() &&
+           std::all_of(shape.dim().begin(), shape.dim().end(), IsFixed);
+  });
+}
+
+// Operators of one operand, or of another that counts for its type only, that keep its shape.
+bool KeepsShape(const pb::NodeProto& node) {
+  constexpr std::string_view kOps[] = {"Abs", "Cast",       "CastLike", "Exp",  "Identity",
+                                       "Log", "Reciprocal", "Relu",     "Sqrt", "Softmax"};
+  return std::find(std::begin(kOps), std::end(kOps), node.op_type()) != std::end(kOps);
+}
+
+std::optional<std::vector<int64_t>> ShapeIn(const pb::GraphProto& graph, const std::string& name) {
+  for (const auto* values : {&graph.output(), &graph.value_info()}) {
+    for (const pb::ValueInfoProto& value : *values) {
+      if (value.name() != name || !value.type().tensor_type().has_shape()) continue;
+      std::vector<int64_t> shape;
+      for (const auto& dim : value.type().tensor_type().shape().dim()) {
+        if (!IsFixed(dim)) return std::nullopt;
+        shape.push_back(dim.dim_value());
+      }
+      return shape;
+    }
+  }
+  return std::nullopt;
+}
+
+// Whether a result may have a dimension of this name: the model's own, or output and axis ("y_0").
+bool MayBeFound(const pb::GraphProto& graph, const std::string& name) {
+  for (const auto* values : {&graph.output(), &graph.value_info()}) {
+    for (const pb::ValueInfoProto& value : *values) {
+      for (const auto& dim : value.type().tensor_type().shape().dim()) {
+        if (dim.dim_param() == name) return true;
+      }
+    }
+  }
+  const size_t end = name.find_last_not_of("0123456789");
+  if (end == std::string::npos || end + 1 == name.size() || name[end] != '_') return false;
+  bool found = false;
+  ForEachNode(graph, [&](const pb::NodeProto& node) {
+    for (const std::string& output : node.output()) found = found || output == name.substr(0, end);
+  });
+  return found;
+}
+
+}  // namespace
+
+void NameUnknownSizes(pb::GraphProto& graph) {
+  std::set<std::string> taken;
+  for (const pb::ValueInfoProto& input : graph.input()) {
+    taken.insert(input.name());
+    for (const auto& dim : input.type().tensor_type().shape().dim()) taken.insert(dim.dim_param());
+  }
+  for (pb::ValueInfoProto& input : *graph.mutable_input()) {
+    if (!input.type().has_tensor_type() || !input.type().tensor_type().has_shape()) continue;
+    auto& dims = *input.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim();
+    for (int d = 0; d < dims.size(); ++d) {
+      if (IsFixed(dims[d]) || (!dims[d].dim_param().empty() && dims[d].dim_param() != "?"))
+        continue;
+      std::string name = StrCat(input.name(), "_", d);
+      while (!taken.insert(name).second) name += "_";
+      dims[d].set_dim_param(name);
+    }
+  }
+}
+
+std::string DynamicInputText(const pb::ValueInfoProto& input) {
+  const auto& tensor = input.type().tensor_type();
+  if (!tensor.has_shape()) return Quote(input.name()) + " of unknown rank";
+  std::vector<std::string> dims;
+  for (const auto& dim : tensor.shape().dim()) {
+    dims.push_back(IsFixed(dim) ? StrCat(dim.dim_value()) : Printable(dim.dim_param()));
+  }
+  return StrCat(Quote(input.name()), " [", support::Join(dims, ","), "]");
+}
+
+std::string ShapeFlags(const std::vector<const pb::ValueInfoProto*>& dynamic) {
+  std::set<std::string> flags;
+  for (const pb::ValueInfoProto* input : dynamic) {
+    const auto& tensor = input->type().tensor_type();
+    if (!tensor.has_shape()) flags.insert(input->name() + "=N...");
+    for (const auto& dim : tensor.shape().dim()) {
+      if (!IsFixed(dim)) flags.insert(dim.dim_param() + "=N");
+    }
+  }
+  std::string text;
+  for (const std::string& flag : flags) {
+    const bool plain = flag.find_first_not_of(
+                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                           "0123456789_.:/=-") == std::string::npos;
+    text += StrCat(text.empty() ? "" : " ", "--shape ", plain ? flag : "'" + flag + "'");
+  }
+  return text;
+}
+
+// A dimension with a name has one size everywhere: what a given shape says of it holds for all.
+absl::Status Importer::BindSizes(const std::string& name, int64_t size, std::string_view origin) {
+  auto [it, fresh] = sizes_.try_emplace(name, size, origin);
+  if (fresh || it->second.first == size) return absl::OkStatus();
+  return Bad("size_conflict",
+             StrCat("expected one size of dimension ", Quote(name), ", found ", it->second.first,
+                    " from ", it->second.second, " and ", size, " from ", origin));
+}
+
+absl::Status Importer::ReadSizes() {
+  std::set<std::string> inputs, named;
+  for (const pb::ValueInfoProto& input : model_.graph().input()) {
+    if (initializers_.count(input.name()) > 0) continue;
+    inputs.insert(input.name());
+    const auto& dims = input.type().tensor_type().shape().dim();
+    for (const auto& dim : dims) {
+      if (!dim.dim_param().empty()) named.insert(dim.dim_param());
+    }
+    auto given = options_.shapes.find(input.name());
+    if (given == options_.shapes.end()) continue;
+    const size_t rank = std::min<size_t>(given->second.size(), static_cast<size_t>(dims.size()));
+    for (size_t d = 0; d < rank; ++d) {
+      const std::string& name = dims[static_cast<int>(d)].dim_param();
+      if (name.empty()) continue;
+      TW_TRY(BindSizes(name, given->second[d], StrCat("the shape of ", Quote(input.name()))));
+    }
+  }
+  for (const auto& [name, range] : options_.open) {
+    if (range.min >= 0 && range.max >= std::max<int64_t>(1, range.min)) {
+      if (named.count(name) > 0) continue;
+      if (MayBeFound(model_.graph(), name)) {
+        unclaimed_.insert(name);
+        continue;
+      }
+    }
+    return Bad("shape_override",
+               StrCat("expected a dimension of an input and a range of sizes from 0 on, found ",
+                      Quote(name), " in ", range.min, "..", range.max));
+  }
+  for (const auto& [name, shape] : options_.shapes) {
+    if (inputs.count(name) > 0) continue;
+    if (shape.size() == 1 && named.count(name) == 0 && MayBeFound(model_.graph(), name)) {
+      unclaimed_.insert(name);
+      continue;
+    }
+    if (named.count(name) == 0 || shape.size() != 1) {
+      return Bad(
+          "shape_override",
+          StrCat("expected the names of inputs, or of one dimension of them, found ", Quote(name)));
+    }
+    TW_TRY(BindSizes(name, shape[0], "the size given for it"));
+  }
+  return absl::OkStatus();
+}
+
+// The type of an input: its own fixed dimensions, then the shape given for it, then the sizes
+// known.
+absl::StatusOr<op::TensorType> Importer::InputType(const pb::ValueInfoProto& input) {
+  if (!input.type().has_tensor_type()) {
+    return Bad("input_type", "expected a tensor, found another type");
+  }
+  const auto& tensor = input.type().tensor_type();
+  TW_ASSIGN(const ir::DType dtype, ElementType(tensor.elem_type()));
+  op::TensorType type{dtype, {}};
+  auto given = options_.shapes.find(input.name());
+  const bool has_given = given != options_.shapes.end();
+  if (has_given) type = {type.dtype, given->second};
+  if (has_given && tensor.has_shape() &&
+      static_cast<int>(given->second.size()) != tensor.shape().dim_size()) {
+    return Bad("shape_override", StrCat("expected ", tensor.shape().dim_size(),
+                                        " dimensions, found ", given->second.size()));
+  }
+  if (!has_given && !tensor.has_shape()) return Bad("symbolic_shape", DynamicInputText(input));
+  for (int d = 0; d < tensor.shape().dim_size(); ++d) {
+    const auto& dim = tensor.shape().dim(d);
+    if (has_given) {
+      if (!IsFixed(dim) || dim.dim_value() == type.size(d)) continue;
+      return Bad("shape_override", StrCat("expected dimension ", d, " to be ", dim.dim_value(),
+                                          " as in the model, found ", type.size(d)));
+    }
+    auto known = sizes_.find(dim.dim_param());
+    if (IsFixed(dim)) {
+      type.shape.push_back(dim.dim_value());
+    } else if (const std::optional<op::Dim> open = OpenSize(dim.dim_param())) {
+      type.shape.push_back(*open);
+    } else if (!dim.dim_param().empty() && known != sizes_.end()) {
+      type.shape.push_back(known->second.first);
+    } else {
+      return Bad("symbolic_shape", DynamicInputText(input));
+    }
+    if (!IsFixed(dim)) input_sizes_.insert_or_assign(dim.dim_param(), type.shape.back());
+  }
+  TW_TRY(op::CheckShape(type));
+  if (type.fixed() && type.bytes() > options_.max_bytes) {
+    return Bad("too_large",
+               StrCat("expected at most ", options_.max_bytes, " bytes, found ", op::ToText(type)));
+  }
+  return type;
+}
+
+absl::Status Importer::AddInput(const pb::ValueInfoProto& input, op::TensorType type) {
+  Value value;
+  value.name = FreshName(input.name());
+  value.type = std::move(type);
+  graph_.values.push_back(std::move(value));
+  const ValueId id = static_cast<ValueId>(graph_.values.size()) - 1;
+  TW_TRY(Bind(input.name(), id));
+  graph_.inputs.push_back(id);
+  return absl::OkStatus();
+}
+
+absl::Status Importer::ReadInputs() {
+  TW_TRY(ReadSizes());
+  std::vector<const pb::ValueInfoProto*> dynamic;
+  std::vector<std::string> texts;
+  for (const pb::ValueInfoProto& input : model_.graph().input()) {
+    if (initializers_.count(input.name()) > 0) continue;  // a default value: bound to it
+    absl::StatusOr<op::TensorType> type = InputType(input);
+    if (support::Slug(type.status()) == kSymbolicShape) {
+      dynamic.push_back(&input);
+      texts.push_back(DynamicInputText(input));
+      continue;
+    }
+    if (!type.ok()) {
+      return support::WithContext(type.status(), StrCat("input ", Quote(input.name())));
+    }
+    TW_TRY(AddInput(input, *std::move(type)));
+  }
+  if (dynamic.empty()) return absl::OkStatus();
+  return Bad("symbolic_shape",
+             StrCat("expected inputs of fixed shape, found ", dynamic.size(),
+                    dynamic.size() == 1 ? " other: " : " others: ", support::Join(texts, ", "),
+                    "; give a number for each N: ", ShapeFlags(dynamic)));
+}
+
+// The type that the model states for an output. Where the model leaves sizes of its inputs open,
+// the sizes of its outputs are often those of the run that exported it: they say nothing of this.
+absl::Status Importer::CheckStatedType(const pb::ValueInfoProto& output,
+                                       const op::TensorType& type) const {
+  if (!output.type().has_tensor_type()) return absl::OkStatus();
+  const auto& stated = output.type().tensor_type();
+  TW_ASSIGN(const ir::DType dtype, ElementType(stated.elem_type()));
+  bool same = dtype == type.dtype;
+  if (stated.has_shape()) {
+    same = same && stated.shape().dim_size() == static_cast<int>(type.shape.size());
+    const bool sizes_count = same && InputsAreFixed(model_.graph());
+    for (int d = 0; sizes_count && d < stated.shape().dim_size(); ++d) {
+      const auto& dim = stated.shape().dim(d);
+      // A size that a run finds was another one in the run that exported the model.
+      const bool counts = IsFixed(dim) && type.shape[d].is_constant();
+      same = same && (!counts || type.shape[d] == dim.dim_value());
+    }
+  }
+  if (same) return absl::OkStatus();
+  return Bad("output_type",
+             StrCat("output ", Quote(output.name()),
+                    ": expected the type that the model states, found ", op::ToText(type)));
+}
+
+absl::Status Importer::ReadOutputs() {
+  std::set<std::string> names;
+  for (const pb::ValueInfoProto& output : model_.graph().output()) {
+    const std::string what = StrCat("output ", Quote(output.name()));
+    if (!names.insert(output.name()).second) {
+      return Bad("duplicate", StrCat("expected unique outputs, found ", what, " twice"));
+    }
+    TW_ASSIGN(ValueId id, Lookup(output.name()));
+    if (ContainerOf(id) != nullptr) {
+      return Bad("output_type",
+                 StrCat(what, ": expected a tensor, found a sequence or an optional"));
+    }
+    TW_ASSIGN(id, DataOf(id));
+    const op::TensorType type = TypeOf(id);
+    TW_TRY(CheckStatedType(output, type));
+    // The graph's outputs carry the model's names and are values of their own.
+    if (graph_.values[id].name != output.name()) {
+      TW_ASSIGN(id, Emit("identity", {id}, {}, output.name()));
+    }
+    TakeName(id, output.name());
+    graph_.outputs.push_back(id);
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> OfSameShape(const pb::GraphProto& graph, const std::string& name) {
+  constexpr size_t kMaxChain = 8;
+  std::vector<std::string> chain = {name};
+  while (chain.size() < kMaxChain) {
+    const auto next =
+        std::find_if(graph.node().begin(), graph.node().end(), [&](const pb::NodeProto& node) {
+          return node.input_size() > 0 && node.input(0) == chain.back() && node.output_size() > 0 &&
+                 IsDefaultDomain(node.domain()) && KeepsShape(node);
+        });
+    if (next == graph.node().end()) break;
+    chain.push_back(next->output(0));
+  }
+  return chain;
+}
+
+const pb::GraphProto& Importer::Scope() const {
+  return scopes_.empty() ? model_.graph() : *scopes_.back().graph;
+}
+
+std::optional<std::vector<int64_t>> Importer::StatedShape(const std::string& name) const {
+  for (const std::string& same : OfSameShape(Scope(), name)) {
+    if (std::optional<std::vector<int64_t>> shape = ShapeIn(Scope(), same)) return shape;
+  }
+  return std::nullopt;
+}
+
+}  // namespace tilewright::graph::onnx
