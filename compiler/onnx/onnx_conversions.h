@@ -22,6 +22,7 @@ Result ImportCastLike(NodeReader& n);
 Result ImportMod(NodeReader& n);
 Result ImportPow(NodeReader& n);
 Result ImportShrink(NodeReader& n);
+Result ImportSwiGlu(NodeReader& n);
 // onnx_ordering_ops.cc
 Result ImportArg(NodeReader& n);
 Result ImportCumulative(NodeReader& n);

@@ -2,7 +2,7 @@
 // states in other ways.
 #include <cmath>
 
-#include "compiler/onnx/onnx_conversions.h"
+#include "compiler/onnx/onnx_composer.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -39,6 +39,34 @@ Result WholePower(NodeReader& n, ValueId x, int64_t exponent) {
   TW_ASSIGN(const ValueId none, importer.Emit("mul", {x, zero}, {}, PartName(n, "_none")));
   return importer.Emit("add", {none, ScalarConstant(n, type, 1, PartName(n, "_one"))}, {},
                        n.output_name());
+}
+
+// The same where the exponent is data. Of one of 128 or more only the lowest bit counts: that makes
+// the powers of -1, 0, 1 and of even numbers; others overflow any type. A negative exponent gives
+// the whole part: 0, but of 1 and -1.
+Result DataPower(NodeReader& n, ValueId x, ValueId exponent) {
+  constexpr int64_t kBits = 7;
+  Composer c(n);
+  const ir::DType type = c.TypeOf(x).dtype;
+  const auto number = [&](double value) { return c.Scalar(value, type); };
+  const ValueId e = c.Cast(exponent, ir::kI64), odd = c.Op("bit_and", {e, c.Number(1)});
+  const ValueId small = c.Op("less", {e, c.Number(int64_t{1} << kBits)});
+  const ValueId low = c.Op("where", {small, e, c.Add(odd, c.Number((int64_t{1} << kBits) - 2))});
+  ValueId power = number(1), square = x;
+  for (int64_t bit = 0; bit < kBits; ++bit) {
+    const ValueId digit = c.Op("bit_and", {low, c.Number(int64_t{1} << bit)});
+    const ValueId has = c.Op("greater", {digit, c.Number(0)});
+    power = c.Mul(power, c.Op("where", {has, square, number(1)}));
+    square = c.Mul(square, square);
+  }
+  const ValueId below = c.Op("less", {e, c.Number(0)});
+  ValueId inverse = c.Op("where", {c.Op("equal", {x, number(1)}), number(1), number(0)});
+  if (type.code == ir::TypeCode::kInt) {
+    const ValueId sign =
+        c.Op("where", {c.Op("greater", {odd, c.Number(0)}), number(-1), number(1)});
+    inverse = c.Op("where", {c.Op("equal", {x, number(-1)}), sign, inverse});
+  }
+  return c.Done(c.Op("where", {below, inverse, power}));
 }
 
 }  // namespace
@@ -86,7 +114,7 @@ Result ImportPow(NodeReader& n) {
                      *constant == std::trunc(*constant) && *constant <= 64;
   if (type.is_int() && other.is_int()) {
     if (whole) return WholePower(n, base, static_cast<int64_t>(*constant));
-    return n.Error("type", "expected floats or a constant exponent in 0 to 64, found integers");
+    return DataPower(n, base, exponent);
   }
   if (type.is_float() && constant && op::RoundToType(*constant, type) == *constant) {
     const op::RefTensor same{{type, importer.TypeOf(exponent).shape}, {*constant}};
@@ -105,25 +133,33 @@ Result ImportMod(NodeReader& n) {
   TW_ASSIGN(ValueId a, n.Input(0));
   TW_ASSIGN(ValueId b, n.Input(1));
   TW_ASSIGN(const int64_t fmod, n.Int("fmod", 0));
-  if (fmod == 0 && n.importer().TypeOf(a).dtype.is_float()) {
-    return n.Error("attribute", "expected fmod=1 for floats, found 0");
-  }
   return n.importer().Emit("mod", {a, b}, {{"fmod", fmod}}, n.output_name());
 }
 
+// The rows shift the bits of the type, and those of negative or large counts all out. To the right
+// a negative number fills with its sign: as the complement of one that is not negative.
 Result ImportBitShift(NodeReader& n) {
-  TW_ASSIGN(ValueId x, n.Input(0));
-  TW_ASSIGN(ValueId count, n.Input(1));
+  Composer c(n);
+  const ValueId x = c.Input(0), count = c.Input(1);
   TW_ASSIGN(const std::string direction, n.String("direction", ""));
   if (direction != "LEFT" && direction != "RIGHT") {
     return n.Error("attribute", StrCat("expected direction LEFT or RIGHT, found ", direction));
   }
-  if (n.importer().TypeOf(x).dtype.code != ir::TypeCode::kUInt) {
-    return n.Error(
-        "type", StrCat("expected unsigned integers, found ", op::ToText(n.importer().TypeOf(x))));
-  }
-  return n.importer().Emit(direction == "LEFT" ? "shift_left" : "shift_right", {x, count}, {},
-                           n.output_name());
+  if (direction == "LEFT") return c.Done(c.Op("shift_left", {x, count}));
+  const ValueId shifted = c.Op("shift_right", {x, count});
+  const ir::DType type = c.TypeOf(x).dtype;
+  if (type.code != ir::TypeCode::kInt) return c.Done(shifted);
+  const ValueId filled = c.Op("bit_not", {c.Op("shift_right", {c.Op("bit_not", {x}), count})});
+  const ValueId negative = c.Op("less", {x, c.Scalar(0, type)});
+  return c.Done(c.Op("where", {negative, filled, shifted}));
+}
+
+// A gate, swish(alpha a), times b.
+Result ImportSwiGlu(NodeReader& n) {
+  Composer c(n);
+  const ValueId a = c.Input(0), b = c.Input(1);
+  TW_ASSIGN(const double alpha, n.Float("alpha", 1));
+  return c.Done(c.Mul(c.Op("swish", {a}, {{"alpha", alpha}}), b));
 }
 
 // Of integers in f64, which holds those of 32 bits.

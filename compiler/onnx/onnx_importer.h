@@ -25,7 +25,7 @@ namespace tilewright::graph::onnx {
 namespace pb = ::tilewright_onnx;
 
 absl::Status Bad(std::string_view reason, std::string_view detail);  // graph.onnx.<reason>
-inline constexpr int64_t kOldestOpset = 1, kNewestOpset = 27;
+inline constexpr int64_t kOldestOpset = 1, kNewestOpset = 28;
 inline constexpr std::string_view kSymbolicShape = "graph.onnx.symbolic_shape";
 // What a user does about an open size that the import does not take; ends an error's text.
 inline constexpr std::string_view kGiveNumbers = "; give numbers instead of ranges: --shape NAME=N";

@@ -279,16 +279,13 @@ absl::Status RoundUp(NodeReader& n, const std::vector<int64_t>& spatial, WindowA
   return absl::OkStatus();
 }
 
-// The padding as elements of the operand: what is outside of it does not count.
-ValueId WithPadding(Composer& c, ValueId x, std::vector<int64_t>* spatial, WindowAttrs* w) {
-  const size_t rank = spatial->size();
+// `padding` as elements of the operand, which count; what else `w` has does not.
+ValueId WithPadding(Composer& c, ValueId x, const std::vector<int64_t>& padding, WindowAttrs* w) {
+  const size_t rank = padding.size() / 2;
   std::vector<int64_t> pads(2 * (rank + 2), 0);
-  for (size_t d = 0; d < rank; ++d) {
-    pads[2 + d] = w->pads[d];
-    pads[rank + 4 + d] = w->pads[d + rank];
-    if ((*spatial)[d] != kOpenSize) (*spatial)[d] += w->pads[d] + w->pads[d + rank];
-  }
-  w->pads.assign(2 * rank, 0);
+  std::copy_n(padding.begin(), rank, pads.begin() + 2);
+  std::copy_n(padding.begin() + rank, rank, pads.begin() + rank + 4);
+  for (size_t i = 0; i < padding.size(); ++i) w->pads[i] -= padding[i];
   return c.Op("pad", {x}, {{"pads", pads}, {"value", 0.0}});
 }
 
@@ -342,12 +339,13 @@ Result EmitPool(NodeReader& n, ValueId x) {
     return c.Done(PowerOf(c, sum, 1 / p));
   }
   bool include_pad = average && include != 0;
-  if (include_pad && ceil_mode != 0) {
+  const std::vector<int64_t> padding = w.pads;
+  if (ceil_mode != 0) TW_TRY(RoundUp(n, spatial, &w));
+  if (include_pad && w.pads != padding) {
     // Only the padding counts, not what a window adds beyond it.
-    x = WithPadding(c, x, &spatial, &w);
+    x = WithPadding(c, x, padding, &w);
     include_pad = false;
   }
-  if (ceil_mode != 0) TW_TRY(RoundUp(n, spatial, &w));
   if (!average && n.HasOutput(1)) {
     TW_ASSIGN(const int64_t column_major, n.Int("storage_order", 0));
     TW_TRY(n.BindOutput(1, PlacesOfMax(c, x, w, column_major != 0)));

@@ -58,8 +58,23 @@ int64_t DivideInt(int64_t a, int64_t b, ir::DType type) {
   return b == -1 ? Wrapped(0 - Bits(a)) : a / b;
 }
 bool Truncates(const Attrs& a) { return GetInt(a, "fmod", 0) != 0; }
+// Of floats by the floor of the quotient: what fmod leaves has the sign of the divisor, a zero too.
+Expr FlooredRemainder(const Expr& rest, const Expr& b) {
+  const Expr zero = Like(0, b), negative = b < zero;
+  const Expr other_sign = ir::Select(negative, zero < rest, rest < zero);
+  return ir::Select(ir::Eq(rest, zero), ir::Select(negative, Like(-0.0, b), zero),
+                    ir::Select(other_sign, rest + b, rest));
+}
+double FlooredRemainder(double a, double b) {
+  const double rest = std::fmod(a, b);
+  if (rest == 0) return std::copysign(0.0, b);
+  return (rest < 0) != (b < 0) ? rest + b : rest;
+}
 Expr Remainder(Exprs x, const Attrs& a) {
-  if (x[0]->dtype.is_float()) return ir::Call(ir::Intrinsic::kFmod, {x[0], x[1]});
+  if (x[0]->dtype.is_float()) {
+    const Expr rest = ir::Call(ir::Intrinsic::kFmod, {x[0], x[1]});
+    return Truncates(a) ? rest : FlooredRemainder(rest, x[1]);
+  }
   return SafeDivide(Truncates(a) ? ir::ExprKind::kMod : ir::ExprKind::kFloorMod, x[0], x[1]);
 }
 int64_t RemainderInt(int64_t a, int64_t b, ir::DType type, bool truncates) {
@@ -105,7 +120,9 @@ constexpr ScalarRow kRows[] = {
      [](Doubles x, const Attrs&) { return x[0] / x[1]; },
      [](Ints x, ir::DType t, const Attrs&) { return DivideInt(x[0], x[1], t); }},
     {"mod", "Mod", 2, kNumbers, Remainder,
-     [](Doubles x, const Attrs&) { return std::fmod(x[0], x[1]); },
+     [](Doubles x, const Attrs& a) {
+       return Truncates(a) ? std::fmod(x[0], x[1]) : FlooredRemainder(x[0], x[1]);
+     },
      [](Ints x, ir::DType t, const Attrs& a) { return RemainderInt(x[0], x[1], t, Truncates(a)); }},
     {"pow", "Pow", 2, kFloats,
      [](Exprs x, const Attrs&) {

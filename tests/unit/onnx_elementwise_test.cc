@@ -80,14 +80,90 @@ TEST(OnnxElementwise, PowersOfTwoTypes) {
   }
 }
 
+// By an exponent that is data: powers of -1 and 0 by large ones, whole parts of negative ones,
+// products that wrap.
+TEST(OnnxElementwise, PowersOfIntegersByData) {
+  const auto power = [](int type, ir::DType dtype, const Ints& x, const Ints& y) {
+    const auto count = static_cast<int64_t>(x.size());
+    OnnxBuilder b(15);
+    b.Input("x", {count}, type).Input("y", {count}, pb::TensorProto::INT64);
+    b.Output("z", {count}, type).Node("Pow", {"x", "y"}, "z");
+    return op::IntegersOf(Evaluate(b, {Whole(x, dtype), Whole(y)}).at(0));
+  };
+  EXPECT_EQ(
+      power(pb::TensorProto::INT64, ir::kI64, {3, -2, 7, 0, 0, 2, -3}, {39, 63, 0, 0, 5, 64, 40}),
+      (Ints{4052555153018976267, -kMax - 1, 1, 1, 0, 0, -6289078614652622815}));
+  EXPECT_EQ(power(pb::TensorProto::INT64, ir::kI64, {-1, -1, 1, 0, 2, -5, -1, 1},
+                  {1000000001, 1000000000, kMax, 64, -1, -3, -3, -2}),
+            (Ints{-1, 1, 1, 0, 0, 0, -1, 1}));
+  EXPECT_EQ(power(pb::TensorProto::INT32, ir::kI32, {-7, 46341, 2}, {3, 2, 31}),
+            (Ints{-343, -2147479015, -2147483648}));
+  EXPECT_EQ(power(pb::TensorProto::UINT8, ir::kU8, {255, 3, 1, 2}, {2, 5, -1, -1}),
+            (Ints{1, 243, 1, 0}));
+}
+
+// The bits of the type, whatever the sign of a number: those that go out are lost, and a shift to
+// the right fills with the sign.
+TEST(OnnxElementwise, ShiftsOfSignedIntegers) {
+  const auto shift = [](const char* direction, int type, ir::DType dtype, const Ints& x,
+                        const Ints& y) {
+    const auto count = static_cast<int64_t>(x.size());
+    OnnxBuilder b(28);
+    b.Input("x", {count}, type).Input("y", {count}, type).Output("z", {count}, type);
+    OnnxBuilder::AttrText(b.Node("BitShift", {"x", "y"}, "z"), "direction", direction);
+    return op::IntegersOf(Evaluate(b, {Whole(x, dtype), Whole(y, dtype)}).at(0));
+  };
+  EXPECT_EQ(shift("RIGHT", pb::TensorProto::INT8, ir::kI8, {-128, -1, 100, -5, -5, 5, 5},
+                  {3, 7, 2, 8, -1, 9, -1}),
+            (Ints{-16, -1, 25, -1, -1, 0, 0}));
+  EXPECT_EQ(
+      shift("LEFT", pb::TensorProto::INT8, ir::kI8, {-128, -1, 100, -5, 3, 3}, {1, 7, 1, 2, 8, -1}),
+      (Ints{0, -128, -56, -20, 0, 0}));
+  EXPECT_EQ(shift("RIGHT", pb::TensorProto::INT64, ir::kI64, {-kMax - 1, kMax}, {62, 62}),
+            (Ints{-2, 1}));
+  EXPECT_EQ(shift("LEFT", pb::TensorProto::INT64, ir::kI64, {1, -3}, {63, 62}),
+            (Ints{-kMax - 1, int64_t{1} << 62}));
+}
+
+TEST(OnnxElementwise, RemaindersOfFloatsHaveTheSignOfTheDivisor) {
+  const double inf = INFINITY, nan = std::nan("");
+  const Numbers x = {-7, 7.5, -6, 6, 0, -0.0, -3, 3, 3, inf, 1, nan};
+  const Numbers y = {3, -2, 3, -3, -2, 2, inf, inf, -inf, 2, 0, 1};
+  const Numbers expected = {2, -0.5, 0, -0.0, -0.0, 0, inf, 3, -inf, nan, nan, nan};
+  for (const auto& [type, dtype] :
+       {std::pair(pb::TensorProto::FLOAT, ir::kF32), std::pair(pb::TensorProto::DOUBLE, ir::kF64),
+        std::pair(pb::TensorProto::FLOAT16, ir::kF16)}) {
+    OnnxBuilder b(28);
+    b.Input("x", {12}, type).Input("y", {12}, type).Output("z", {12}, type);
+    b.Node("Mod", {"x", "y"}, "z");
+    const auto z = Evaluate(b, {TensorOf({12}, x, dtype), TensorOf({12}, y, dtype)}).at(0);
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (std::isnan(expected[i])) {
+        EXPECT_TRUE(std::isnan(z.values[i])) << i;
+      } else {
+        EXPECT_EQ(z.values[i], expected[i]) << i;
+        EXPECT_EQ(std::signbit(z.values[i]), std::signbit(expected[i])) << i;
+      }
+    }
+  }
+}
+
+TEST(OnnxElementwise, SwiGluIsAGateTimesItsOtherOperand) {
+  OnnxBuilder b(28);
+  b.Input("a", {3}).Input("b", {3}).Output("y", {3});
+  OnnxBuilder::AttrFloat(b.Node("SwiGLU", {"a", "b"}, "y"), "alpha", 2);
+  const Numbers a = {-1, 0, 1.5}, other = {2, 3, -4};
+  const auto y = Evaluate(b, {TensorOf({3}, a), TensorOf({3}, other)}).at(0);
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_NEAR(y.values[i], a[i] / (1 + std::exp(-2 * a[i])) * other[i], 1e-6);
+  }
+}
+
 TEST(OnnxElementwise, RefusesWhatHasNoMeaning) {
-  OnnxBuilder mod(13);
-  mod.Input("x", {2}).Output("y", {2}).Node("Mod", {"x", "x"}, "y");
-  EXPECT_EQ(Slug(mod), "graph.onnx.attribute");
   OnnxBuilder shift(13);
   shift.Input("x", {2}, pb::TensorProto::INT32).Output("y", {2}, pb::TensorProto::INT32);
-  OnnxBuilder::AttrText(shift.Node("BitShift", {"x", "x"}, "y"), "direction", "LEFT");
-  EXPECT_EQ(Slug(shift), "graph.onnx.type");
+  OnnxBuilder::AttrText(shift.Node("BitShift", {"x", "x"}, "y"), "direction", "UP");
+  EXPECT_EQ(Slug(shift), "graph.onnx.attribute");
   OnnxBuilder gelu(20);
   gelu.Input("x", {2}).Output("y", {2});
   OnnxBuilder::AttrText(gelu.Node("Gelu", {"x"}, "y"), "approximate", "sigmoid");

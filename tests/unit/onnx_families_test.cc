@@ -526,6 +526,26 @@ TEST(OnnxWindows, ThreeDimensions) {
   EXPECT_EQ(y[3].values, (Numbers{3.5}));
 }
 
+// A window that would begin in the padding behind the image is none. Of one that begins in the
+// image, the padding counts, and what is beyond the padding does not.
+TEST(OnnxWindows, MeansOfWindowsAtTheEnd) {
+  const auto means = [](const Numbers& x, int64_t stride, const Numbers& expected) {
+    const auto size = static_cast<int64_t>(x.size()),
+               windows = static_cast<int64_t>(expected.size());
+    OnnxBuilder b(22);
+    b.Input("x", {1, 1, size}).Output("y", {1, 1, windows});
+    pb::NodeProto* node = b.Node("AveragePool", {"x"}, "y");
+    OnnxBuilder::Attr(node, "ceil_mode", int64_t{1});
+    OnnxBuilder::Attr(node, "count_include_pad", int64_t{1});
+    OnnxBuilder::Attr(node, "kernel_shape", Shape{3});
+    OnnxBuilder::Attr(node, "strides", Shape{stride});
+    OnnxBuilder::Attr(node, "pads", Shape{1, 1});
+    ExpectNear(Evaluate(b, {TensorOf({1, 1, size}, x)})[0], {1, 1, windows}, expected);
+  };
+  means({3, 6}, 3, {3});
+  means({1, 2, 3, 4}, 2, {1, 3, 2});
+}
+
 TEST(OnnxWindows, LpPool) {
   OnnxBuilder b;
   b.Input("x", {1, 1, 3}).Output("y", {1, 1, 2});

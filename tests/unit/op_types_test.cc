@@ -146,12 +146,13 @@ TEST(OpTypes, FloatsWithSigns) {
   for (const Attrs& attrs : {Attrs{}, positive, none}) ExpectSameBytes("is_inf", {x}, attrs);
   ExpectSameBytes("is_nan", {x});
   ExpectSameBytes("sign", {x});
-  EXPECT_EQ(ReferenceOf(
-                "mod", {RefTensor{{ir::kF32, {2}}, {-7, 7.5}}, RefTensor{{ir::kF32, {2}}, {3, -2}}})
-                .values,
-            (std::vector<double>{-1, 1.5}));
-  ExpectSameBytes("mod",
-                  {RefTensor{{ir::kF32, {2}}, {-7, 7.5}}, RefTensor{{ir::kF32, {2}}, {3, -2}}});
+  const std::vector<RefTensor> quotient = {RefTensor{{ir::kF32, {4}}, {-7, 7.5, -6, 6}},
+                                           RefTensor{{ir::kF32, {4}}, {3, -2, 3, -3}}};
+  const Attrs truncates = {{"fmod", int64_t{1}}};
+  EXPECT_EQ(ReferenceOf("mod", quotient, truncates).values, (std::vector<double>{-1, 1.5, 0, 0}));
+  EXPECT_EQ(ReferenceOf("mod", quotient).values, (std::vector<double>{2, -0.5, 0, 0}));
+  ExpectSameBytes("mod", quotient, truncates);
+  ExpectSameBytes("mod", quotient);
   // Small numbers keep their digits.
   const RefTensor tiny{{ir::kF32, {2}},
                        {RoundToType(-1e-6, ir::kF32), RoundToType(1e-6, ir::kF32)}};
