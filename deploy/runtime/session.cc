@@ -1,25 +1,13 @@
-// Session: the executor of memory-planned functions, on the processor and on a device. Every
-// pointer that a launch needs, and every copy between the two, is worked out when sizes are bound
-// (once, if they are fixed); a run is a loop over steps.
+// Sessions as callers use them: memory-planned functions on the processor and on a device.
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <set>
 #include <utility>
 
-#include "deploy/module/found_vars.h"
-#include "deploy/module/size_plan.h"
 #include "deploy/runtime/cache_evict.h"
 #include "deploy/runtime/cpu_info.h"
-#include "deploy/runtime/device_part.h"
 #include "deploy/runtime/dl_tensor.h"
-#include "deploy/runtime/open_device.h"
-#include "deploy/runtime/runtime.h"
-#include "deploy/runtime/session_gate.h"
-#include "deploy/runtime/session_memory.h"
-#include "deploy/runtime/session_program.h"
-#include "deploy/runtime/size_binding.h"
-#include "deploy/runtime/thread_pool.h"
+#include "deploy/runtime/session_impl.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -45,72 +33,18 @@ int32_t ContextParallelFor(TwContext* ctx, TwTaskBody body, void* closure, int64
 
 }  // namespace
 
-struct Session::Impl {
-  Impl(std::shared_ptr<const LoadedModule> m, const Function& f, const SessionOptions& options)
-      : module(std::move(m)),
-        pool(std::clamp(options.num_threads, 1, UsableCores()),
-             options.pin_threads ? Placement::kPinned : Placement::kSpread),
-        binding(module->manifest(), f),
-        memory(options.memory_limit_bytes, options.guard_pages) {
-    context.abi_version = TW_ABI_VERSION;
-    context.num_threads = pool.num_threads();
-    context.opaque = &pool;
-    context.parallel_for = ContextParallelFor;
-  }
-
-  absl::Status OpenDevicePart(const Function& function, const SessionOptions& options);
-  absl::Status AddPrograms(const Function& function, bool guard);
-  absl::Status BindFirst();
-  void FindFar();
-
-  SessionProgram* ProgramFor(const std::vector<int64_t>& values) const;
-  absl::Status Activate(const std::vector<int64_t>& values);
-  absl::StatusOr<std::vector<int64_t>> BindValues(std::span<const Shape> shapes) const;
-  absl::Status BindSizes();
-  absl::Status AllocateState();
-  absl::Status EndRun();
-  absl::Status ReshapeInput(size_t index, std::span<const int64_t> shape);
-  absl::Status SealInputs();
-  absl::Status PoisonDevice(uint8_t byte);
-  void* WritableInput(size_t index);
-  absl::Status CallKernel(const BoundLaunch& bound);
-  absl::Status Execute(const ExecutionStep& step, const std::vector<BoundLaunch>& list);
-  absl::Status Step(const ExecutionStep& step);
-  absl::Status RunSteps();
-  absl::Status PrepareLaunches();
-  absl::Status Prepare();
-  absl::Status Run();
-  absl::Status CheckInputs(std::span<const DLTensor* const> given);
-  absl::Status CheckOutputs(std::span<const DLTensor* const> inputs,
-                            std::span<const DLTensor* const> given);
-  TensorView ViewOf(const SessionEnd& end) const {
-    return {end.tensor, end.buffer.data(), end.bytes, end.shape};
-  }
-  const Tensor& TensorOf(int64_t id) const {
-    return module->manifest().tensors[static_cast<size_t>(id)];
-  }
-
-  std::shared_ptr<const LoadedModule> module;
-  ThreadPool pool;
-  TwContext context{};
-  const SizeBinding binding;
-  SessionMemory memory;
-  OpenDevice device;
-  std::unique_ptr<DevicePart> part;  // null: everything runs on the processor
-  // The function that was asked for, then its specialisations.
-  std::vector<std::unique_ptr<SessionProgram>> programs;
-  SessionProgram* active = nullptr;                 // the one of the last sizes that were bound
-  bool reshaped = false;                            // other sizes may be due since
-  int64_t entries = 0;                              // of the state
-  std::vector<int64_t> kept;                        // sizes of the run that made the last entries
-  std::vector<int64_t> values;                      // of the active program
-  std::set<int64_t> made;                           // prepared tensors
-  absl::Status poisoned = absl::OkStatus();         // what Poison could not do
-  std::vector<std::pair<const char*, size_t>> far;  // pieces of what leaves the caches
-  std::vector<TwLaunchTime> times;                  // by launch, of the last profiled run
-  bool sealed = false;                              // guarded inputs are read-only
-  SessionGate gate;                                 // who may use all of this
-};
+Session::Impl::Impl(std::shared_ptr<const LoadedModule> m, const Function& f,
+                    const SessionOptions& options)
+    : module(std::move(m)),
+      pool(std::clamp(options.num_threads, 1, UsableCores()),
+           options.pin_threads ? Placement::kPinned : Placement::kSpread),
+      binding(module->manifest(), f),
+      memory(options.memory_limit_bytes, options.guard_pages) {
+  context.abi_version = TW_ABI_VERSION;
+  context.num_threads = pool.num_threads();
+  context.opaque = &pool;
+  context.parallel_for = ContextParallelFor;
+}
 
 absl::Status Session::Impl::OpenDevicePart(const Function& function,
                                            const SessionOptions& options) {
@@ -122,147 +56,6 @@ absl::Status Session::Impl::OpenDevicePart(const Function& function,
                                       .guard_bytes = 0,
                                       .code_cache = options.code_cache,
                                       .launch_graphs = LaunchGraphsWanted()}));
-  return absl::OkStatus();
-}
-
-absl::Status Session::Impl::AddPrograms(const Function& function, bool guard) {
-  const auto add = [&](const Function& f) -> absl::Status {
-    TW_ASSIGN(std::unique_ptr<SessionProgram> program,
-              SessionProgram::Create(*module, f, part.get(), guard));
-    programs.push_back(std::move(program));
-    return absl::OkStatus();
-  };
-  TW_TRY(add(function));
-  if (function.name != "main") return absl::OkStatus();
-  for (const Function& f : module->manifest().functions) {
-    if (!f.at.empty()) TW_TRY(add(f));
-  }
-  return absl::OkStatus();
-}
-
-// The smallest sizes, so that inputs and outputs have memory from the start.
-absl::Status Session::Impl::BindFirst() {
-  const Manifest& manifest = module->manifest();
-  SessionProgram& first = *programs.front();
-  const Function& function = first.function();
-  std::vector<int64_t> least = module::MinimaOf(manifest, function.at);
-  for (const module::FoundSize& find : module::FoundSizes(manifest, function)) {
-    least[find.variable] = manifest.size_vars[find.variable].max;
-  }
-  TW_TRY(first.Plan(least));
-  for (const int64_t id : function.inputs) {
-    SessionEnd& input = memory.inputs.emplace_back();
-    input.tensor = &TensorOf(id);
-    TW_TRY(memory.Reshape(&input, first.PlaceOf(id).shape, first.PlaceOf(id).bytes));
-  }
-  for (const int64_t id : function.outputs) memory.outputs.emplace_back().tensor = &TensorOf(id);
-  if (manifest.open_sizes()) TW_TRY(memory.AllocatePrepared(module::PreparedBytes(manifest)));
-  TW_TRY(AllocateState());
-  TW_TRY(Activate(first.values()));
-  // The smallest sizes may be none that the module runs at: then the first run looks at them.
-  reshaped =
-      !module::CheckEqualSizes(manifest, first.values(), module::FoundVariables(manifest)).ok();
-  return absl::OkStatus();
-}
-
-// The one that fixes most variables of those that fit; the first of equals.
-SessionProgram* Session::Impl::ProgramFor(const std::vector<int64_t>& sizes) const {
-  SessionProgram* best = programs.front().get();
-  for (const auto& program : programs) {
-    if (program->num_fixed() > best->num_fixed() && program->Fits(sizes)) best = program.get();
-  }
-  return best;
-}
-
-absl::Status Session::Impl::Activate(const std::vector<int64_t>& sizes) {
-  SessionProgram* program = ProgramFor(sizes);
-  if (program->BoundTo(sizes, memory)) {
-    // Another program may have left the outputs with other shapes in the same memory.
-    TW_TRY(program->ShapeOutputs(&memory));
-  } else {
-    TW_TRY(program->Plan(sizes));
-    TW_TRY(program->Bind(&memory));
-  }
-  active = program;
-  values = sizes;
-  reshaped = false;
-  return absl::OkStatus();
-}
-
-absl::Status Session::Impl::BindSizes() {
-  if (!reshaped && active->BoundTo(values, memory)) return absl::OkStatus();
-  std::vector<Shape> shapes;
-  for (const SessionEnd& input : memory.inputs) shapes.push_back(input.shape);
-  TW_ASSIGN(const std::vector<int64_t> sizes, BindValues(shapes));
-  return Activate(sizes);
-}
-
-// Whole lists from the start: pages that no entry has touched cost nothing.
-absl::Status Session::Impl::AllocateState() {
-  for (const Tensor& tensor : module->manifest().tensors) {
-    if (!tensor.is_own_list()) continue;
-    TW_TRY(memory.AllocateState(tensor.id, module::StateBytes(module->manifest(), tensor)));
-  }
-  return absl::OkStatus();
-}
-
-// The values of the size variables for a run behind the entries that are there.
-absl::StatusOr<std::vector<int64_t>> Session::Impl::BindValues(
-    std::span<const Shape> shapes) const {
-  TW_ASSIGN(std::vector<int64_t> sizes, binding.Bind(shapes, entries));
-  const Manifest& manifest = module->manifest();
-  if (!manifest.state) return sizes;
-  const module::SizeVar& length = manifest.size_vars[static_cast<size_t>(manifest.StateVariable())];
-  TW_ASSIGN(const int64_t next, manifest.state->next.Evaluate(module::SizesOf(manifest, sizes)));
-  if (next < entries || next > length.max) {
-    return support::ResourceExhausted(
-        "runtime.session.state_full",
-        support::StrCat("expected at most ", length.max, " entries in the state, found ", entries,
-                        " and ", next - entries, " new ones; reset the state"));
-  }
-  if (entries == 0) return sizes;
-  for (const Tensor& tensor : manifest.tensors) {
-    if (!tensor.is_own_list()) continue;
-    for (size_t d = 1; d < tensor.shape.size(); ++d) {
-      for (size_t v = 0; v < sizes.size(); ++v) {
-        const std::string& name = manifest.size_vars[v].name;
-        if (sizes[v] == kept[v] || !tensor.shape[d].variables().contains(name)) continue;
-        return support::InvalidArgument(
-            "runtime.session.state_sizes",
-            support::StrCat("expected ", name, "=", kept[v], " as in the state, found ", sizes[v],
-                            "; reset the state"));
-      }
-    }
-  }
-  return sizes;
-}
-
-// A run has succeeded: its entries belong to the state.
-absl::Status Session::Impl::EndRun() {
-  TW_TRY(active->CheckFoundSizes());
-  if (active->finds_sizes()) active->ShrinkOutputs(&memory);
-  const Manifest& manifest = module->manifest();
-  if (!manifest.state) return absl::OkStatus();
-  TW_ASSIGN(entries, manifest.state->next.Evaluate(module::SizesOf(manifest, values)));
-  kept = values;
-  reshaped = true;
-  return absl::OkStatus();
-}
-
-// REQUIRES: the binding accepts the shape.
-absl::Status Session::Impl::ReshapeInput(size_t index, std::span<const int64_t> shape) {
-  SessionEnd& input = memory.inputs[index];
-  if (std::ranges::equal(input.shape, shape)) return absl::OkStatus();
-  int64_t bytes = module::DTypeBytes(input.tensor->dtype);
-  for (const int64_t extent : shape) {
-    if (__builtin_mul_overflow(bytes, extent, &bytes)) {
-      return support::ResourceExhausted("runtime.session.too_large",
-                                        "input '" + input.tensor->name + "'");
-    }
-  }
-  (void)WritableInput(index);
-  TW_TRY(memory.Reshape(&input, shape, bytes));
-  reshaped = true;
   return absl::OkStatus();
 }
 
@@ -303,124 +96,6 @@ absl::Status Session::Impl::SealInputs() {
   for (SessionEnd& input : memory.inputs) TW_TRY(input.buffer.SetReadOnly(true));
   sealed = true;
   return absl::OkStatus();
-}
-
-absl::Status Session::Impl::Execute(const ExecutionStep& step,
-                                    const std::vector<BoundLaunch>& list) {
-  const auto tensor = static_cast<int64_t>(step.index);
-  switch (step.kind) {
-    case ExecutionStep::Kind::kHostLaunch:
-      return CallKernel(list[step.index]);
-    case ExecutionStep::Kind::kDeviceLaunch:
-      return part->Launch(*list[step.index].launch);
-    case ExecutionStep::Kind::kUpload:
-      return part->Upload(tensor, active->AddressOf(step.index));
-    case ExecutionStep::Kind::kDownload:
-      return part->Download(tensor, active->AddressOf(step.index));
-  }
-  return absl::OkStatus();
-}
-
-// One step of a run, and the sizes that it finds. Modules with such sizes have no launches on a
-// device.
-absl::Status Session::Impl::Step(const ExecutionStep& step) {
-  TW_TRY(Execute(step, active->launches()));
-  const bool finds = active->finds_sizes() && step.kind == ExecutionStep::Kind::kHostLaunch;
-  return finds ? active->FindBehind(step.index) : absl::OkStatus();
-}
-
-// Launches on the device that follow each other are queued together: they are the same in each run.
-absl::Status Session::Impl::RunSteps() {
-  const std::vector<ExecutionStep>& steps = active->steps().run;
-  constexpr auto kDevice = ExecutionStep::Kind::kDeviceLaunch;
-  std::vector<const Launch*> together;
-  for (size_t i = 0; i < steps.size(); ++i) {
-    if (steps[i].kind != kDevice) {
-      TW_TRY(Step(steps[i]));
-      continue;
-    }
-    together.push_back(active->launches()[steps[i].index].launch);
-    if (i + 1 < steps.size() && steps[i + 1].kind == kDevice) continue;
-    TW_TRY(part->LaunchAll(together));
-    together.clear();
-  }
-  return absl::OkStatus();
-}
-
-namespace {
-
-// The function gets descriptions of its own, which it may change.
-int32_t CallLibrary(const BoundLaunch& bound) {
-  std::vector<DLTensor> tensors = bound.tensors;
-  const auto outputs = static_cast<int32_t>(bound.launch->num_outputs);
-  const int32_t inputs = static_cast<int32_t>(tensors.size()) - outputs;
-  return bound.external.function(tensors.data(), inputs, tensors.data() + inputs, outputs,
-                                 bound.external.attributes);
-}
-
-}  // namespace
-
-absl::Status Session::Impl::CallKernel(const BoundLaunch& bound) {
-  const int32_t result =
-      bound.external.function != nullptr
-          ? CallLibrary(bound)
-          : bound.kernel(&context, bound.buffers.data(), bound.sizes, bound.workspace);
-  if (result == TW_OK) return absl::OkStatus();
-  return support::Internal("runtime.run.kernel_failed",
-                           bound.launch->symbol + " returned " + std::to_string(result));
-}
-
-absl::Status Session::Impl::Prepare() {
-  if (pool.lost_threads()) {
-    return support::FailedPrecondition(
-        "runtime.session.forked",
-        "the session was made before fork(), so its threads are in the parent process; make a "
-        "session in this process");
-  }
-  TW_TRY(BindSizes());
-  TW_TRY(SealInputs());
-  if (active->prepared()) return absl::OkStatus();
-  TW_TRY(PrepareLaunches());
-  if (part != nullptr) TW_TRY(part->Synchronize());
-  active->set_prepared(true);
-  return absl::OkStatus();
-}
-
-// Where functions share prepared tensors, those that another one has made are left as they are.
-absl::Status Session::Impl::PrepareLaunches() {
-  const bool shared = programs.size() > 1;
-  std::set<size_t> needed;
-  if (shared) needed = active->PrepareLaunchesFor(made);
-  for (const ExecutionStep& step : active->steps().prepare) {
-    if (shared && !needed.contains(step.index)) continue;
-    TW_TRY(Execute(step, active->prepare()));
-  }
-  for (const Launch& launch : active->function().prepare) {
-    for (const int64_t id : launch.args) {
-      if (TensorOf(id).kind == TensorKind::kPrepared) made.insert(id);
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Session::Impl::Run() {
-  TW_TRY(poisoned);
-  TW_TRY(Prepare());
-  active->ForgetFound();
-  TW_TRY(RunSteps());
-  return EndRun();
-}
-
-void* Session::Impl::WritableInput(size_t index) {
-  if (active->PrepareUses(active->function().inputs[index])) active->set_prepared(false);
-  if (sealed) {
-    sealed = false;
-    for (SessionEnd& input : memory.inputs) {
-      const absl::Status writable = input.buffer.SetReadOnly(false);
-      TW_CHECK(writable.ok()) << support::StatusText(writable);
-    }
-  }
-  return memory.inputs[index].buffer.data();
 }
 
 namespace {
