@@ -1,9 +1,10 @@
 // Activations in channel blocks, [n, c/b, h, w, b]. Convolutions with constant weights whose
 // channels divide by the block ask for it, and make it of images of a few channels (bytes: of any
 // that fit into one block); elementwise operators, pools, means over the image and what moves whole
-// blocks follow where their operands are blocked already. Transforms stand only where a producer
-// and a consumer disagree: a value is packed or unpacked at most once, when somebody first asks for
-// that form.
+// blocks follow where their operands are blocked already. Convolutions of bytes ask for it with
+// other channels, too: channels that nobody reads fill the last block. Transforms stand only where
+// a producer and a consumer disagree: a value is packed or unpacked at most once, when somebody
+// first asks for that form.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -24,6 +25,8 @@ using Ints = std::vector<int64_t>;
 // Convolutions of bytes sum up four input channels at a time. An image of few channels, or of
 // others than blocks, is one block of them all, with channels of zeros up to a multiple of four.
 constexpr int64_t kMaxWholeBlock = 16;
+// Channels that fill a last block are at most a third of the others: they cost as much.
+constexpr int64_t kMostFilled = 3;
 
 class Blocker {
  public:
@@ -33,6 +36,9 @@ class Blocker {
   }
 
   absl::StatusOr<Graph> Run() {
+    for (const Node& node : g_.nodes) {
+      for (ValueId id : node.inputs) users_[id].insert(node.op);
+    }
     std::vector<Node> nodes = std::move(g_.nodes);
     g_.nodes.clear();
     for (const Node& node : nodes) {
@@ -56,6 +62,11 @@ class Blocker {
   bool InBlocks(const Dims& image) const {
     return image.size() == 4 && image[1].is_constant() && Divides(image[1].value());
   }
+  int64_t Filled(int64_t channels) const { return (channels + block_ - 1) / block_ * block_; }
+  // Whether bytes of so many channels are worth it to fill their last block.
+  bool Fills(int64_t channels) const {
+    return block_ % op::kDot == 0 && (Filled(channels) - channels) * kMostFilled <= channels;
+  }
 
   absl::StatusOr<ValueId> Emit(const std::string& name, std::string_view op_name,
                                std::vector<ValueId> inputs, op::Attrs attrs) {
@@ -71,19 +82,29 @@ class Blocker {
     return Emit(name, kViewOp, {id}, {{"shape", op::ShapeAttr(shape)}});
   }
   static bool IsPixel(const Dims& s) { return s[2] == op::Dim(1) && s[3] == op::Dim(1); }
+  // An image with so many channels: zeros behind its own.
+  absl::StatusOr<ValueId> WithChannels(ValueId id, int64_t channels) {
+    const int64_t more = channels - ShapeOf(id)[1].value();
+    return Emit(g_.values[id].name + "_filled", "pad", {id},
+                {{"pads", Ints{0, 0, 0, 0, 0, more, 0, 0}}});
+  }
   // The blocked form of an image; made on first demand.
   absl::StatusOr<ValueId> Pack(ValueId id) {
     auto it = blocked_.find(id);
     if (it != blocked_.end()) return it->second;
-    const Dims s = ShapeOf(id);
     const std::string name = g_.values[id].name;
+    ValueId filled = id;
+    if (!Divides(ShapeOf(id)[1].value())) {
+      TW_ASSIGN(filled, WithChannels(id, Filled(ShapeOf(id)[1].value())));
+    }
+    const Dims s = ShapeOf(filled);
     if (IsPixel(s)) {  // the same bytes
       TW_ASSIGN(const ValueId view,
-                View(name + "_blocked", id, {s[0], s[1].value() / block_, 1, 1, block_}));
+                View(name + "_blocked", filled, {s[0], s[1].value() / block_, 1, 1, block_}));
       return blocked_[id] = view;
     }
     TW_ASSIGN(const ValueId split,
-              View(name + "_split", id, {s[0], s[1].value() / block_, block_, s[2], s[3]}));
+              View(name + "_split", filled, {s[0], s[1].value() / block_, block_, s[2], s[3]}));
     TW_ASSIGN(const ValueId packed,
               Emit(name + "_blocked", "transpose", {split}, {{"perm", Ints{0, 1, 3, 4, 2}}}));
     return blocked_[id] = packed;
@@ -104,10 +125,8 @@ class Blocker {
     int64_t channels = s[1].value();
     ValueId filled = id;
     if (channels % op::kDot != 0) {
-      const int64_t more = op::kDot - channels % op::kDot;
-      TW_ASSIGN(filled,
-                Emit(name + "_filled", "pad", {id}, {{"pads", Ints{0, 0, 0, 0, 0, more, 0, 0}}}));
-      channels += more;
+      channels += op::kDot - channels % op::kDot;
+      TW_ASSIGN(filled, WithChannels(id, channels));
     }
     TW_ASSIGN(const ValueId moved,
               Emit(name + "_last", "transpose", {filled}, {{"perm", Ints{0, 2, 3, 1}}}));
@@ -117,15 +136,30 @@ class Blocker {
   // Computes a value that so far exists in blocked form only.
   absl::Status Plain(ValueId id) {
     plain_.erase(id);
-    const Dims s = ShapeOf(id);
     ValueId moved = blocked_.at(id);
-    if (!IsPixel(s)) {
+    if (!IsPixel(ShapeOf(id))) {
       TW_ASSIGN(moved, Emit(g_.values[id].name + "_unblocked", "transpose", {moved},
                             {{"perm", Ints{0, 1, 4, 2, 3}}}));
     }
-    g_.nodes.push_back(MakeNode(g_.values[id].name, std::string(kViewOp), {moved}, id,
-                                {{"shape", op::ShapeAttr(s)}}));
-    return absl::OkStatus();
+    return WithoutFilled(id, moved);
+  }
+  // Makes `id` of what has its channels in order, those that fill the last block behind them.
+  absl::Status WithoutFilled(ValueId id, ValueId ordered) {
+    const std::string name = g_.values[id].name;
+    const Dims own = ShapeOf(id);
+    const int64_t channels = own[1].value();
+    const auto define = [&](std::string_view op_name, ValueId from, op::Attrs attrs) {
+      g_.nodes.push_back(MakeNode(name, std::string(op_name), {from}, id, std::move(attrs)));
+      return absl::OkStatus();
+    };
+    if (Divides(channels)) return define(kViewOp, ordered, {{"shape", op::ShapeAttr(own)}});
+    Dims all = own;
+    all[1] = Filled(channels);
+    TW_ASSIGN(const ValueId filled, View(name + "_all", ordered, all));
+    const size_t rank = own.size();
+    return define(
+        "slice", filled,
+        {{"starts", Ints(rank, 0)}, {"sizes", op::ShapeAttr(own)}, {"steps", Ints(rank, 1)}});
   }
   // `id` now exists as `blocked`; its own form is computed when somebody asks.
   void Define(ValueId id, ValueId blocked) {
@@ -137,7 +171,7 @@ class Blocker {
     if (node.outputs.size() != 1) return false;
     if (node.op == "conv2d") return Convolution(node);
     const bool image = !node.inputs.empty() && HasBlocked(node.inputs[0]);
-    if (node.op == "pool2d" && InBlocks(ShapeOf(node.inputs[0]))) return Pool(node);
+    if (node.op == "pool2d" && (image || InBlocks(ShapeOf(node.inputs[0])))) return Pool(node);
     if (node.op == "reduce" && image) return Reduce(node);
     if (node.op == "concat") return Concat(node);
     if (node.op == "slice" && image) return Slice(node);
@@ -151,7 +185,7 @@ class Blocker {
     const ValueId x = node.inputs[0], w = node.inputs[1], y = node.outputs[0];
     if (g_.values[x].type.dtype == ir::kI32) return false;  // has no blocked form
     if (node.inputs.size() != 2 || !IsConstant(g_, w) || !LiesPlain(node) ||
-        !InBlocks(ShapeOf(y)) || !ShapeOf(x)[1].is_constant()) {
+        !ShapeOf(x)[1].is_constant()) {
       return false;
     }
     const Ints s = g_.values[w].type.sizes();
@@ -160,17 +194,14 @@ class Blocker {
     if (groups > 1 && !depthwise) return false;
     const int64_t channels = ShapeOf(x)[1].value();
     const bool bytes = g_.values[w].type.dtype == ir::kI8;
-    const bool unit =
-        Divides(channels) && requantized_.count(y) > 0 && (!depthwise || channels == groups);
-    int64_t in_block = Divides(channels) ? block_ : 1;
-    if (bytes && !depthwise && !unit && (in_block % op::kDot != 0 || in_block == 1)) {
-      in_block = (channels + op::kDot - 1) / op::kDot * op::kDot;
-      if (in_block > kMaxWholeBlock) return false;
-    }
+    if (!Divides(s[0]) && !(bytes && Fills(s[0]))) return false;
+    const bool unit = Divides(channels) && Divides(s[0]) && requantized_.count(y) > 0 &&
+                      (!depthwise || channels == groups);
+    const int64_t in_block = unit ? block_ : InputBlock(x, bytes, depthwise);
+    if (bytes && !depthwise && !unit && in_block % op::kDot != 0) return false;
     if (depthwise && in_block == 1) return false;
-    const bool whole = in_block > 1 && !(Divides(channels) && in_block == block_);
     ValueId image = x;
-    if (whole) {
+    if (in_block > 1 && in_block != block_) {
       TW_ASSIGN(image, PackWhole(x));
     } else {
       TW_ASSIGN(image, in_block > 1 ? Pack(x) : AsSingleChannels(x));
@@ -184,11 +215,22 @@ class Blocker {
                     : StrCat("OIHW", in_block, "i", block_, "o");
     TW_ASSIGN(const ValueId packed, Packed(unit && depthwise ? InGroups(w) : w, layout));
     op::Attrs attrs = node.attrs;
-    if (unit && depthwise) attrs["groups"] = groups / block_;
+    if (depthwise) attrs["groups"] = unit ? groups / block_ : Filled(groups);
     if (op::GetInt(attrs, "groups", 1) == 1) attrs.erase("groups");
     attrs["data_layout"] = StrCat("NCHW", in_block, "c");
     attrs["weight_layout"] = layout;
     return Follow(node, {image, packed}, std::move(attrs));
+  }
+
+  // How many channels of the image a convolution reads as one block.
+  int64_t InputBlock(ValueId x, bool bytes, bool depthwise) const {
+    const int64_t channels = ShapeOf(x)[1].value();
+    if (Divides(channels) && (!bytes || depthwise || block_ % op::kDot == 0)) return block_;
+    if (!bytes) return 1;
+    if (HasBlocked(x) && block_ % op::kDot == 0) return block_;
+    const int64_t all = (channels + op::kDot - 1) / op::kDot * op::kDot;
+    if (!depthwise && all <= kMaxWholeBlock) return all;
+    return Fills(channels) ? block_ : 1;
   }
 
   // Weights of channels that are convolved alone, as those of groups of a block of channels: zeros
@@ -248,13 +290,12 @@ class Blocker {
     attrs["axes"] = axes;
     TW_ASSIGN(const ValueId out,
               Emit(node.name + "_b", node.op, {blocked_.at(node.inputs[0])}, attrs));
-    const ValueId y = node.outputs[0];
-    g_.nodes.push_back(MakeNode(node.name, std::string(kViewOp), {out}, y,
-                                {{"shape", op::ShapeAttr(ShapeOf(y))}}));
+    TW_TRY(WithoutFilled(node.outputs[0], out));
     return true;
   }
 
-  // A constant that broadcasts over an image, in blocked form: one value, or one per channel.
+  // A constant that broadcasts over an image, in blocked form: one value, or one per channel. The
+  // last one fills the last block.
   std::optional<ValueId> BlockedConstant(ValueId id) {
     const Value& value = g_.values[id];
     if (value.type.elements() == 1) {
@@ -265,9 +306,13 @@ class Blocker {
     }
     Ints s = value.type.sizes();
     while (s.size() < 4) s.insert(s.begin(), 1);
-    if (s.size() != 4 || s[0] != 1 || s[2] != 1 || s[3] != 1 || !Divides(s[1])) return std::nullopt;
-    const op::TensorType type{value.type.dtype, {s[1] / block_, 1, 1, block_}};
-    return AddConstant(&g_, value.name + "_b", type, std::string(value.constant->view()));
+    if (s.size() != 4 || s[0] != 1 || s[2] != 1 || s[3] != 1) return std::nullopt;
+    const int64_t channels = Filled(s[1]);
+    const op::TensorType type{value.type.dtype, {channels / block_, 1, 1, block_}};
+    std::string bytes(value.constant->view());
+    const std::string last = bytes.substr(bytes.size() - value.type.dtype.bytes());
+    for (int64_t more = channels - s[1]; more > 0; --more) bytes += last;
+    return AddConstant(&g_, value.name + "_b", type, std::move(bytes));
   }
 
   // What broadcasts over an image in blocks: an image in blocks, one channel for all, or a number
@@ -279,8 +324,23 @@ class Blocker {
     std::optional<ValueId> none;
     if (s.size() != 4) return none;
     if (s[1] == op::Dim(1)) return AsSingleChannels(id);
-    if (IsPixel(s) && InBlocks(s)) return Pack(id);
+    if (IsPixel(s) && s[1].is_constant()) return Pack(id);
     return none;
+  }
+
+  // Whether a node makes wider elements of narrow ones for others than those that take blocks:
+  // moving the narrow ones to their places is less.
+  bool WidensForOthers(const Node& node) const {
+    const op::TensorType &from = g_.values[node.inputs[0]].type,
+                         &to = g_.values[node.outputs[0]].type;
+    const auto takes_blocks = [](const std::string& name) {
+      static const std::set<std::string> kMoves = {"conv2d", "pool2d", "reduce", "pad", "gather"};
+      const op::OpSpec* spec = op::FindOp(name);
+      return kMoves.contains(name) || (spec != nullptr && spec->elementwise());
+    };
+    const auto users = users_.find(node.outputs[0]);
+    return to.dtype.bits > from.dtype.bits && from.shape == to.shape && from.dtype.bits <= 8 &&
+           (users == users_.end() || std::ranges::none_of(users->second, takes_blocks));
   }
 
   absl::StatusOr<bool> Elementwise(const Node& node) {
@@ -288,7 +348,7 @@ class Blocker {
     const bool follows = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) {
       return HasBlocked(id) && ShapeOf(id) == shape;
     });
-    if (!follows) return false;
+    if (!follows || WidensForOthers(node)) return false;
     std::vector<ValueId> inputs;
     for (ValueId id : node.inputs) {
       TW_ASSIGN(const std::optional<ValueId> operand, Operand(id));
@@ -366,10 +426,11 @@ class Blocker {
 
   Graph g_;
   const int64_t block_;
-  std::set<ValueId> requantized_;       // results of convolutions
-  std::map<ValueId, ValueId> blocked_;  // value → its blocked form
-  std::map<ValueId, ValueId> whole_;    // value → all its channels as one block
-  std::set<ValueId> plain_;             // values whose own form nobody computes yet
+  std::set<ValueId> requantized_;                   // results of convolutions
+  std::map<ValueId, ValueId> blocked_;              // value → its blocked form
+  std::map<ValueId, std::set<std::string>> users_;  // value → operators that read it
+  std::map<ValueId, ValueId> whole_;                // value → all its channels as one block
+  std::set<ValueId> plain_;                         // values whose own form nobody computes yet
 };
 
 }  // namespace
