@@ -357,7 +357,7 @@ class ModelLowering {
   absl::Status AddManyRows(const graph::Graph& body, const std::vector<schedule::Variant>& variants,
                            const std::string& dump, LoweredTask* lowered) {
     const target::Target& target = sides_[0].target;
-    const std::string& few = variants[space::DefaultVariant(variants, target.machine)].name;
+    const std::string& few = variants[space::DefaultVariant(variants, target)].name;
     for (const schedule::Variant& variant : variants) {
       const std::optional<ManyRows> choice = ManyRowsOf(body, variant, few);
       if (!choice) continue;

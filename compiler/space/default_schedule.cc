@@ -13,6 +13,7 @@
 #include "compiler/schedule/schedule.h"
 #include "compiler/space/default_scheduler.h"
 #include "compiler/space/lane_axes.h"
+#include "compiler/space/rules/rules.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -32,7 +33,7 @@ constexpr int64_t kCheapReads = 3;  // of each of its elements
 
 void DefaultScheduler::Run() {
   if (IsNest()) return RunNest();
-  if (RunFieldSums()) return;
+  if (RunFieldSums() || RunDepthwiseDots()) return;
   InlineCheapStages();
   PlaceInRows();
   for (const std::string& name : schedule_.BlockNames()) {
@@ -50,6 +51,25 @@ void DefaultScheduler::Run() {
   for (const std::string& name : schedule_.BlockNames()) {
     if (std::find(tiled_.begin(), tiled_.end(), name) == tiled_.end()) ScheduleElementwise(name);
   }
+}
+
+// The rule's own choice: stages of windows, taps and sums have an order that blocks one by one do
+// not find.
+bool DefaultScheduler::RunDepthwiseDots() {
+  const std::vector<std::unique_ptr<Sketch>> sketches =
+      MakeDepthwiseDots(schedule_.function(), target_);
+  if (sketches.empty()) return false;
+  const Sketch& sketch = *sketches.front();
+  const Point point{0, *sketch.DefaultChoices()};
+  Schedule trial = schedule_;
+  if (!sketch.Apply(point, &trial).ok()) return false;
+  schedule_ = std::move(trial);
+  if (!explains()) return true;
+  const Within rule(this, sketch.name(), schedule_.BlockNames().back());
+  for (size_t k = 0; k < sketch.knobs().size(); ++k) {
+    Decide(StrCat(sketch.knobs()[k].name, " ", sketch.Value(point, k)));
+  }
+  return true;
 }
 
 bool DefaultScheduler::Try(Step step) {
@@ -209,8 +229,20 @@ Steps DefaultSchedule(const ir::Function& function, const target::Target& target
   return schedule.steps();
 }
 
+size_t DefaultVariant(std::span<const schedule::Variant> variants, const target::Target& target) {
+  const target::Machine& machine = target.machine;
+  if (machine.has_groups() || machine.has_matrix()) return 0;
+  if (machine.dots_per_cycle < machine.fma_per_cycle) return 0;
+  for (size_t v = 1; v < variants.size(); ++v) {
+    const ir::Function& function = variants[v].function;
+    if (FindFieldSums(function, machine).has_value()) return v;
+    if (!MakeDepthwiseDots(function, target).empty()) return v;
+  }
+  return 0;
+}
+
 Steps DefaultSchedule(std::span<const schedule::Variant> variants, const target::Target& target) {
-  const size_t variant = DefaultVariant(variants, target.machine);
+  const size_t variant = DefaultVariant(variants, target);
   Steps steps = DefaultSchedule(variants[variant].function, target);
   if (variant > 0) {
     steps.insert(steps.begin(), {.kind = StepKind::kVariant, .word = variants[variant].name});

@@ -52,8 +52,12 @@ bool ReducesRows(const ir::Function& function, const target::Machine& machine);
 // out.
 schedule::Steps DefaultSchedule(const ir::Function& function, const target::Target& target,
                                 const Choices& choices = {});
-// That of a task with several algorithms: of its first one, or of another that the machine computes
-// faster (DefaultVariant), which a first step names. REQUIRES: not empty.
+// Returns which of a task's algorithms it gets without measurements: the first, or one of dot
+// products of bytes (field sums, windows of a depthwise convolution) where the machine begins as
+// many of these as multiply-adds. REQUIRES: not empty.
+size_t DefaultVariant(std::span<const schedule::Variant> variants, const target::Target& target);
+// That of a task with several algorithms: of its DefaultVariant, which a first step names if it is
+// not the first one. REQUIRES: not empty.
 schedule::Steps DefaultSchedule(std::span<const schedule::Variant> variants,
                                 const target::Target& target);
 // Those of one function, applied to `schedule`; says why in the trace. REQUIRES: a schedule without

@@ -156,6 +156,7 @@ class DefaultScheduler {
   void PlaceStages();
   void PlaceInRows();
   bool RunFieldSums();
+  bool RunDepthwiseDots();
   void ScheduleFieldSums(const FieldSums& fields);
   std::vector<int> SplitColumns(int loop, int64_t blocks, const FieldSums& fields);
   void PlaceFieldSums(const FieldSums& fields, int groups);

@@ -45,7 +45,7 @@ absl::StatusOr<std::string> Explain(const std::vector<schedule::Variant>& varian
   TW_ASSIGN(const std::unique_ptr<Space> space, Space::Create(variants, target));
   std::string text = "blocks\n";
   schedule::Schedule schedule(variants);
-  if (const size_t variant = DefaultVariant(variants, target.machine); variant > 0) {
+  if (const size_t variant = DefaultVariant(variants, target); variant > 0) {
     TW_TRY(schedule.Apply({.kind = schedule::StepKind::kVariant, .word = variants[variant].name}));
   }
   for (const BlockInfo& block : DescribeBlocks(schedule.function())) text += TextOf(block);

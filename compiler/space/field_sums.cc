@@ -76,13 +76,4 @@ std::optional<FieldSums> FindFieldSums(const ir::Function& function,
   return found.has_value() && !found->result.empty() ? found : std::nullopt;
 }
 
-size_t DefaultVariant(std::span<const schedule::Variant> variants, const target::Machine& machine) {
-  if (machine.has_groups() || machine.has_matrix()) return 0;
-  if (machine.dots_per_cycle < machine.fma_per_cycle) return 0;
-  for (size_t v = 1; v < variants.size(); ++v) {
-    if (FindFieldSums(variants[v].function, machine).has_value()) return v;
-  }
-  return 0;
-}
-
 }  // namespace tilewright::space

@@ -5,11 +5,9 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 
 #include "compiler/ir/ir.h"
-#include "compiler/schedule/schedule.h"
 #include "compiler/target/target.h"
 
 namespace tilewright::space {
@@ -26,10 +24,5 @@ struct FieldSums {
 // Returns nullopt if the function has no such pair.
 std::optional<FieldSums> FindFieldSums(const ir::Function& function,
                                        const target::Machine& machine);
-
-// Returns which of a task's algorithms it gets without measurements: the first, or the one of field
-// sums where the machine begins as many dot products of bytes as multiply-adds. REQUIRES: not
-// empty.
-size_t DefaultVariant(std::span<const schedule::Variant> variants, const target::Machine& machine);
 
 }  // namespace tilewright::space

@@ -74,10 +74,12 @@ ir::Function Space::AtTypicalSizes(const ir::Function& function) const {
 }
 
 std::optional<Point> Space::DefaultPoint() const {
-  const size_t variant = DefaultVariant(variants_, target_.machine);
+  const size_t variant = DefaultVariant(variants_, target_);
   for (size_t i = 0; i < sketches_.size(); ++i) {
-    if (!sketches_[i]->starts_at_default() || variant_of_[i] != variant) continue;
-    return Point{static_cast<int>(i), std::vector<int>(sketches_[i]->knobs().size(), 0)};
+    if (variant_of_[i] != variant) continue;
+    if (auto choices = sketches_[i]->DefaultChoices()) {
+      return Point{static_cast<int>(i), *std::move(choices)};
+    }
   }
   return std::nullopt;
 }

@@ -35,8 +35,9 @@ class Sketch {
  public:
   virtual ~Sketch() = default;
   virtual std::string name() const = 0;
-  // Returns whether the first choices together are the task's default schedule.
-  virtual bool starts_at_default() const { return false; }
+  // The choices that are the default schedule of a task that has this structure by default.
+  // nullopt: the default has another structure.
+  virtual std::optional<std::vector<int>> DefaultChoices() const { return std::nullopt; }
   const std::vector<Knob>& knobs() const { return knobs_; }
   // Returns whether the machine's limits allow the point. REQUIRES: one choice per knob, in range.
   virtual bool Feasible(const Point& point) const = 0;
@@ -55,6 +56,7 @@ class Sketch {
 
  protected:
   size_t AddKnob(std::string name, std::vector<int64_t> menu);
+  std::vector<int> FirstChoices() const { return std::vector<int>(knobs_.size(), 0); }
   // Adds knobs that decide something of one block: their names end in its name. Without a block the
   // names stay. REQUIRES: called while the sketch is made.
   KnobAdder Adder(std::string_view block = "") {

@@ -2,11 +2,13 @@
 // the bit, whatever schedule its rule makes and on every target that runs here.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "compiler/driver/tasks.h"
 #include "compiler/ir/verify.h"
+#include "compiler/space/default_schedule.h"
 #include "compiler/space/space.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
@@ -98,6 +100,28 @@ TEST(DepthwiseDots, EverySampledScheduleEqualsTheDirectForm) {
       ASSERT_TRUE(ran.ok()) << steps << "\n" << support::StatusText(ran);
     }
     EXPECT_GT(sampled, 0);
+  }
+}
+
+// One schedule has two makers: the default scheduler, and the space's point for it.
+TEST(DepthwiseDots, IsTheDefaultWhereBytesAreMultipliedFast) {
+  const target::Target fast = *target::ParseTarget("cpu,arch=x86_64,cpu=cascadelake,threads=2");
+  for (const Case& c : Cases()) {
+    const auto variants = VariantsOf(c);
+    EXPECT_EQ(variants[DefaultVariant(variants, fast)].name, "dots");
+    for (const char* other : {"cpu,arch=x86_64,cpu=x86-64-v4", "opencl"}) {
+      EXPECT_EQ(DefaultVariant(variants, *target::ParseTarget(other)), 0u) << other;
+    }
+    const std::string steps = schedule::ToText(DefaultSchedule(variants, fast));
+    EXPECT_TRUE(steps.starts_with("variant dots;")) << steps;
+    const auto scheduled = schedule::Replay(variants, steps);
+    ASSERT_TRUE(scheduled.ok()) << support::StatusText(scheduled.status());
+    const absl::Status same = tests::SameResults(variants[0].function, *scheduled);
+    EXPECT_TRUE(same.ok()) << steps << "\n" << support::StatusText(same);
+    const auto space = *Space::Create(variants, fast);
+    const std::optional<Point> point = space->DefaultPoint();
+    ASSERT_TRUE(point.has_value());
+    EXPECT_EQ(schedule::ToText(space->Apply(*point)->steps()), steps);
   }
 }
 

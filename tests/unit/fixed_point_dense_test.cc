@@ -16,7 +16,7 @@
 #include "compiler/ir/interp.h"
 #include "compiler/ir/verify.h"
 #include "compiler/op/packed_dense.h"
-#include "compiler/space/field_sums.h"
+#include "compiler/space/default_schedule.h"
 #include "compiler/space/space.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -177,7 +177,7 @@ std::vector<schedule::Variant> VariantsOf(const std::string& task) {
 TEST(FixedPointDense, IsTheDefaultWhereBytesAreMultipliedFast) {
   const auto by_default = [](const std::string& task, const std::string& target) {
     const auto variants = VariantsOf(task);
-    return variants[space::DefaultVariant(variants, target::ParseTarget(target)->machine)].name;
+    return variants[space::DefaultVariant(variants, *target::ParseTarget(target))].name;
   };
   EXPECT_EQ(by_default(Task({}), "cpu,arch=x86_64,cpu=cascadelake"), "fixed_point");
   EXPECT_EQ(by_default(Task({.bits = 8}), "cpu,arch=x86_64,cpu=alderlake"), "fixed_point");

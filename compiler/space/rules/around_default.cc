@@ -29,7 +29,7 @@ class AroundDefault final : public Sketch {
   }
   bool usable() const { return !knobs_.empty(); }
   std::string name() const override { return "around_default"; }
-  bool starts_at_default() const override { return true; }
+  std::optional<std::vector<int>> DefaultChoices() const override { return FirstChoices(); }
 
   bool Feasible(const Point& point) const override {
     for (const Reduction& r : reductions_) {

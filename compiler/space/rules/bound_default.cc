@@ -32,7 +32,7 @@ class BoundDefault final : public Sketch {
   }
   bool usable() const { return !knobs_.empty(); }
   std::string name() const override { return "bound_default"; }
-  bool starts_at_default() const override { return true; }
+  std::optional<std::vector<int>> DefaultChoices() const override { return FirstChoices(); }
 
   bool Feasible(const Point& point) const override {
     return std::all_of(blocks_.begin(), blocks_.end(),

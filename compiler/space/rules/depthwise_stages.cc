@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "compiler/schedule/legality.h"
 #include "compiler/space/block_info.h"
 #include "compiler/space/rules/rules.h"
 #include "compiler/space/step_maker.h"
@@ -22,6 +23,7 @@ struct DepthwiseStages {
   int64_t height = 0, windows_across = 0, places = 0, lanes = 0;
   int64_t row_bytes = 0;           // of windows
   int64_t stride = 1, kernel = 1;  // rows that one more result reads, and that the first does
+  int64_t images = 1;              // channel blocks of all images
 };
 
 class DepthwiseDotsSketch final : public Sketch {
@@ -39,6 +41,26 @@ class DepthwiseDotsSketch final : public Sketch {
                      target_.threads > 1 ? std::vector<int64_t>{3, 2} : std::vector<int64_t>{3});
   }
   std::string name() const override { return "depthwise_dots"; }
+
+  // A few results of one row, as many as hide the latency of an instruction, from windows of
+  // as many rows as stay in the first cache.
+  std::optional<std::vector<int>> DefaultChoices() const override {
+    std::vector<int> choices = FirstChoices();
+    int& windows = choices[tile_w_];
+    for (size_t i = 0; i < knobs_[tile_w_].menu.size(); ++i) {
+      const int64_t across = knobs_[tile_w_].menu[i];
+      if (s_.windows_across % across != 0 || !Feasible({0, With(choices, tile_w_, i)})) continue;
+      windows = static_cast<int>(i);
+      if (across * s_.places >= kResultsInFlight) break;
+    }
+    for (size_t i = 0; i < knobs_[block_].menu.size(); ++i) {
+      const int64_t rows = knobs_[block_].menu[i];
+      const int64_t tasks = s_.images * ((s_.height + rows - 1) / rows);
+      const bool enough = target_.threads <= 1 || tasks >= kTasksPerThread * target_.threads;
+      if (enough && Feasible({0, With(choices, block_, i)})) choices[block_] = static_cast<int>(i);
+    }
+    return choices;
+  }
 
   bool Feasible(const Point& point) const override {
     const int64_t rows = Value(point, tile_h_), block = Value(point, block_);
@@ -75,6 +97,12 @@ class DepthwiseDotsSketch final : public Sketch {
   }
 
  private:
+  static constexpr int64_t kResultsInFlight = 8, kTasksPerThread = 2;
+
+  static std::vector<int> With(std::vector<int> choices, size_t knob, size_t choice) {
+    choices[knob] = static_cast<int>(choice);
+    return choices;
+  }
   // The sums of one register tile, written out.
   void Sum(int tile, schedule::Schedule* s, StepMaker* make) const {
     const int sums = s->BlockHandle(s_.sums);
@@ -107,8 +135,13 @@ class DepthwiseDotsSketch final : public Sketch {
 
 std::vector<std::unique_ptr<Sketch>> MakeDepthwiseDots(const ir::Function& function,
                                                        const target::Target& target) {
-  const std::vector<BlockInfo> blocks = DescribeBlocks(function);
   std::vector<std::unique_ptr<Sketch>> out;
+  // Most functions have no windows; defaults are made by the thousand.
+  const auto is_windows = [](const schedule::BlockSite& site) {
+    return site.block->name.ends_with("_windows");
+  };
+  if (std::ranges::none_of(schedule::BlocksIn(function.body), is_windows)) return out;
+  const std::vector<BlockInfo> blocks = DescribeBlocks(function);
   std::optional<StageBlocks> known = StageBlocks::Around(blocks, "_sums");
   if (!known.has_value() || known->reduction().iters.size() != 8) return out;
   const BlockInfo* sums = &known->reduction();
@@ -123,6 +156,7 @@ std::vector<std::unique_ptr<Sketch>> MakeDepthwiseDots(const ir::Function& funct
   const std::optional<std::string> epilogue = known->Epilogue(5);
   if (!epilogue.has_value()) return out;
   stages.epilogue = *epilogue;
+  stages.images = sums->iters[0].extent * sums->iters[1].extent;
   stages.height = sums->iters[2].extent;
   stages.windows_across = sums->iters[3].extent;
   stages.places = sums->iters[4].extent;

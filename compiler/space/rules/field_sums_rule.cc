@@ -15,7 +15,7 @@ class FieldSumsSketch final : public Sketch {
     blocks_ = AddKnob("column_blocks", {1, 2, 3, 4});
   }
   std::string name() const override { return "field_sums"; }
-  bool starts_at_default() const override { return true; }
+  std::optional<std::vector<int>> DefaultChoices() const override { return FirstChoices(); }
 
   bool Feasible(const Point& point) const override {
     constexpr int64_t kLimbs = 3, kOthers = 4;  // the mask, words, both their halves

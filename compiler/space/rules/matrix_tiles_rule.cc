@@ -28,7 +28,7 @@ class MatrixTiles final : public Sketch {
     if (problem_.image) width_ = knob("planes", MenuOf(problem_.width));
   }
   std::string name() const override { return "matrix_tiles"; }
-  bool starts_at_default() const override { return true; }
+  std::optional<std::vector<int>> DefaultChoices() const override { return FirstChoices(); }
 
   bool Feasible(const Point& point) const override {
     return BestTile(target_.machine.matrix, problem_, TileOf(point)).has_value();
