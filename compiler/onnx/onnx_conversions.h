@@ -1,5 +1,6 @@
-// ONNX operator conversions by family; the table that names them is in onnx_ops.cc. Each appends
-// nodes and returns the value of the node's first output. Inside of the import.
+// ONNX operator conversions by family; the tables that name them are in onnx_ops.cc and
+// onnx_microsoft_ops.cc. Each appends nodes and returns the value of the node's first output.
+// Inside of the import.
 #pragma once
 
 #include <string>
@@ -13,15 +14,30 @@ namespace tilewright::graph::onnx {
 using Result = absl::StatusOr<ValueId>;
 class Composer;
 
+// For the tables. A limit that several operators have; what inputs may be, apart from kAnyInput.
+inline constexpr std::string_view kBounded =
+    "a shape that is constant, or that the model states, or that --shape bounds";
+inline constexpr bool kContainers = true;  // takes sequences and optionals
+inline constexpr bool kOpen = true;        // takes dimensions that are size variables
+// The operators of com.microsoft.
+std::span<const Conversion> MicrosoftConversions();
+
 // onnx_custom_ops.cc
 Result ImportCustom(NodeReader& n);
 // onnx_elementwise_ops.cc
 Result ImportBitCast(NodeReader& n);
 Result ImportBitShift(NodeReader& n);
+Result ImportCast(NodeReader& n);
 Result ImportCastLike(NodeReader& n);
+Result ImportClip(NodeReader& n);
+Result ImportElementwise(NodeReader& n);
+Result ImportIdentity(NodeReader& n);
 Result ImportMod(NodeReader& n);
 Result ImportPow(NodeReader& n);
 Result ImportShrink(NodeReader& n);
+Result ImportVariadic(NodeReader& n);
+// The row that an elementwise operator is; null for others.
+const op::OpSpec* ElementwiseRow(std::string_view onnx_op);
 // onnx_ordering_ops.cc
 Result ImportArg(NodeReader& n);
 Result ImportCumulative(NodeReader& n);
@@ -71,6 +87,7 @@ Result ImportSequenceEmpty(NodeReader& n);
 Result ImportSequenceErase(NodeReader& n);
 Result ImportSequenceInsert(NodeReader& n);
 Result ImportSequenceLength(NodeReader& n);
+Result ImportSequenceMap(NodeReader& n);
 Result ImportSplitToSequence(NodeReader& n);
 // onnx_random_ops.cc
 Result ImportBernoulli(NodeReader& n);
@@ -80,6 +97,10 @@ Result ImportRandom(NodeReader& n);
 Result ImportIf(NodeReader& n);
 Result ImportLoop(NodeReader& n);
 Result ImportScan(NodeReader& n);
+// The subgraph that is the attribute of this name.
+absl::StatusOr<const pb::GraphProto*> BodyOf(NodeReader& n, std::string_view name);
+// Gives the node its results; the first is what the conversion returns.
+Result BindAll(NodeReader& n, const std::vector<ValueId>& results);
 // onnx_layout_ops.cc
 Result ImportCenterCropPad(NodeReader& n);
 Result ImportDepthToSpace(NodeReader& n);
@@ -95,12 +116,14 @@ Result ImportTile(NodeReader& n);
 Result ImportTrilu(NodeReader& n);
 Result ImportWindowFunction(NodeReader& n);
 // onnx_norm_ops.cc
+Result ImportBatchNorm(NodeReader& n);
 Result ImportGroupNorm(NodeReader& n);
 Result ImportInstanceNorm(NodeReader& n);
 Result ImportLayerNorm(NodeReader& n);
 Result ImportLpNorm(NodeReader& n);
 Result ImportMeanVarianceNorm(NodeReader& n);
 Result ImportRmsNorm(NodeReader& n);
+Result ImportSoftmax(NodeReader& n);
 // onnx_reduce_ops.cc
 Result ImportLogSoftmax(NodeReader& n);
 Result ImportMean(NodeReader& n);
@@ -178,6 +201,9 @@ ValueId HeadsJoined(Composer& c, ValueId x);
 ValueId Barred(Composer& c, ValueId allowed, ir::DType type);
 Result RotaryEmbedding(Composer& c, ValueId x, ValueId cosine, ValueId sine, ValueId positions);
 ValueId RotaryTurn(Composer& c, ValueId x, ValueId cosine, ValueId sine, bool pairs);
+// onnx_state_ops.cc
+Result ImportCausalConvWithState(NodeReader& n);
+Result ImportLinearAttention(NodeReader& n);
 // onnx_decoder_ops.cc
 Result ImportGroupQueryAttention(NodeReader& n);
 Result ImportMicrosoftRotaryEmbedding(NodeReader& n);

@@ -1,5 +1,5 @@
-// Elementwise operators that are more than their row: types, attributes and operands that ONNX
-// states in other ways.
+// Elementwise operators: as their row says, or more than that, where ONNX states types, attributes
+// and operands in other ways.
 #include <cmath>
 
 #include "compiler/onnx/onnx_conversions.h"
@@ -42,6 +42,119 @@ Result WholePower(NodeReader& n, ValueId x, int64_t exponent) {
 }
 
 }  // namespace
+
+const op::OpSpec* ElementwiseRow(std::string_view onnx_op) {
+  for (const op::OpSpec& row : op::Operators()) {
+    if (row.elementwise() && !row.onnx.empty() && row.onnx[0] == onnx_op) return &row;
+  }
+  return nullptr;
+}
+
+Result ImportElementwise(NodeReader& n) {
+  const op::OpSpec* spec = ElementwiseRow(n.op_type());
+  TW_CHECK(spec != nullptr) << n.op_type();
+  if (n.importer().opset() < 7 && spec->max_inputs == 2) {
+    TW_ASSIGN(const int64_t broadcast, n.Int("broadcast", 0));
+    if (broadcast != 0 && n.Find("axis") != nullptr) {
+      return n.Error("broadcast", "expected NumPy broadcasting, found the axis form of opset 6");
+    }
+  }
+  std::vector<ValueId> inputs;
+  for (int i = 0; i < spec->max_inputs; ++i) {
+    TW_ASSIGN(ValueId id, n.Input(i));
+    inputs.push_back(id);
+  }
+  op::Attrs attrs;
+  for (const char* name : {"alpha", "beta", "gamma"}) {
+    if (n.Find(name) == nullptr) continue;
+    TW_ASSIGN(attrs[name], n.Float(name, 0));
+  }
+  for (const char* name : {"detect_negative", "detect_positive"}) {
+    if (n.Find(name) == nullptr) continue;
+    TW_ASSIGN(attrs[name], n.Int(name, 1));
+  }
+  TW_ASSIGN(const std::string approximate, n.String("approximate", "none"));
+  if (approximate != "none" && approximate != "tanh") {
+    return n.Error("attribute", StrCat("expected approximate none or tanh, found ", approximate));
+  }
+  if (approximate == "tanh") {
+    return n.importer().Emit("gelu_tanh", inputs, attrs, n.output_name());
+  }
+  if (spec->name == "prelu") {
+    // ONNX aligns the slope of rank 1 with the channels.
+    const auto &x = n.importer().TypeOf(inputs[0]), &slope = n.importer().TypeOf(inputs[1]);
+    if (slope.shape.size() == 1 && x.shape.size() > 2 && slope.shape[0] == x.shape[1]) {
+      std::vector<op::Dim> shape(x.shape.size() - 1, 1);
+      shape[0] = x.shape[1];
+      TW_ASSIGN(inputs[1], ReshapedTo(n, inputs[1], shape, PartName(n, "_slope")));
+    }
+  }
+  return n.importer().Emit(spec->name, inputs, attrs, n.output_name());
+}
+
+// Sum, Max, Min of any number of operands: a chain.
+Result ImportVariadic(NodeReader& n) {
+  const std::string row = n.op_type() == "Sum" ? "add" : n.op_type() == "Max" ? "max" : "min";
+  TW_ASSIGN(ValueId value, n.Input(0));
+  if (n.num_inputs() == 1) return n.importer().Emit("identity", {value}, {}, n.output_name());
+  for (int i = 1; i < n.num_inputs(); ++i) {
+    TW_ASSIGN(ValueId next, n.Input(i));
+    const bool last = i + 1 == n.num_inputs();
+    TW_ASSIGN(value, n.importer().Emit(row, {value, next}, {},
+                                       last ? n.output_name() : PartName(n, StrCat("_part", i))));
+  }
+  return value;
+}
+
+namespace {
+
+// One bound of a clip: constant ones become attributes, others max or min.
+absl::Status ClipBound(NodeReader& n, int input, const char* attribute, op::Attrs* attrs,
+                       std::optional<ValueId>* dynamic) {
+  if (n.importer().opset() < 11) {
+    if (n.Find(attribute) == nullptr) return absl::OkStatus();
+    TW_ASSIGN((*attrs)[attribute], n.Float(attribute, 0));
+    return absl::OkStatus();
+  }
+  if (!n.HasInput(input)) return absl::OkStatus();
+  TW_ASSIGN(ValueId id, n.Input(input));
+  std::optional<double> value = n.importer().ConstantScalar(id);
+  const ir::DType type = n.importer().TypeOf(id).dtype;
+  if (type.is_int() && type.bits == 64) value.reset();  // an attribute would not be exact
+  if (value) (*attrs)[attribute] = *value;
+  if (!value) *dynamic = id;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Result ImportClip(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  op::Attrs attrs;
+  std::optional<ValueId> low, high;
+  TW_TRY(ClipBound(n, 1, "min", &attrs, &low));
+  TW_TRY(ClipBound(n, 2, "max", &attrs, &high));
+  if (low) {
+    TW_ASSIGN(x, n.importer().Emit("max", {*low, x}, {}, PartName(n, "_low")));
+  }
+  if (high) {
+    TW_ASSIGN(x, n.importer().Emit("min", {*high, x}, {}, PartName(n, "_high")));
+  }
+  return n.importer().Emit("clip", {x}, attrs, n.output_name());
+}
+
+Result ImportIdentity(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  if (n.importer().ContainerOf(x) != nullptr) return x;
+  return n.importer().Emit("identity", {x}, {}, n.output_name());
+}
+
+Result ImportCast(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  TW_ASSIGN(const int64_t to, n.Int("to", 0));
+  TW_ASSIGN(const ir::DType type, ElementType(to));
+  return n.importer().Emit("cast", {x}, {{"dtype", ir::TypeName(type)}}, n.output_name());
+}
 
 // The bits of integers of one width as another type of it: a cast, which wraps. Floats have to be
 // constants: a module has no instruction for their bits.

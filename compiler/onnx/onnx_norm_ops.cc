@@ -164,6 +164,45 @@ Result ImportMeanVarianceNorm(NodeReader& n) {
   return c.Done(c.Div(centred, c.Add(deviation, c.Scalar(1e-9, c.TypeOf(x).dtype))));
 }
 
+Result ImportBatchNorm(NodeReader& n) {
+  std::vector<ValueId> inputs;
+  for (int i = 0; i < 5; ++i) {
+    TW_ASSIGN(ValueId id, n.Input(i));
+    inputs.push_back(id);
+  }
+  TW_ASSIGN(const double epsilon, n.Float("epsilon", 1e-5));
+  TW_ASSIGN(const int64_t training, n.Int("training_mode", 0));
+  TW_ASSIGN(const int64_t spatial, n.Int("spatial", 1));
+  if (training != 0 || spatial != 1) {
+    return n.Error("attribute", "expected spatial inference mode, found another");
+  }
+  return n.importer().Emit("batch_norm", inputs, {{"epsilon", epsilon}}, n.output_name());
+}
+
+Result ImportSoftmax(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  const std::vector<op::Dim> shape = n.importer().TypeOf(x).shape;
+  const int64_t rank = static_cast<int64_t>(shape.size());
+  const bool rows =
+      n.importer().opset() < 13;  // older versions normalise all that follows the axis
+  TW_ASSIGN(int64_t axis, n.Int("axis", rows ? 1 : -1));
+  if (axis < -rank || axis >= rank) {
+    return n.Error("attribute", StrCat("expected an axis of rank ", rank, ", found ", axis));
+  }
+  if (axis < 0) axis += rank;
+  if (!rows || axis == rank - 1) {
+    return n.importer().Emit("softmax", {x}, {{"axis", axis}}, n.output_name());
+  }
+  op::Dim outer = 1, inner = 1;
+  for (int64_t d = 0; d < rank; ++d) {
+    op::Dim& side = d < axis ? outer : inner;
+    side = side * shape[d];
+  }
+  TW_ASSIGN(x, ReshapedTo(n, x, {outer, inner}, PartName(n, "_rows")));
+  TW_ASSIGN(x, n.importer().Emit("softmax", {x}, {{"axis", int64_t{1}}}, PartName(n, "_softmax")));
+  return ReshapedTo(n, x, shape, n.output_name());
+}
+
 // x / norm; zeros where the norm is zero.
 Result ImportLpNorm(NodeReader& n) {
   Composer c(n);
