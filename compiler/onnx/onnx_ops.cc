@@ -43,6 +43,7 @@ constexpr Conversion kConversions[] = {
     {"CenterCropPad", ImportCenterCropPad, "a constant shape, or a stated shape of the result", 0,
      false, kOpen},
     {"Clip", ImportClip, "", kAnyInput, false, kOpen},
+    {"CausalConvWithState", ImportCausalConvWithState, "", 1u << 3, false, kOpen},
     {"Col2Im", ImportCol2Im,
      "constant shapes; at most 4194304 elements in the windows of an image"},
     {"Compress", ImportCompress, "", kAnyInput, false, kOpen},
@@ -92,6 +93,7 @@ constexpr Conversion kConversions[] = {
     {"LRN", ImportLrn, "float", 0, false, kOpen},
     {"LSTM", ImportRecurrent, "at most 4096 steps, or an open number", 0, false, kOpen},
     {"LayerNormalization", ImportLayerNorm, "", 0, false, kOpen},
+    {"LinearAttention", ImportLinearAttention, "", 0, false, kOpen},
     {"LogSoftmax", ImportLogSoftmax, "", kAnyInput, false, kOpen},
     {"Loop", ImportLoop,
      "at most 1024 trips; their largest number is constant, or follows from the shape of a result "
@@ -161,6 +163,7 @@ constexpr Conversion kConversions[] = {
     {"SequenceErase", ImportSequenceErase, kPosition, kAnyInput, kContainers},
     {"SequenceInsert", ImportSequenceInsert, kPosition, kAnyInput, kContainers},
     {"SequenceLength", ImportSequenceLength, "", kAnyInput, kContainers},
+    {"SequenceMap", ImportSequenceMap, "sequences of known length", kAnyInput, kContainers, kOpen},
     {"Shape", ImportShape, "", kAnyInput, false, kOpen},
     {"Shrink", ImportShrink, "floats, integers of at most 32 bits", kAnyInput, false, kOpen},
     {"SimplifiedLayerNormalization", ImportRmsNorm, "", 0, false, kOpen},

@@ -114,6 +114,42 @@ Result ImportSequenceLength(NodeReader& n) {
   return c.Done(c.Number(static_cast<int64_t>(items.size())));
 }
 
+// The subgraph, once for each tensor of the first sequence. Other sequences give a tensor each,
+// tensors are the same each time; results are sequences.
+Result ImportSequenceMap(NodeReader& n) {
+  TW_ASSIGN(const pb::GraphProto* body, BodyOf(n, "body"));
+  TW_ASSIGN(const Ids first, ItemsOf(n, 0));
+  std::vector<Ids> inputs(first.size());
+  for (int i = 0; i < n.num_inputs(); ++i) {
+    TW_ASSIGN(const ValueId id, n.Input(i));
+    const Container* list = n.importer().ContainerOf(id);
+    if (list != nullptr && (list->nothing || list->items.size() != first.size())) {
+      return n.Error("shape", StrCat("expected sequences of ", first.size(), " tensors, found ",
+                                     list->items.size(), " in input ", i));
+    }
+    for (size_t t = 0; t < inputs.size(); ++t) {
+      inputs[t].push_back(list == nullptr ? id : list->items[t]);
+    }
+  }
+  std::vector<Ids> lists(static_cast<size_t>(body->output_size()));
+  for (const Ids& operands : inputs) {
+    TW_ASSIGN(const Ids results, n.importer().ImportBody(*body, operands));
+    for (size_t i = 0; i < lists.size(); ++i) {
+      if (n.importer().ContainerOf(results[i]) != nullptr) {
+        return n.Error("type", "expected tensors as results of the subgraph, found another type");
+      }
+      lists[i].push_back(results[i]);
+    }
+  }
+  Ids sequences;
+  for (Ids& list : lists) {
+    TW_ASSIGN(const ValueId sequence, Sequence(n, std::move(list)));
+    sequences.push_back(sequence);
+  }
+  if (sequences.empty()) return n.Error("outputs", "expected a subgraph with results, found none");
+  return BindAll(n, sequences);
+}
+
 // All tensors of a sequence along an axis, which new_axis makes.
 Result ImportConcatFromSequence(NodeReader& n) {
   TW_ASSIGN(Ids items, ItemsOf(n, 0));
