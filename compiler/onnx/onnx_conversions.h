@@ -55,6 +55,7 @@ Result ImportMaxUnpool(NodeReader& n);
 // onnx_sampling_ops.cc
 Result ImportAffineGrid(NodeReader& n);
 Result ImportGridSample(NodeReader& n);
+// onnx_roi_align_ops.cc
 Result ImportRoiAlign(NodeReader& n);
 // onnx_region_ops.cc
 Result ImportDeformConv(NodeReader& n);
@@ -137,10 +138,11 @@ Result ImportConvInteger(NodeReader& n);
 Result ImportDequantizeLinear(NodeReader& n);
 Result ImportDynamicQuantizeLinear(NodeReader& n);
 Result ImportMatMulInteger(NodeReader& n);
-Result ImportMatMulNBits(NodeReader& n);
 Result ImportQLinearConv(NodeReader& n);
 Result ImportQLinearMatMul(NodeReader& n);
 Result ImportQuantizeLinear(NodeReader& n);
+// onnx_packed_ops.cc
+Result ImportMatMulNBits(NodeReader& n);
 // onnx_qlinear_ops.cc
 Result ImportQGemm(NodeReader& n);
 Result ImportQLinearArithmetic(NodeReader& n);

@@ -2,7 +2,7 @@
 // and operands in other ways.
 #include <cmath>
 
-#include "compiler/onnx/onnx_conversions.h"
+#include "compiler/onnx/onnx_composer.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -14,6 +14,25 @@ using support::StrCat;
 Result CastTo(NodeReader& n, ValueId x, ir::DType type, const std::string& name) {
   if (n.importer().TypeOf(x).dtype == type) return x;
   return n.importer().Emit("cast", {x}, {{"dtype", ir::TypeName(type)}}, name);
+}
+
+// Before opset 7, the attribute axis says to which dimension of `x` the first one of `y` belongs;
+// those of `y` that are left out at its end are 1.
+Result AtOldAxis(NodeReader& n, ValueId x, ValueId y) {
+  if (n.importer().opset() >= 7 || n.Find("axis") == nullptr) return y;
+  TW_ASSIGN(const int64_t broadcast, n.Int("broadcast", 0));
+  if (broadcast == 0) return y;
+  const int64_t rank = n.importer().TypeOf(x).rank();
+  TW_ASSIGN(const int64_t axis, ReadAxis(n, 0, rank));
+  std::vector<op::Dim> shape = n.importer().TypeOf(y).shape;
+  const int64_t missing = rank - axis - static_cast<int64_t>(shape.size());
+  if (missing < 0) {
+    return n.Error("broadcast", StrCat("expected at most ", rank - axis, " dimensions from axis ",
+                                       axis, " on, found ", op::ToText(n.importer().TypeOf(y))));
+  }
+  if (missing == 0) return y;
+  shape.insert(shape.end(), static_cast<size_t>(missing), 1);
+  return ReshapedTo(n, y, shape, PartName(n, "_aligned"));
 }
 
 // x^exponent of whole numbers, wrapping: squares, and products of those that the exponent has.
@@ -41,6 +60,30 @@ Result WholePower(NodeReader& n, ValueId x, int64_t exponent) {
                        n.output_name());
 }
 
+// The same with an exponent that only a run knows: of its six bits, those that are set. Runs with
+// exponents that need more are refused.
+Result WholePowerAtRunTime(NodeReader& n, ValueId x, ValueId exponent) {
+  constexpr int64_t kBits = 6;
+  Composer c(n);
+  const ir::DType type = c.TypeOf(x).dtype;
+  ValueId rest = c.Cast(exponent, ir::kI64);
+  if (!n.importer().IsEmpty(exponent)) {
+    const ValueId wrong = c.Op("or", {c.Op("less", {rest, c.Number(0)}),
+                                      c.Op("less", {c.Number((1 << kBits) - 1), rest})});
+    c.ExpectSizes(c.Reduce("max", c.Flat(c.Cast(wrong, ir::kI64)), {0}), {0},
+                  StrCat("exponents of ", n.label(), " outside of 0 to ", (1 << kBits) - 1));
+  }
+  ValueId product = c.Scalar(1, type), square = x;
+  for (int64_t bit = 0; bit < kBits; ++bit) {
+    const ValueId half = c.Div(rest, c.Number(2));
+    const ValueId even = c.Op("equal", {c.Mul(half, c.Number(2)), rest});
+    product = c.Mul(product, c.Op("where", {even, c.Scalar(1, type), square}));
+    rest = half;
+    square = c.Mul(square, square);
+  }
+  return c.Done(product);
+}
+
 }  // namespace
 
 const op::OpSpec* ElementwiseRow(std::string_view onnx_op) {
@@ -53,16 +96,13 @@ const op::OpSpec* ElementwiseRow(std::string_view onnx_op) {
 Result ImportElementwise(NodeReader& n) {
   const op::OpSpec* spec = ElementwiseRow(n.op_type());
   TW_CHECK(spec != nullptr) << n.op_type();
-  if (n.importer().opset() < 7 && spec->max_inputs == 2) {
-    TW_ASSIGN(const int64_t broadcast, n.Int("broadcast", 0));
-    if (broadcast != 0 && n.Find("axis") != nullptr) {
-      return n.Error("broadcast", "expected NumPy broadcasting, found the axis form of opset 6");
-    }
-  }
   std::vector<ValueId> inputs;
   for (int i = 0; i < spec->max_inputs; ++i) {
     TW_ASSIGN(ValueId id, n.Input(i));
     inputs.push_back(id);
+  }
+  if (spec->max_inputs == 2) {
+    TW_ASSIGN(inputs[1], AtOldAxis(n, inputs[0], inputs[1]));
   }
   op::Attrs attrs;
   for (const char* name : {"alpha", "beta", "gamma"}) {
@@ -192,6 +232,7 @@ Result ImportCastLike(NodeReader& n) {
 Result ImportPow(NodeReader& n) {
   TW_ASSIGN(ValueId base, n.Input(0));
   TW_ASSIGN(ValueId exponent, n.Input(1));
+  TW_ASSIGN(exponent, AtOldAxis(n, base, exponent));
   Importer& importer = n.importer();
   const ir::DType type = importer.TypeOf(base).dtype, other = importer.TypeOf(exponent).dtype;
   const std::optional<double> constant = importer.ConstantScalar(exponent);
@@ -199,7 +240,7 @@ Result ImportPow(NodeReader& n) {
                      *constant == std::trunc(*constant) && *constant <= 64;
   if (type.is_int() && other.is_int()) {
     if (whole) return WholePower(n, base, static_cast<int64_t>(*constant));
-    return n.Error("type", "expected floats or a constant exponent in 0 to 64, found integers");
+    return WholePowerAtRunTime(n, base, exponent);
   }
   if (type.is_float() && constant && op::RoundToType(*constant, type) == *constant) {
     const op::RefTensor same{{type, importer.TypeOf(exponent).shape}, {*constant}};

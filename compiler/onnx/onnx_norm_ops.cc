@@ -164,6 +164,19 @@ Result ImportMeanVarianceNorm(NodeReader& n) {
   return c.Done(c.Div(centred, c.Add(deviation, c.Scalar(1e-9, c.TypeOf(x).dtype))));
 }
 
+namespace {
+
+// Statistics of each element of an image rather than of its channel (`spatial` 0, up to opset 8):
+// parameters of [c, h, w, ...].
+Result NormOfElements(NodeReader& n, const std::vector<ValueId>& in, double epsilon) {
+  Composer c(n);
+  const ValueId deviation = c.Op("sqrt", {c.Add(in[4], c.Scalar(epsilon, c.TypeOf(in[4]).dtype))});
+  const ValueId factor = c.Div(in[1], deviation);
+  return c.Done(c.Add(c.Mul(in[0], factor), c.Sub(in[2], c.Mul(in[3], factor))));
+}
+
+}  // namespace
+
 Result ImportBatchNorm(NodeReader& n) {
   std::vector<ValueId> inputs;
   for (int i = 0; i < 5; ++i) {
@@ -173,9 +186,13 @@ Result ImportBatchNorm(NodeReader& n) {
   TW_ASSIGN(const double epsilon, n.Float("epsilon", 1e-5));
   TW_ASSIGN(const int64_t training, n.Int("training_mode", 0));
   TW_ASSIGN(const int64_t spatial, n.Int("spatial", 1));
-  if (training != 0 || spatial != 1) {
-    return n.Error("attribute", "expected spatial inference mode, found another");
+  TW_ASSIGN(const int64_t is_test, n.Int("is_test", 0));
+  // Before opset 7 training has results of its own, and says so.
+  const bool trained = n.importer().opset() < 7 && is_test == 0 && n.HasOutput(1);
+  if (training != 0 || trained) {
+    return n.Error("attribute", "expected inference mode, found training");
   }
+  if (spatial == 0) return NormOfElements(n, inputs, epsilon);
   return n.importer().Emit("batch_norm", inputs, {{"epsilon", epsilon}}, n.output_name());
 }
 

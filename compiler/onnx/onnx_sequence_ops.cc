@@ -163,13 +163,13 @@ Result ImportConcatFromSequence(NodeReader& n) {
     return n.Error("axis", StrCat("expected an axis of rank ", rank, ", found another"));
   }
   for (ValueId& item : items) {
-    std::vector<int64_t> shape = c.Shape(item);
+    std::vector<op::Dim> shape = c.Dims(item);
     if (static_cast<int64_t>(shape.size()) + (stacks != 0 ? 1 : 0) != rank) {
       return n.Error("shape", "expected tensors of one rank, found others");
     }
     if (stacks == 0) continue;
     shape.insert(shape.begin() + axis, 1);
-    item = c.Reshape(item, shape);
+    item = c.ReshapeTo(item, shape);
   }
   if (items.size() == 1) return c.Done(c.Op("identity", {items[0]}));
   return c.Done(c.Concat(std::move(items), axis));
@@ -182,7 +182,12 @@ Result ImportSplitToSequence(NodeReader& n) {
   TW_TRY(c.status());
   TW_ASSIGN(const int64_t axis, ReadAxis(n, 0, c.Rank(x)));
   TW_ASSIGN(const int64_t keepdims, n.Int("keepdims", 1));
-  const int64_t size = c.Shape(x)[axis];
+  const op::Dim along = c.Dims(x)[axis];
+  if (!along.is_constant()) {
+    return n.Error("open_size", StrCat("expected a dimension of fixed size to split, found ",
+                                       op::ToText(c.TypeOf(x)), kGiveNumbers));
+  }
+  const int64_t size = along.value();
   std::vector<int64_t> sizes = {1};
   bool list = false;
   if (n.HasInput(1)) {
@@ -203,10 +208,10 @@ Result ImportSplitToSequence(NodeReader& n) {
     if (part < 0 || part > size - at) at = size + 1;
     if (at > size) break;
     ValueId item = c.Slice(x, axis, at, part);
-    std::vector<int64_t> shape = c.Shape(item);
+    std::vector<op::Dim> shape = c.Dims(item);
     if (!n.HasInput(1) && keepdims == 0) {
       shape.erase(shape.begin() + axis);
-      item = c.Reshape(item, shape);
+      item = c.ReshapeTo(item, shape);
     }
     TW_TRY(c.status());
     items.push_back(item);

@@ -342,12 +342,19 @@ Result EmitPool(NodeReader& n, ValueId x) {
     return c.Done(PowerOf(c, sum, 1 / p));
   }
   bool include_pad = average && include != 0;
-  if (include_pad && ceil_mode != 0) {
-    // Only the padding counts, not what a window adds beyond it.
-    x = WithPadding(c, x, &spatial, &w);
-    include_pad = false;
+  if (ceil_mode != 0) {
+    WindowAttrs rounded = w;
+    TW_TRY(RoundUp(n, spatial, &rounded));
+    if (include_pad) {
+      // Only the padding counts, not what a window adds beyond it.
+      const std::vector<int64_t> stated = w.pads;
+      x = WithPadding(c, x, &spatial, &w);
+      for (size_t d = 0; d < stated.size(); ++d) w.pads[d] = rounded.pads[d] - stated[d];
+      include_pad = false;
+    } else {
+      w = rounded;
+    }
   }
-  if (ceil_mode != 0) TW_TRY(RoundUp(n, spatial, &w));
   if (!average && n.HasOutput(1)) {
     TW_ASSIGN(const int64_t column_major, n.Int("storage_order", 0));
     TW_TRY(n.BindOutput(1, PlacesOfMax(c, x, w, column_major != 0)));
