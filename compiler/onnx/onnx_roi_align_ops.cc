@@ -62,10 +62,8 @@ class RoiAligner {
     TW_TRY(c_.status());
     TW_ASSIGN(a_, ReadRoiAttrs(n_));
     shape_ = c_.Dims(x_);
-    if (c_.Rank(regions_) == 2 && !c_.Dims(regions_)[1].is_constant()) {
-      return n_.Error("open_size", StrCat("expected four numbers for each region, found ",
-                                          op::ToText(c_.TypeOf(regions_)), kGiveNumbers));
-    }
+    if (c_.Rank(regions_) == 2) c_.FixedSize(regions_, 1);
+    TW_TRY(c_.status());
     if (shape_.size() != 4 || c_.Rank(regions_) != 2 || c_.Dims(regions_)[1] != Dim(4) ||
         c_.Rank(images_) != 1 || !c_.TypeOf(x_).dtype.is_float()) {
       return n_.Error(

@@ -39,11 +39,8 @@ class GridSampler {
     shape_ = c_.Dims(x_);
     const std::vector<op::Dim> at = c_.Dims(grid);
     const int64_t dims = c_.Rank(x_) - 2;
-    if (!at.empty() && !at.back().is_constant()) {
-      return n_.Error("open_size", StrCat("expected positions of so many numbers as an image has "
-                                          "dimensions, found ",
-                                          op::ToText(c_.TypeOf(grid)), kGiveNumbers));
-    }
+    if (!at.empty()) c_.FixedSize(grid, c_.Rank(grid) - 1);
+    TW_TRY(c_.status());
     if (dims < 1 || dims > 3 || at.size() != shape_.size() || at.back() != op::Dim(dims) ||
         (at[0] - shape_[0]).constant().value_or(0) != 0) {
       return n_.Error("shape",
@@ -216,82 +213,90 @@ Result ImportGridSample(NodeReader& n) { return GridSampler(n).Run(); }
 
 namespace {
 
-// The operand of AffineGrid, [batch, channels, d.., h, w], but for the channels.
-void ExpectGrid(Composer& c, const Ints& size) {
-  const ValueId wanted = c.Cast(c.Input(1), ir::kI64);
-  if (!c.ok()) return;
-  const auto rank = static_cast<int64_t>(size.size());
-  if (c.TypeOf(wanted).elements() != rank) {
-    c.Fail("shape", "expected as many sizes as the stated result has dimensions");
-    return;
+// The sizes that AffineGrid states, [batch, channels, d.., h, w], without the channels.
+std::vector<op::Dim> GridSizes(Composer& c, int64_t dims, const op::Dim& batch) {
+  NodeReader& n = c.node();
+  const ValueId given = c.Input(1);
+  if (!c.ok()) return {};
+  if (!c.TypeOf(given).fixed() || c.TypeOf(given).elements() != dims + 2) {
+    c.Fail("shape", StrCat("expected a size of ", dims + 2, " numbers, found ",
+                           op::ToText(c.TypeOf(given))));
+    return {};
   }
-  const ValueId channels = c.Op("equal", {c.Counting(ir::kI64, rank, 0, 1), c.Number(1)});
-  c.ExpectSizes(c.Op("where", {channels, c.Number(1), wanted}), size);
+  if (!n.IsDynamic(1)) {
+    std::vector<op::Dim> sizes = *n.importer().ConstantDims(given);
+    sizes.erase(sizes.begin() + 1);
+    return sizes;
+  }
+  // The result is [batch, d.., h, w, dims].
+  const ValueId all = c.Cast(given, ir::kI64);
+  const ValueId found =
+      c.Concat({c.Slice(all, 0, 0, 1), c.Slice(all, 0, 2, dims), c.SizesOf({dims})}, 0);
+  std::vector<Composer::SizeBound> bounds(static_cast<size_t>(dims) + 2);
+  if (batch.is_constant()) bounds[0].known = batch;
+  bounds.back().known = dims;
+  std::vector<op::Dim> sizes = c.FoundShape(found, bounds);
+  sizes.pop_back();
+  return sizes;
 }
 
-}  // namespace
-
-namespace {
-
-int64_t Points(const Ints& size) {
-  int64_t points = 1;
-  for (size_t d = 2; d < size.size(); ++d) points *= size[d];
-  return points;
+// Along one dimension of the grid: the centres of the elements of an image from -1 to 1, or places
+// from its first to its last element.
+ValueId GridLine(Composer& c, const op::Dim& size, bool align, int64_t axis, int64_t rank,
+                 ir::DType type) {
+  const auto real = [&](double value) { return c.Scalar(value, type); };
+  const ValueId i = c.Counting(type, size, axis, rank);
+  if (!align) {
+    const ValueId twice = c.Add(c.Mul(i, real(2)), real(1));
+    return c.Sub(c.Div(twice, c.SizeOf(size, type)), real(1));
+  }
+  const ValueId last = c.Op("max", {c.SizeOf(size - op::Dim(1), type), real(1)});
+  return c.Sub(c.Div(c.Mul(i, real(2)), last), real(1));
 }
 
 }  // namespace
 
 // Positions on a regular grid from -1 to 1, each moved by the matrix of its image.
 Result ImportAffineGrid(NodeReader& n) {
+  constexpr int64_t kMostPoints = int64_t{1} << 26;
   Composer c(n);
   const ValueId theta = c.Input(0);
   TW_TRY(c.status());
   TW_ASSIGN(const int64_t align, n.Int("align_corners", 0));
-  const Ints matrix = c.Shape(theta);
-  Ints size;
-  if (n.IsDynamic(1)) {  // the result is [batch, d.., h, w, dimensions]
-    const std::optional<Ints> stated = n.StatedShape();
-    if (!stated || stated->size() < 2) {
-      return n.Error("dynamic",
-                     "expected a constant size, or a result of a shape that the model states");
-    }
-    size = *stated;
-    size.back() = 1;  // channels: of no importance
-    std::rotate(size.begin() + 1, size.end() - 1, size.end());
-    ExpectGrid(c, size);
-    TW_TRY(c.status());
-  } else {
-    TW_ASSIGN(size, n.InputInts(1, "size"));
+  const std::vector<op::Dim> matrix = c.Dims(theta);
+  for (int64_t axis = 1; axis < c.Rank(theta); ++axis) c.FixedSize(theta, axis);
+  TW_TRY(c.status());
+  const int64_t dims = matrix.size() == 3 ? matrix[1].constant().value_or(0) : 0;
+  if (dims < 2 || dims > 3 || matrix[2] != op::Dim(dims + 1)) {
+    return n.Error("shape", StrCat("expected a matrix of 2 x 3 or 3 x 4 for each image, found ",
+                                   op::ToText(c.TypeOf(theta))));
   }
-  const int64_t dims = static_cast<int64_t>(size.size()) - 2;
-  const op::TensorType result{c.TypeOf(theta).dtype, size};
-  if (dims < 2 || dims > 3 || matrix != Ints{size[0], dims, dims + 1} ||
-      !op::CheckType(result).ok() || Points(size) > int64_t{1} << 26) {
-    return n.Error("shape",
-                   StrCat("expected a matrix per image and a size of 4 or 5 numbers, found ",
-                          op::ToText(c.TypeOf(theta)), " and [", support::Join(size, ","), "]"));
+  const std::vector<op::Dim> size = GridSizes(c, dims, matrix[0]);
+  TW_TRY(c.status());
+  const std::optional<op::Dim> points = op::Dim::Product(std::span(size).subspan(1));
+  const std::optional<int64_t> most = points ? c.Most(*points) : std::nullopt;
+  if (!most || *most < 1 || *most > kMostPoints ||
+      (size[0] - matrix[0]).constant().value_or(0) != 0) {
+    return n.Error("shape", StrCat("expected an image for each matrix, of at most ", kMostPoints,
+                                   " elements, found ", op::DimsText(size)));
   }
   // Rows of the matrix and columns of the grid are in the order w, h, d.
-  std::vector<double> places;
-  const int64_t points = Points(size);
-  for (int64_t p = 0; p < points; ++p) {
-    int64_t rest = p;
-    for (int64_t d = dims - 1; d >= 0; --d) {
-      const int64_t length = size[static_cast<size_t>(d) + 2];
-      const double i = static_cast<double>(rest % length), last = static_cast<double>(length - 1);
-      rest /= length;
-      const double span = static_cast<double>(length);
-      places.push_back(align == 0 ? (2 * i + 1) / span - 1 : length == 1 ? -1 : 2 * i / last - 1);
-    }
-    places.push_back(1);
+  const ir::DType type = c.TypeOf(theta).dtype, wide = type.bits == 16 ? ir::kF32 : type;
+  std::vector<op::Dim> image(size.begin() + 1, size.end());
+  image.push_back(1);
+  std::vector<ValueId> columns;
+  for (int64_t d = dims - 1; d >= 0; --d) {
+    const ValueId line =
+        GridLine(c, size[static_cast<size_t>(d) + 1], align != 0, d, dims + 1, wide);
+    columns.push_back(c.BroadcastTo(c.Cast(line, type), image));
   }
-  const ir::DType type = c.TypeOf(theta).dtype;
-  const ValueId grid = c.Constant(type, {points, dims + 1}, std::move(places));
+  columns.push_back(c.BroadcastTo(c.Scalar(1, type), image));
+  const ValueId grid = c.ReshapeTo(c.Concat(std::move(columns), dims), {*points, dims + 1});
   const ValueId moved = c.MatMul(grid, c.Transpose(theta, {0, 2, 1}));
-  Ints shape = {size[0]};
-  shape.insert(shape.end(), size.begin() + 2, size.end());
+  std::vector<op::Dim> shape = {matrix[0]};
+  shape.insert(shape.end(), size.begin() + 1, size.end());
   shape.push_back(dims);
-  return c.Done(c.Reshape(moved, shape));
+  return c.Done(c.ReshapeTo(moved, shape));
 }
 
 }  // namespace tilewright::graph::onnx

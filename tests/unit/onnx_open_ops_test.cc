@@ -2,6 +2,7 @@
 // the import at those sizes. EvaluateOnnx of the other tests has the size of the model itself only.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -29,6 +30,7 @@ struct OpenCase {
   std::vector<OpenInput> inputs;
   std::function<void(OnnxBuilder&)> fill;  // nodes; the result is y
   std::vector<Sizes> sizes;
+  int64_t least = 1;  // of each size
 };
 
 bool IsName(const std::string& dim) { return dim[0] >= 'A'; }
@@ -54,7 +56,8 @@ void ExpectTheSameAtAllSizes(const OpenCase& c) {
   SCOPED_TRACE(c.what);
   const std::string bytes = ModelOf(c).Bytes();
   ImportOptions options;
-  for (const auto& [name, size] : c.sizes[0]) options.open[name] = {1, 12};
+  for (const auto& [name, size] : c.sizes[0])
+    options.open[name] = {name == "N" ? 1 : std::min(c.least, size), 12};
   const auto open = ImportOnnx(bytes, options);
   ASSERT_TRUE(open.ok()) << open.status();
   for (const Sizes& sizes : c.sizes) {
@@ -138,6 +141,103 @@ TEST(OnnxOpenOps, MatricesAndWindows) {
                                },
                                {{{"N", 1}}, {{"N", 2}}, {{"N", 9}}}});
     }
+  }
+}
+
+// A model's constants stay inputs of fixed size.
+TEST(OnnxOpenOps, Spectra) {
+  for (const int64_t onesided : {0, 1}) {
+    ExpectTheSameAtAllSizes({StrCat("STFT ", onesided),
+                             17,
+                             {{"x", {"N", "L", "1"}}, {"w", {"4"}}},
+                             [&](OnnxBuilder& b) {
+                               b.Ints("step", {3});
+                               OnnxBuilder::Attr(b.Node("STFT", {"x", "step", "w"}, "y"),
+                                                 "onesided", onesided);
+                             },
+                             {{{"N", 1}, {"L", 4}}, {{"N", 3}, {"L", 12}}, {{"N", 2}, {"L", 9}}},
+                             4});
+    ExpectTheSameAtAllSizes({StrCat("DFT ", onesided),
+                             20,
+                             {{"x", {"N", "6", "M", "1"}}},
+                             [&](OnnxBuilder& b) {
+                               b.Ints("axis", {1}).graph().mutable_initializer(0)->clear_dims();
+                               OnnxBuilder::Attr(b.Node("DFT", {"x", "", "axis"}, "y"), "onesided",
+                                                 onesided);
+                             },
+                             {{{"N", 1}, {"M", 5}}, {{"N", 4}, {"M", 2}}}});
+  }
+  OnnxBuilder b(20);
+  b.Input("x", {1, 1, 1}).Node("DFT", {"x"}, "y");
+  b.graph().add_output()->set_name("y");
+  b.graph()
+      .mutable_input(0)
+      ->mutable_type()
+      ->mutable_tensor_type()
+      ->mutable_shape()
+      ->mutable_dim(1)
+      ->set_dim_param("L");
+  ImportOptions options;
+  options.open["L"] = {1, 12};
+  EXPECT_EQ(support::Slug(ImportOnnx(b.Bytes(), options).status()), "graph.onnx.open_size");
+}
+
+TEST(OnnxOpenOps, CachesAtPlacesOfTheirOwn) {
+  for (const char* mode : {"linear", "circular"}) {
+    ExpectTheSameAtAllSizes(
+        {StrCat("TensorScatter ", mode),
+         24,
+         {{"cache", {"N", "2", "L", "3"}}, {"new", {"N", "2", "2", "3"}}, {"at", {"N"}, kInt64, 4}},
+         [&](OnnxBuilder& b) {
+           OnnxBuilder::AttrText(b.Node("TensorScatter", {"cache", "new", "at"}, "y"), "mode",
+                                 mode);
+         },
+         {{{"N", 1}, {"L", 6}}, {{"N", 3}, {"L", 11}}},
+         6});
+  }
+}
+
+TEST(OnnxOpenOps, WindowsAtComputedPlaces) {
+  ExpectTheSameAtAllSizes({"DeformConv",
+                           19,
+                           {{"x", {"N", "4", "H", "W"}},
+                            {"w", {"6", "2", "3", "2"}},
+                            {"offset", {"N", "24", "P", "Q"}, 1, 1.5},
+                            {"mask", {"N", "12", "P", "Q"}}},
+                           [](OnnxBuilder& b) {
+                             pb::NodeProto* node =
+                                 b.Node("DeformConv", {"x", "w", "offset", "", "mask"}, "y");
+                             OnnxBuilder::Attr(node, "group", int64_t{2});
+                             OnnxBuilder::Attr(node, "offset_group", int64_t{2});
+                             OnnxBuilder::Attr(node, "strides", Shape{2, 1});
+                             OnnxBuilder::Attr(node, "pads", Shape{1, 0, 1, 1});
+                           },
+                           {{{"N", 1}, {"H", 3}, {"W", 4}, {"P", 2}, {"Q", 4}},
+                            {{"N", 2}, {"H", 8}, {"W", 2}, {"P", 4}, {"Q", 2}}},
+                           2});
+  ExpectTheSameAtAllSizes(
+      {"MaxRoiPool",
+       1,
+       {{"x", {"1", "C", "H", "W"}}, {"rois", {"R", "5"}, 1, 0.4}},
+       [](OnnxBuilder& b) {
+         pb::NodeProto* node = b.Node("MaxRoiPool", {"x", "rois"}, "y");
+         OnnxBuilder::Attr(node, "pooled_shape", Shape{2, 3});
+         OnnxBuilder::AttrFloat(node, "spatial_scale", 10);
+       },
+       {{{"C", 1}, {"H", 5}, {"W", 4}, {"R", 2}}, {{"C", 3}, {"H", 7}, {"W", 9}, {"R", 5}}}});
+}
+
+TEST(OnnxOpenOps, RegularGrids) {
+  for (const int64_t align : {0, 1}) {
+    ExpectTheSameAtAllSizes(
+        {StrCat("AffineGrid ", align),
+         20,
+         {{"theta", {"N", "2", "3"}}, {"x", {"N", "C", "H", "W"}}},
+         [&](OnnxBuilder& b) {
+           b.Node("Shape", {"x"}, "size");
+           OnnxBuilder::Attr(b.Node("AffineGrid", {"theta", "size"}, "y"), "align_corners", align);
+         },
+         {{{"N", 1}, {"C", 2}, {"H", 1}, {"W", 5}}, {{"N", 3}, {"C", 1}, {"H", 4}, {"W", 2}}}});
   }
 }
 
