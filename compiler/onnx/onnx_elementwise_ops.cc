@@ -35,6 +35,18 @@ Result AtOldAxis(NodeReader& n, ValueId x, ValueId y) {
   return ReshapedTo(n, y, shape, PartName(n, "_aligned"));
 }
 
+// Numbers of less than a byte: floats are cut to integers, which wrap.
+Result CastToPacked(NodeReader& n, ValueId x, const support::PackedInteger& type) {
+  Composer c(n);
+  const double count = std::ldexp(1, type.bits), half = type.with_sign ? count / 2 : 0;
+  ValueId y = c.Add(c.Cast(x, ir::kI32), c.Scalar(half, ir::kI32));
+  y = c.Sub(c.Op("mod", {y, c.Scalar(count, ir::kI32)}), c.Scalar(half, ir::kI32));
+  y = c.Op("cast", {y}, {{"dtype", ir::TypeName(type.with_sign ? ir::kI8 : ir::kU8)}});
+  TW_TRY(c.status());
+  n.importer().MarkPacked(y, &type);
+  return y;
+}
+
 // x^exponent of whole numbers, wrapping: squares, and products of those that the exponent has.
 Result WholePower(NodeReader& n, ValueId x, int64_t exponent) {
   Importer& importer = n.importer();
@@ -192,6 +204,9 @@ Result ImportIdentity(NodeReader& n) {
 Result ImportCast(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
   TW_ASSIGN(const int64_t to, n.Int("to", 0));
+  if (const support::PackedInteger* packed = support::FindPackedInteger(to)) {
+    return CastToPacked(n, x, *packed);
+  }
   TW_ASSIGN(const ir::DType type, ElementType(to));
   return n.importer().Emit("cast", {x}, {{"dtype", ir::TypeName(type)}}, n.output_name());
 }
@@ -204,10 +219,11 @@ Result ImportBitCast(NodeReader& n) {
   TW_ASSIGN(const ir::DType type, ElementType(to));
   Importer& importer = n.importer();
   const op::TensorType from = importer.TypeOf(x);
-  const bool small = ElementTypeName(to).ends_with("int4");  // bytes here
+  const bool small = importer.PackedTypeOf(x) != nullptr;  // bytes here
   if (small || type.bits != from.dtype.bits || type.is_bool() != from.dtype.is_bool()) {
-    return n.Error("type", StrCat("expected types of as many bits, not of 4 and not bool, found ",
-                                  op::ToText(from), " and ", ElementTypeName(to)));
+    return n.Error("type",
+                   StrCat("expected types of as many bits, none below 8 and not bool, found ",
+                          op::ToText(from), " and ", ElementTypeName(to)));
   }
   if (type == from.dtype) return importer.Emit("identity", {x}, {}, n.output_name());
   const auto& constant = importer.ValueOf(x).constant;
@@ -224,6 +240,9 @@ Result ImportBitCast(NodeReader& n) {
 Result ImportCastLike(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
   TW_ASSIGN(ValueId like, n.Input(1));
+  if (const support::PackedInteger* packed = n.importer().PackedTypeOf(like)) {
+    return CastToPacked(n, x, *packed);
+  }
   const ir::DType type = n.importer().TypeOf(like).dtype;
   return n.importer().Emit("cast", {x}, {{"dtype", ir::TypeName(type)}}, n.output_name());
 }

@@ -34,7 +34,7 @@ constexpr Conversion kConversions[] = {
     {"BatchNormalization", ImportBatchNorm, "inference only", kAnyInput, false, kOpen},
     {"Bernoulli", ImportBernoulli, kDrawnLimits},
     {"BitCast", ImportBitCast,
-     "a constant, or an integer type to another; no bool, no types of 4 bits", 0, false, kOpen},
+     "a constant, or an integer type to another; no bool, no types below 8 bits", 0, false, kOpen},
     {"BitShift", ImportBitShift, "", kAnyInput, false, kOpen},
     {"BlackmanWindow", ImportWindowFunction, kBounded, 0, false, kOpen},
     {"Cast", ImportCast, "", kAnyInput, false, kOpen},

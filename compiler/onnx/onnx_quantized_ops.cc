@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "compiler/ir/numeric.h"
+#include "compiler/onnx/onnx_composer.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -204,15 +205,30 @@ Result ImportQuantizeLinear(NodeReader& n) {
   TW_ASSIGN(const Blocks b, ReadBlocks(n, n.importer().TypeOf(x).shape));
   TW_ASSIGN(const int64_t wanted, n.Int("output_dtype", 0));
   ir::DType type = ir::kU8;
+  const support::PackedInteger* packed = support::FindPackedInteger(wanted);
   if (wanted != 0) {
-    TW_ASSIGN(type, ElementType(wanted));
+    TW_ASSIGN(type, HeldType(wanted));
+  }
+  if (n.HasInput(2)) {
+    TW_ASSIGN(const ValueId zero, n.Input(2));
+    packed = n.importer().PackedTypeOf(zero);
   }
   TW_ASSIGN(const Parameters p, ReadParameters(n, 1, type, b.axis, b.whole.size(), ""));
   if (n.importer().TypeOf(x).dtype == ir::kI32) {
     TW_ASSIGN(
         x, n.importer().Emit("cast", {x}, {{"dtype", std::string("f32")}}, PartName(n, "_float")));
   }
-  return Convert(n, "quantize", x, p, b);
+  TW_ASSIGN(const ValueId y, Convert(n, "quantize", x, p, b));
+  if (packed == nullptr) return y;
+  // Bytes saturate at numbers that the smaller type does not have.
+  Composer c(n);
+  const ir::DType held = c.TypeOf(y).dtype;
+  const ValueId low = c.Scalar(static_cast<double>(packed->low()), held);
+  const ValueId high = c.Scalar(static_cast<double>(packed->high()), held);
+  const ValueId saturated = c.Op("min", {c.Op("max", {y, low}), high});
+  TW_TRY(c.status());
+  n.importer().MarkPacked(saturated, packed);
+  return saturated;
 }
 
 Result ImportDequantizeLinear(NodeReader& n) {
