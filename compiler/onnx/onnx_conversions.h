@@ -102,9 +102,13 @@ Result ImportScan(NodeReader& n);
 absl::StatusOr<const pb::GraphProto*> BodyOf(NodeReader& n, std::string_view name);
 // Gives the node its results; the first is what the conversion returns.
 Result BindAll(NodeReader& n, const std::vector<ValueId>& results);
-// onnx_layout_ops.cc
+// onnx_image_ops.cc
 Result ImportCenterCropPad(NodeReader& n);
 Result ImportDepthToSpace(NodeReader& n);
+Result ImportSpaceToDepth(NodeReader& n);
+// onnx_signal_windows.cc
+Result ImportWindowFunction(NodeReader& n);
+// onnx_layout_ops.cc
 Result ImportDropout(NodeReader& n);
 Result ImportExpand(NodeReader& n);
 Result ImportEyeLike(NodeReader& n);
@@ -112,10 +116,8 @@ Result ImportOneHot(NodeReader& n);
 Result ImportRange(NodeReader& n);
 Result ImportReverseSequence(NodeReader& n);
 Result ImportSize(NodeReader& n);
-Result ImportSpaceToDepth(NodeReader& n);
 Result ImportTile(NodeReader& n);
 Result ImportTrilu(NodeReader& n);
-Result ImportWindowFunction(NodeReader& n);
 // onnx_norm_ops.cc
 Result ImportBatchNorm(NodeReader& n);
 Result ImportGroupNorm(NodeReader& n);
