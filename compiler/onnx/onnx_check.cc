@@ -75,7 +75,7 @@ void CheckExternalData(const OnnxModel::Parsed& model, const std::set<std::strin
 
 bool Importer::AddStandIn(const std::string& name, const pb::TypeProto& stated) {
   const auto& tensor = stated.tensor_type();
-  const absl::StatusOr<ir::DType> dtype = ElementType(tensor.elem_type());
+  const absl::StatusOr<ir::DType> dtype = HeldType(tensor.elem_type());
   if (!stated.has_tensor_type() || !tensor.has_shape() || !dtype.ok()) return false;
   op::TensorType type{*dtype, {}};
   for (const auto& dim : tensor.shape().dim()) type.shape.push_back(dim.dim_value());

@@ -76,6 +76,15 @@ std::vector<int64_t> Composer::Shape(ValueId id) {
   return TypeOf(id).sizes();  // those after an error
 }
 
+int64_t Composer::FixedSize(ValueId id, int64_t axis) {
+  const op::Dim size = Dims(id)[static_cast<size_t>(axis)];
+  if (!size.is_constant()) {
+    Fail("open_size", StrCat("expected a fixed size along axis ", axis, ", found ",
+                             op::ToText(TypeOf(id)), kGiveNumbers));
+  }
+  return size.constant().value_or(1);
+}
+
 op::Dim Composer::Elements(ValueId x) {
   const std::optional<op::Dim> elements = op::Dim::Product(TypeOf(x).shape);
   if (!elements) Fail("open_size", StrCat("expected fewer open sizes", kGiveNumbers));

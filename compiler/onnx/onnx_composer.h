@@ -36,6 +36,8 @@ class Composer {
   const op::TensorType& TypeOf(ValueId id) const;
   // Notes an error where a dimension is open; what is indexed by the rank found asks ok() first.
   std::vector<int64_t> Shape(ValueId id);
+  // The size along an axis that the operand has. Notes an error where it is open; 1 then.
+  int64_t FixedSize(ValueId id, int64_t axis);
   // The dimensions, of which some may be open. After an error as TypeOf.
   std::vector<op::Dim> Dims(ValueId id) const { return TypeOf(id).shape; }
   int64_t Rank(ValueId id) const { return TypeOf(id).rank(); }

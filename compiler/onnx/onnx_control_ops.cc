@@ -16,22 +16,6 @@ using Ids = std::vector<ValueId>;
 
 constexpr int64_t kMaxTrips = 1024;
 
-absl::StatusOr<const pb::GraphProto*> Body(NodeReader& n, std::string_view name) {
-  const pb::AttributeProto* a = n.Find(name);
-  if (a != nullptr && a->has_g()) return &a->g();
-  return n.Error("attribute", StrCat("expected a graph as attribute ", name, ", found none"));
-}
-
-// Gives the node its results; the first is what the conversion returns.
-Result BindAll(NodeReader& n, const Ids& results) {
-  if (static_cast<int>(results.size()) < n.num_outputs()) {
-    return n.Error("outputs", StrCat("expected at most ", results.size(), " outputs, found ",
-                                     n.num_outputs()));
-  }
-  for (int i = 1; i < n.num_outputs(); ++i) TW_TRY(n.BindOutput(i, results[i]));
-  return results[0];
-}
-
 // `a` where the condition holds, else `b`.
 ValueId Chosen(Composer& c, ValueId condition, ValueId a, ValueId b) {
   if (a == b) return a;
@@ -169,12 +153,27 @@ absl::StatusOr<Ids> Trip(NodeReader& n, const pb::GraphProto& body, const Ids& i
 
 }  // namespace
 
+absl::StatusOr<const pb::GraphProto*> BodyOf(NodeReader& n, std::string_view name) {
+  const pb::AttributeProto* a = n.Find(name);
+  if (a != nullptr && a->has_g()) return &a->g();
+  return n.Error("attribute", StrCat("expected a graph as attribute ", name, ", found none"));
+}
+
+Result BindAll(NodeReader& n, const Ids& results) {
+  if (static_cast<int>(results.size()) < n.num_outputs()) {
+    return n.Error("outputs", StrCat("expected at most ", results.size(), " outputs, found ",
+                                     n.num_outputs()));
+  }
+  for (int i = 1; i < n.num_outputs(); ++i) TW_TRY(n.BindOutput(i, results[i]));
+  return results[0];
+}
+
 Result ImportIf(NodeReader& n) {
   Composer c(n);
   const ValueId condition = AsFlag(c, c.Input(0));
   TW_TRY(c.status());
-  TW_ASSIGN(const pb::GraphProto* then_body, Body(n, "then_branch"));
-  TW_ASSIGN(const pb::GraphProto* else_body, Body(n, "else_branch"));
+  TW_ASSIGN(const pb::GraphProto* then_body, BodyOf(n, "then_branch"));
+  TW_ASSIGN(const pb::GraphProto* else_body, BodyOf(n, "else_branch"));
   if (const std::optional<double> known = n.importer().ConstantScalar(condition)) {
     TW_ASSIGN(const Ids results,
               n.importer().ImportBody(*known != 0 ? *then_body : *else_body, {}));
@@ -201,7 +200,7 @@ Result ImportIf(NodeReader& n) {
 
 Result ImportLoop(NodeReader& n) {
   Composer c(n);
-  TW_ASSIGN(const pb::GraphProto* body, Body(n, "body"));
+  TW_ASSIGN(const pb::GraphProto* body, BodyOf(n, "body"));
   Ids state;
   for (int i = 2; i < n.num_inputs(); ++i) state.push_back(c.Input(i));
   ValueId going = n.HasInput(1) ? AsFlag(c, c.Input(1)) : c.Scalar(1, ir::kBool);
@@ -404,7 +403,7 @@ absl::StatusOr<Ids> ScanBatches(Composer& c, const pb::GraphProto& body, const I
 
 Result ImportScan(NodeReader& n) {
   Composer c(n);
-  TW_ASSIGN(const pb::GraphProto* body, Body(n, "body"));
+  TW_ASSIGN(const pb::GraphProto* body, BodyOf(n, "body"));
   TW_ASSIGN(const int64_t count, n.Int("num_scan_inputs", 0));
   const bool batched = n.importer().opset() < 9;
   if (batched && n.HasInput(0)) {

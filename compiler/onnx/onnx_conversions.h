@@ -1,5 +1,6 @@
-// ONNX operator conversions by family; the table that names them is in onnx_ops.cc. Each appends
-// nodes and returns the value of the node's first output. Inside of the import.
+// ONNX operator conversions by family; the tables that name them are in onnx_ops.cc and
+// onnx_microsoft_ops.cc. Each appends nodes and returns the value of the node's first output.
+// Inside of the import.
 #pragma once
 
 #include <string>
@@ -13,16 +14,31 @@ namespace tilewright::graph::onnx {
 using Result = absl::StatusOr<ValueId>;
 class Composer;
 
+// For the tables. A limit that several operators have; what inputs may be, apart from kAnyInput.
+inline constexpr std::string_view kBounded =
+    "a shape that is constant, or that the model states, or that --shape bounds";
+inline constexpr bool kContainers = true;  // takes sequences and optionals
+inline constexpr bool kOpen = true;        // takes dimensions that are size variables
+// The operators of com.microsoft.
+std::span<const Conversion> MicrosoftConversions();
+
 // onnx_custom_ops.cc
 Result ImportCustom(NodeReader& n);
 // onnx_elementwise_ops.cc
 Result ImportBitCast(NodeReader& n);
 Result ImportBitShift(NodeReader& n);
+Result ImportCast(NodeReader& n);
 Result ImportCastLike(NodeReader& n);
+Result ImportClip(NodeReader& n);
+Result ImportElementwise(NodeReader& n);
+Result ImportIdentity(NodeReader& n);
 Result ImportMod(NodeReader& n);
 Result ImportPow(NodeReader& n);
 Result ImportShrink(NodeReader& n);
 Result ImportSwiGlu(NodeReader& n);
+Result ImportVariadic(NodeReader& n);
+// The row that an elementwise operator is; null for others.
+const op::OpSpec* ElementwiseRow(std::string_view onnx_op);
 // onnx_ordering_ops.cc
 Result ImportArg(NodeReader& n);
 Result ImportCumulative(NodeReader& n);
@@ -40,6 +56,7 @@ Result ImportMaxUnpool(NodeReader& n);
 // onnx_sampling_ops.cc
 Result ImportAffineGrid(NodeReader& n);
 Result ImportGridSample(NodeReader& n);
+// onnx_roi_align_ops.cc
 Result ImportRoiAlign(NodeReader& n);
 // onnx_region_ops.cc
 Result ImportDeformConv(NodeReader& n);
@@ -72,6 +89,7 @@ Result ImportSequenceEmpty(NodeReader& n);
 Result ImportSequenceErase(NodeReader& n);
 Result ImportSequenceInsert(NodeReader& n);
 Result ImportSequenceLength(NodeReader& n);
+Result ImportSequenceMap(NodeReader& n);
 Result ImportSplitToSequence(NodeReader& n);
 // onnx_random_ops.cc
 Result ImportBernoulli(NodeReader& n);
@@ -81,9 +99,17 @@ Result ImportRandom(NodeReader& n);
 Result ImportIf(NodeReader& n);
 Result ImportLoop(NodeReader& n);
 Result ImportScan(NodeReader& n);
-// onnx_layout_ops.cc
+// The subgraph that is the attribute of this name.
+absl::StatusOr<const pb::GraphProto*> BodyOf(NodeReader& n, std::string_view name);
+// Gives the node its results; the first is what the conversion returns.
+Result BindAll(NodeReader& n, const std::vector<ValueId>& results);
+// onnx_image_ops.cc
 Result ImportCenterCropPad(NodeReader& n);
 Result ImportDepthToSpace(NodeReader& n);
+Result ImportSpaceToDepth(NodeReader& n);
+// onnx_signal_windows.cc
+Result ImportWindowFunction(NodeReader& n);
+// onnx_layout_ops.cc
 Result ImportDropout(NodeReader& n);
 Result ImportExpand(NodeReader& n);
 Result ImportEyeLike(NodeReader& n);
@@ -91,17 +117,17 @@ Result ImportOneHot(NodeReader& n);
 Result ImportRange(NodeReader& n);
 Result ImportReverseSequence(NodeReader& n);
 Result ImportSize(NodeReader& n);
-Result ImportSpaceToDepth(NodeReader& n);
 Result ImportTile(NodeReader& n);
 Result ImportTrilu(NodeReader& n);
-Result ImportWindowFunction(NodeReader& n);
 // onnx_norm_ops.cc
+Result ImportBatchNorm(NodeReader& n);
 Result ImportGroupNorm(NodeReader& n);
 Result ImportInstanceNorm(NodeReader& n);
 Result ImportLayerNorm(NodeReader& n);
 Result ImportLpNorm(NodeReader& n);
 Result ImportMeanVarianceNorm(NodeReader& n);
 Result ImportRmsNorm(NodeReader& n);
+Result ImportSoftmax(NodeReader& n);
 // onnx_reduce_ops.cc
 Result ImportLogSoftmax(NodeReader& n);
 Result ImportMean(NodeReader& n);
@@ -115,10 +141,11 @@ Result ImportConvInteger(NodeReader& n);
 Result ImportDequantizeLinear(NodeReader& n);
 Result ImportDynamicQuantizeLinear(NodeReader& n);
 Result ImportMatMulInteger(NodeReader& n);
-Result ImportMatMulNBits(NodeReader& n);
 Result ImportQLinearConv(NodeReader& n);
 Result ImportQLinearMatMul(NodeReader& n);
 Result ImportQuantizeLinear(NodeReader& n);
+// onnx_packed_ops.cc
+Result ImportMatMulNBits(NodeReader& n);
 // onnx_qlinear_ops.cc
 Result ImportQGemm(NodeReader& n);
 Result ImportQLinearArithmetic(NodeReader& n);
@@ -179,6 +206,9 @@ ValueId HeadsJoined(Composer& c, ValueId x);
 ValueId Barred(Composer& c, ValueId allowed, ir::DType type);
 Result RotaryEmbedding(Composer& c, ValueId x, ValueId cosine, ValueId sine, ValueId positions);
 ValueId RotaryTurn(Composer& c, ValueId x, ValueId cosine, ValueId sine, bool pairs);
+// onnx_state_ops.cc
+Result ImportCausalConvWithState(NodeReader& n);
+Result ImportLinearAttention(NodeReader& n);
 // onnx_decoder_ops.cc
 Result ImportGroupQueryAttention(NodeReader& n);
 Result ImportMicrosoftRotaryEmbedding(NodeReader& n);

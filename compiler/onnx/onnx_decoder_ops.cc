@@ -61,11 +61,9 @@ class GroupedAttention {
                       StrCat("expected num_heads as a multiple of kv_num_heads, found ", heads_,
                              " and ", kv_heads_));
     }
-    if (smooth > 0 || n_.HasInput(10) || n_.HasInput(11) || n_.HasOutput(3)) {
-      return n_.Error("attribute",
-                      "expected no smooth_softmax, attention_bias, head_sink and output_qk");
-    }
-    return absl::OkStatus();
+    smooth_ = smooth > 0 || n_.HasInput(11);
+    if (!n_.HasOutput(3)) return absl::OkStatus();
+    return n_.Error("outputs", "expected no output_qk, found one");
   }
 
   // Makes q, k and v of [batch, length, heads, head].
@@ -203,6 +201,19 @@ class GroupedAttention {
     return Barred(c_, seen, c_.TypeOf(q_).dtype);
   }
 
+  // Weights of keys whose sum is less than 1: next to the keys stands a sink, which takes the rest.
+  // Its score is a number for each head, or 0.
+  ValueId Weights(ValueId scores) {
+    const op::Attrs last = {{"axis", int64_t{3}}};
+    if (!smooth_) return c_.Op("softmax", {scores}, last);
+    const ir::DType type = c_.TypeOf(q_).dtype;
+    ValueId sink = c_.Scalar(0, type);
+    if (n_.HasInput(11)) sink = c_.ReshapeTo(c_.Cast(c_.Input(11), type), {1, heads_, 1, 1});
+    sink = c_.BroadcastTo(sink, {batch_, heads_, length_, 1});
+    const ValueId all = c_.Op("softmax", {c_.Concat({scores, sink}, 3)}, last);
+    return c_.Slice(all, 3, 0, past_ + length_);
+  }
+
   // Query heads that share a key head are rows of one product.
   ValueId Attend() {
     const Dim total = past_ + length_;
@@ -218,8 +229,8 @@ class GroupedAttention {
       const ValueId cap = c_.Scalar(softcap_, type);
       scores = c_.Mul(c_.Op("tanh", {c_.Div(scores, cap)}), cap);
     }
-    scores = c_.Add(scores, Mask());
-    const ValueId weights = c_.Op("softmax", {scores}, {{"axis", int64_t{3}}});
+    if (n_.HasInput(10)) scores = c_.Add(scores, c_.Cast(c_.Input(10), type));
+    const ValueId weights = Weights(c_.Add(scores, Mask()));
     const ValueId mixed = c_.MatMul(c_.ReshapeTo(weights, {batch_, kv_heads_, rows, total}), v_);
     return HeadsJoined(c_, c_.ReshapeTo(mixed, {batch_, heads_, length_, head_}));
   }
@@ -228,7 +239,7 @@ class GroupedAttention {
   Composer c_;
   int64_t heads_ = 0, kv_heads_ = 0, head_ = 0, window_ = -1;
   double scale_ = 0, softcap_ = 0;
-  bool rotary_ = false, pairs_ = false;
+  bool rotary_ = false, pairs_ = false, smooth_ = false;
   ValueId q_ = kNone, k_ = kNone, v_ = kNone, past_k_ = kNone, past_v_ = kNone;
   ValueId before_ = kNone;  // entries of each sequence before the new ones; none: P of all
   Dim batch_, length_, past_;

@@ -1,5 +1,5 @@
-// Elementwise operators that are more than their row: types, attributes and operands that ONNX
-// states in other ways.
+// Elementwise operators: as their row says, or more than that, where ONNX states types, attributes
+// and operands in other ways.
 #include <cmath>
 
 #include "compiler/onnx/onnx_composer.h"
@@ -14,6 +14,37 @@ using support::StrCat;
 Result CastTo(NodeReader& n, ValueId x, ir::DType type, const std::string& name) {
   if (n.importer().TypeOf(x).dtype == type) return x;
   return n.importer().Emit("cast", {x}, {{"dtype", ir::TypeName(type)}}, name);
+}
+
+// Before opset 7, the attribute axis says to which dimension of `x` the first one of `y` belongs;
+// those of `y` that are left out at its end are 1.
+Result AtOldAxis(NodeReader& n, ValueId x, ValueId y) {
+  if (n.importer().opset() >= 7 || n.Find("axis") == nullptr) return y;
+  TW_ASSIGN(const int64_t broadcast, n.Int("broadcast", 0));
+  if (broadcast == 0) return y;
+  const int64_t rank = n.importer().TypeOf(x).rank();
+  TW_ASSIGN(const int64_t axis, ReadAxis(n, 0, rank));
+  std::vector<op::Dim> shape = n.importer().TypeOf(y).shape;
+  const int64_t missing = rank - axis - static_cast<int64_t>(shape.size());
+  if (missing < 0) {
+    return n.Error("broadcast", StrCat("expected at most ", rank - axis, " dimensions from axis ",
+                                       axis, " on, found ", op::ToText(n.importer().TypeOf(y))));
+  }
+  if (missing == 0) return y;
+  shape.insert(shape.end(), static_cast<size_t>(missing), 1);
+  return ReshapedTo(n, y, shape, PartName(n, "_aligned"));
+}
+
+// Numbers of less than a byte: floats are cut to integers, which wrap.
+Result CastToPacked(NodeReader& n, ValueId x, const support::PackedInteger& type) {
+  Composer c(n);
+  const double count = std::ldexp(1, type.bits), half = type.with_sign ? count / 2 : 0;
+  ValueId y = c.Add(c.Cast(x, ir::kI32), c.Scalar(half, ir::kI32));
+  y = c.Sub(c.Op("mod", {y, c.Scalar(count, ir::kI32)}), c.Scalar(half, ir::kI32));
+  y = c.Op("cast", {y}, {{"dtype", ir::TypeName(type.with_sign ? ir::kI8 : ir::kU8)}});
+  TW_TRY(c.status());
+  n.importer().MarkPacked(y, &type);
+  return y;
 }
 
 // x^exponent of whole numbers, wrapping: squares, and products of those that the exponent has.
@@ -71,6 +102,119 @@ Result DataPower(NodeReader& n, ValueId x, ValueId exponent) {
 
 }  // namespace
 
+const op::OpSpec* ElementwiseRow(std::string_view onnx_op) {
+  for (const op::OpSpec& row : op::Operators()) {
+    if (row.elementwise() && !row.onnx.empty() && row.onnx[0] == onnx_op) return &row;
+  }
+  return nullptr;
+}
+
+Result ImportElementwise(NodeReader& n) {
+  const op::OpSpec* spec = ElementwiseRow(n.op_type());
+  TW_CHECK(spec != nullptr) << n.op_type();
+  std::vector<ValueId> inputs;
+  for (int i = 0; i < spec->max_inputs; ++i) {
+    TW_ASSIGN(ValueId id, n.Input(i));
+    inputs.push_back(id);
+  }
+  if (spec->max_inputs == 2) {
+    TW_ASSIGN(inputs[1], AtOldAxis(n, inputs[0], inputs[1]));
+  }
+  op::Attrs attrs;
+  for (const char* name : {"alpha", "beta", "gamma"}) {
+    if (n.Find(name) == nullptr) continue;
+    TW_ASSIGN(attrs[name], n.Float(name, 0));
+  }
+  for (const char* name : {"detect_negative", "detect_positive"}) {
+    if (n.Find(name) == nullptr) continue;
+    TW_ASSIGN(attrs[name], n.Int(name, 1));
+  }
+  TW_ASSIGN(const std::string approximate, n.String("approximate", "none"));
+  if (approximate != "none" && approximate != "tanh") {
+    return n.Error("attribute", StrCat("expected approximate none or tanh, found ", approximate));
+  }
+  if (approximate == "tanh") {
+    return n.importer().Emit("gelu_tanh", inputs, attrs, n.output_name());
+  }
+  if (spec->name == "prelu") {
+    // ONNX aligns the slope of rank 1 with the channels.
+    const auto &x = n.importer().TypeOf(inputs[0]), &slope = n.importer().TypeOf(inputs[1]);
+    if (slope.shape.size() == 1 && x.shape.size() > 2 && slope.shape[0] == x.shape[1]) {
+      std::vector<op::Dim> shape(x.shape.size() - 1, 1);
+      shape[0] = x.shape[1];
+      TW_ASSIGN(inputs[1], ReshapedTo(n, inputs[1], shape, PartName(n, "_slope")));
+    }
+  }
+  return n.importer().Emit(spec->name, inputs, attrs, n.output_name());
+}
+
+// Sum, Max, Min of any number of operands: a chain.
+Result ImportVariadic(NodeReader& n) {
+  const std::string row = n.op_type() == "Sum" ? "add" : n.op_type() == "Max" ? "max" : "min";
+  TW_ASSIGN(ValueId value, n.Input(0));
+  if (n.num_inputs() == 1) return n.importer().Emit("identity", {value}, {}, n.output_name());
+  for (int i = 1; i < n.num_inputs(); ++i) {
+    TW_ASSIGN(ValueId next, n.Input(i));
+    const bool last = i + 1 == n.num_inputs();
+    TW_ASSIGN(value, n.importer().Emit(row, {value, next}, {},
+                                       last ? n.output_name() : PartName(n, StrCat("_part", i))));
+  }
+  return value;
+}
+
+namespace {
+
+// One bound of a clip: constant ones become attributes, others max or min.
+absl::Status ClipBound(NodeReader& n, int input, const char* attribute, op::Attrs* attrs,
+                       std::optional<ValueId>* dynamic) {
+  if (n.importer().opset() < 11) {
+    if (n.Find(attribute) == nullptr) return absl::OkStatus();
+    TW_ASSIGN((*attrs)[attribute], n.Float(attribute, 0));
+    return absl::OkStatus();
+  }
+  if (!n.HasInput(input)) return absl::OkStatus();
+  TW_ASSIGN(ValueId id, n.Input(input));
+  std::optional<double> value = n.importer().ConstantScalar(id);
+  const ir::DType type = n.importer().TypeOf(id).dtype;
+  if (type.is_int() && type.bits == 64) value.reset();  // an attribute would not be exact
+  if (value) (*attrs)[attribute] = *value;
+  if (!value) *dynamic = id;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Result ImportClip(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  op::Attrs attrs;
+  std::optional<ValueId> low, high;
+  TW_TRY(ClipBound(n, 1, "min", &attrs, &low));
+  TW_TRY(ClipBound(n, 2, "max", &attrs, &high));
+  if (low) {
+    TW_ASSIGN(x, n.importer().Emit("max", {*low, x}, {}, PartName(n, "_low")));
+  }
+  if (high) {
+    TW_ASSIGN(x, n.importer().Emit("min", {*high, x}, {}, PartName(n, "_high")));
+  }
+  return n.importer().Emit("clip", {x}, attrs, n.output_name());
+}
+
+Result ImportIdentity(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  if (n.importer().ContainerOf(x) != nullptr) return x;
+  return n.importer().Emit("identity", {x}, {}, n.output_name());
+}
+
+Result ImportCast(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  TW_ASSIGN(const int64_t to, n.Int("to", 0));
+  if (const support::PackedInteger* packed = support::FindPackedInteger(to)) {
+    return CastToPacked(n, x, *packed);
+  }
+  TW_ASSIGN(const ir::DType type, ElementType(to));
+  return n.importer().Emit("cast", {x}, {{"dtype", ir::TypeName(type)}}, n.output_name());
+}
+
 // The bits of integers of one width as another type of it: a cast, which wraps. Floats have to be
 // constants: a module has no instruction for their bits.
 Result ImportBitCast(NodeReader& n) {
@@ -79,10 +223,11 @@ Result ImportBitCast(NodeReader& n) {
   TW_ASSIGN(const ir::DType type, ElementType(to));
   Importer& importer = n.importer();
   const op::TensorType from = importer.TypeOf(x);
-  const bool small = ElementTypeName(to).ends_with("int4");  // bytes here
+  const bool small = importer.PackedTypeOf(x) != nullptr;  // bytes here
   if (small || type.bits != from.dtype.bits || type.is_bool() != from.dtype.is_bool()) {
-    return n.Error("type", StrCat("expected types of as many bits, not of 4 and not bool, found ",
-                                  op::ToText(from), " and ", ElementTypeName(to)));
+    return n.Error("type",
+                   StrCat("expected types of as many bits, none below 8 and not bool, found ",
+                          op::ToText(from), " and ", ElementTypeName(to)));
   }
   if (type == from.dtype) return importer.Emit("identity", {x}, {}, n.output_name());
   const auto& constant = importer.ValueOf(x).constant;
@@ -99,6 +244,9 @@ Result ImportBitCast(NodeReader& n) {
 Result ImportCastLike(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
   TW_ASSIGN(ValueId like, n.Input(1));
+  if (const support::PackedInteger* packed = n.importer().PackedTypeOf(like)) {
+    return CastToPacked(n, x, *packed);
+  }
   const ir::DType type = n.importer().TypeOf(like).dtype;
   return n.importer().Emit("cast", {x}, {{"dtype", ir::TypeName(type)}}, n.output_name());
 }
@@ -107,6 +255,7 @@ Result ImportCastLike(NodeReader& n) {
 Result ImportPow(NodeReader& n) {
   TW_ASSIGN(ValueId base, n.Input(0));
   TW_ASSIGN(ValueId exponent, n.Input(1));
+  TW_ASSIGN(exponent, AtOldAxis(n, base, exponent));
   Importer& importer = n.importer();
   const ir::DType type = importer.TypeOf(base).dtype, other = importer.TypeOf(exponent).dtype;
   const std::optional<double> constant = importer.ConstantScalar(exponent);

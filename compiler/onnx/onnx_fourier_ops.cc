@@ -49,13 +49,19 @@ ValueId FourierTable(Composer& c, ir::DType type, int64_t points, int64_t parts,
   return c.Constant(type, {points * parts, bins * 2}, std::move(table));
 }
 
+// Signals are [rows, points, parts]; the number of rows may be open.
+op::Dim RowsOf(Composer& c, ValueId x) { return c.Dims(x)[0]; }
+int64_t PointsOf(Composer& c, ValueId x) { return c.Dims(x)[1].value(); }
+int64_t PartsOf(Composer& c, ValueId x) { return c.Dims(x)[2].value(); }
+
 // x [rows, points, parts] to [rows, bins, 2] by one product.
 ValueId Directly(Composer& c, ValueId x, int64_t bins, bool inverse) {
   if (!c.ok()) return kNone;
-  const std::vector<int64_t> shape = c.Shape(x);
-  const ValueId table = FourierTable(c, c.TypeOf(x).dtype, shape[1], shape[2], bins, inverse);
-  const ValueId lines = c.Reshape(x, {shape[0], shape[1] * shape[2]});
-  return c.Reshape(c.MatMul(lines, table), {shape[0], bins, 2});
+  const op::Dim rows = RowsOf(c, x);
+  const int64_t points = PointsOf(c, x), parts = PartsOf(c, x);
+  const ValueId table = FourierTable(c, c.TypeOf(x).dtype, points, parts, bins, inverse);
+  const ValueId lines = c.ReshapeTo(x, {rows, points * parts});
+  return c.ReshapeTo(c.MatMul(lines, table), {rows, bins, 2});
 }
 
 // The product of complex numbers x [rows, b, a, 2] with e^(i angle(j, k)) of b * a points.
@@ -82,25 +88,26 @@ ValueId Turned(Composer& c, ValueId x, int64_t b, int64_t a, bool inverse) {
 // transforms of a points over j1, a turn by j2 * k1, then transforms of b points over j2.
 ValueId ComplexTransform(Composer& c, ValueId x, bool inverse) {
   if (!c.ok()) return kNone;
-  const int64_t rows = c.Shape(x)[0], points = c.Shape(x)[1];
+  const op::Dim rows = RowsOf(c, x);
+  const int64_t points = PointsOf(c, x);
   int64_t a = 1;
   for (int64_t d = 2; d <= points / d; ++d) {
     if (points % d == 0) a = d;
   }
   if (a == 1 || points * 4 <= kDirectTable / points) return Directly(c, x, points, inverse);
   const int64_t b = points / a;
-  x = c.Transpose(c.Reshape(x, {rows, a, b, 2}), {0, 2, 1, 3});
-  x = ComplexTransform(c, c.Reshape(x, {rows * b, a, 2}), inverse);
-  x = Turned(c, c.Reshape(x, {rows, b, a, 2}), b, a, inverse);
-  x = c.Reshape(c.Transpose(x, {0, 2, 1, 3}), {rows * a, b, 2});
-  x = c.Reshape(ComplexTransform(c, x, inverse), {rows, a, b, 2});
-  return c.Reshape(c.Transpose(x, {0, 2, 1, 3}), {rows, points, 2});
+  x = c.Transpose(c.ReshapeTo(x, {rows, a, b, 2}), {0, 2, 1, 3});
+  x = ComplexTransform(c, c.ReshapeTo(x, {rows * b, a, 2}), inverse);
+  x = Turned(c, c.ReshapeTo(x, {rows, b, a, 2}), b, a, inverse);
+  x = c.ReshapeTo(c.Transpose(x, {0, 2, 1, 3}), {rows * a, b, 2});
+  x = c.ReshapeTo(ComplexTransform(c, x, inverse), {rows, a, b, 2});
+  return c.ReshapeTo(c.Transpose(x, {0, 2, 1, 3}), {rows, points, 2});
 }
 
 // The first `bins` bins of x [rows, points, parts].
 ValueId Transform(Composer& c, ValueId x, int64_t bins, bool inverse) {
   if (!c.ok()) return kNone;
-  const int64_t points = c.Shape(x)[1], parts = c.Shape(x)[2];
+  const int64_t points = PointsOf(c, x), parts = PartsOf(c, x);
   if (points * parts <= kDirectTable / (2 * bins)) return Directly(c, x, bins, inverse);
   if (parts == 1) x = c.Op("pad", {x}, {{"pads", std::vector<int64_t>{0, 0, 0, 0, 0, 1}}});
   return c.Slice(ComplexTransform(c, x, inverse), 1, 0, bins);
@@ -109,7 +116,7 @@ ValueId Transform(Composer& c, ValueId x, int64_t bins, bool inverse) {
 // x [rows, points, parts] cut, or with zeros at its end.
 ValueId Resized(Composer& c, ValueId x, int64_t points) {
   if (!c.ok()) return kNone;
-  const int64_t more = points - c.Shape(x)[1];
+  const int64_t more = points - PointsOf(c, x);
   if (more <= 0) return c.Slice(x, 1, 0, points);
   return c.Op("pad", {x}, {{"pads", std::vector<int64_t>{0, 0, 0, 0, more, 0}}});
 }
@@ -139,8 +146,11 @@ absl::StatusOr<int64_t> NumberIn(NodeReader& n, int input, std::string_view what
   return n.Error("shape", StrCat("expected one number as ", what, ", found ", values.size()));
 }
 
-absl::Status CheckSignal(NodeReader& n, const op::TensorType& type, bool onesided, bool inverse) {
-  const int64_t parts = type.shape.empty() ? 0 : type.size(-1);
+absl::Status CheckSignal(Composer& c, ValueId x, bool onesided, bool inverse) {
+  NodeReader& n = c.node();
+  const op::TensorType type = c.TypeOf(x);
+  const int64_t parts = type.shape.empty() ? 0 : c.FixedSize(x, type.rank() - 1);
+  TW_TRY(c.status());
   if (type.shape.size() < 2 || (parts != 1 && parts != 2) || !type.dtype.is_float()) {
     return n.Error("shape", StrCat("expected floats with one (real) or two (complex) parts in the "
                                    "last dimension, found ",
@@ -161,7 +171,7 @@ Result ImportDft(NodeReader& n) {
   const op::TensorType type = c.TypeOf(x);
   TW_ASSIGN(const int64_t inverse, n.Int("inverse", 0));
   TW_ASSIGN(const int64_t onesided, n.Int("onesided", 0));
-  TW_TRY(CheckSignal(n, type, onesided != 0, inverse != 0));
+  TW_TRY(CheckSignal(c, x, onesided != 0, inverse != 0));
   const int64_t rank = static_cast<int64_t>(type.shape.size());
   const bool old = n.importer().opset() < 20;
   TW_ASSIGN(int64_t axis, n.Int("axis", 1));
@@ -174,7 +184,8 @@ Result ImportDft(NodeReader& n) {
         "axis", StrCat("expected an axis of the signal, found ", axis, " of ", op::ToText(type)));
   }
   const bool to_real = inverse != 0 && onesided != 0;
-  const int64_t size = type.size(axis);
+  const int64_t size = c.FixedSize(x, axis);
+  TW_TRY(c.status());
   TW_ASSIGN(const int64_t points, NumberIn(n, 1, "dft_length", to_real ? 2 * (size - 1) : size));
   if (points < 1 || points > int64_t{1} << 24) {
     return n.Error("attribute", StrCat("expected a dft_length in 1 to 16777216, found ", points));
@@ -185,16 +196,36 @@ Result ImportDft(NodeReader& n) {
   std::swap(perm[axis], perm[rank - 2]);
   x = c.Transpose(x, perm);
   if (type.dtype.bits == 16) x = c.Cast(x, ir::kF32);
-  std::vector<int64_t> shape = c.Shape(x);
-  x = c.Reshape(x, {type.elements() / (size * type.size(-1)), size, type.size(-1)});
+  std::vector<op::Dim> shape = c.Dims(x);
+  const std::optional<op::Dim> rows = op::Dim::Product(std::span(shape).first(shape.size() - 2));
+  if (!rows) return n.Error("open_size", StrCat("expected fewer open sizes", kGiveNumbers));
+  x = c.ReshapeTo(x, {*rows, size, shape.back()});
   x = Resized(c, x, to_real ? points / 2 + 1 : points);
   x = to_real ? RealInverse(c, x, points)
               : Transform(c, x, onesided != 0 ? points / 2 + 1 : points, inverse != 0);
   TW_TRY(c.status());
-  shape[rank - 2] = c.Shape(x)[1];
-  shape[rank - 1] = c.Shape(x)[2];
-  return c.Done(c.Cast(c.Transpose(c.Reshape(x, shape), perm), type.dtype));
+  shape[rank - 2] = c.Dims(x)[1];
+  shape[rank - 1] = c.Dims(x)[2];
+  return c.Done(c.Cast(c.Transpose(c.ReshapeTo(x, shape), perm), type.dtype));
 }
+
+namespace {
+
+// Where the elements of all frames are in a signal, i64 [frames * points].
+ValueId FramePlaces(Composer& c, const op::Dim& frames, int64_t points, int64_t step) {
+  if (!frames.is_constant()) {
+    const ValueId first = c.Mul(c.Counting(ir::kI64, frames, 0, 2), c.Number(step));
+    const ValueId places = c.Add(first, c.Counting(ir::kI64, points, 1, 2));
+    return c.ReshapeTo(places, {frames * op::Dim(points)});
+  }
+  std::vector<double> places;
+  for (int64_t f = 0; f < frames.value(); ++f) {
+    for (int64_t j = 0; j < points; ++j) places.push_back(static_cast<double>(f * step + j));
+  }
+  return c.Constant(ir::kI64, {frames.value() * points}, std::move(places));
+}
+
+}  // namespace
 
 Result ImportStft(NodeReader& n) {
   Composer c(n);
@@ -202,38 +233,40 @@ Result ImportStft(NodeReader& n) {
   TW_TRY(c.status());
   const op::TensorType type = c.TypeOf(x);
   TW_ASSIGN(const int64_t onesided, n.Int("onesided", 1));
-  TW_TRY(CheckSignal(n, type, onesided != 0, false));
+  TW_TRY(CheckSignal(c, x, onesided != 0, false));
   ValueId window = c.OptionalInput(2);
   TW_TRY(c.status());
   const bool bad_window = window != kNone && c.Rank(window) != 1;
   const int64_t own = window == kNone || bad_window ? -1 : c.Shape(window)[0];
   TW_ASSIGN(const int64_t step, NumberIn(n, 1, "frame_step", 0));
   TW_ASSIGN(const int64_t points, NumberIn(n, 3, "frame_length", own));
-  const int64_t length = type.shape.size() == 3 ? type.size(1) : 0;
-  if (bad_window || step < 1 || points < 1 || points > length || (own >= 0 && own != points)) {
+  const op::Dim length = type.shape.size() == 3 ? type.shape[1] : op::Dim(0);
+  const int64_t shortest = n.importer().Bound(length, false).value_or(0);
+  if (!length.is_constant() && points > shortest) {
+    return n.Error("open_size", StrCat("expected signals that are as long as a frame of ", points,
+                                       " at all sizes, found ", op::ToText(type)));
+  }
+  if (bad_window || step < 1 || points < 1 || points > shortest || (own >= 0 && own != points)) {
     return n.Error("shape", StrCat("expected a signal [n, length, parts], a frame_step of at least "
                                    "1, and a window and frame_length of one length inside of it, "
                                    "found ",
                                    op::ToText(type), ", ", step, ", ", own, " and ", points));
   }
-  const int64_t frames = (length - points) / step + 1, parts = type.size(2);
-  if (frames > kMaxFramePlaces / points) {
+  const op::Dim frames = (length - op::Dim(points)).FloorDiv(step) + op::Dim(1);
+  const std::optional<int64_t> most = c.Most(frames);
+  if (!most || *most > kMaxFramePlaces / points) {
     return n.Error("too_large", StrCat("expected at most ", kMaxFramePlaces,
                                        " elements in all frames, found more"));
   }
   if (type.dtype.bits == 16) x = c.Cast(x, ir::kF32);
-  std::vector<double> places;
-  for (int64_t f = 0; f < frames; ++f) {
-    for (int64_t j = 0; j < points; ++j) places.push_back(static_cast<double>(f * step + j));
-  }
-  x = c.Op("gather", {x, c.Constant(ir::kI64, {frames * points}, std::move(places))},
-           {{"axis", int64_t{1}}});
-  x = c.Reshape(x, {type.size(0) * frames, points, parts});
+  const op::Dim batch = type.shape[0];
+  x = c.Op("gather", {x, FramePlaces(c, frames, points, step)}, {{"axis", int64_t{1}}});
+  x = c.ReshapeTo(x, {batch * frames, points, type.shape[2]});
   if (window != kNone) {
     x = c.Mul(x, c.Reshape(c.Cast(window, c.TypeOf(x).dtype), {1, points, 1}));
   }
   const int64_t bins = onesided != 0 ? points / 2 + 1 : points;
-  x = c.Reshape(Transform(c, x, bins, false), {type.size(0), frames, bins, 2});
+  x = c.ReshapeTo(Transform(c, x, bins, false), {batch, frames, bins, 2});
   return c.Done(c.Cast(x, type.dtype));
 }
 

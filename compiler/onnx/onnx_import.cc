@@ -208,7 +208,27 @@ absl::Status Importer::Convert(const pb::NodeProto& node) {
   // Further outputs (a dropout mask, batch statistics) have no meaning at inference; a model that
   // reads one gets `missing_input` there.
   if (node.output(0).empty()) return absl::OkStatus();
-  return Bind(node.output(0), *result);
+  TW_TRY(Bind(node.output(0), *result));
+  MarkMoved(node);
+  return absl::OkStatus();
+}
+
+void Importer::MarkMoved(const pb::NodeProto& node) {
+  static constexpr std::string_view kMoves[] = {
+      "Concat",   "DepthToSpace",    "Expand",    "Flatten", "Gather", "GatherElements",
+      "GatherND", "Identity",        "Pad",       "Reshape", "Slice",  "ReverseSequence",
+      "Scatter",  "ScatterElements", "ScatterND", "Squeeze", "Split",  "SpaceToDepth",
+      "Tile",     "Transpose",       "Unsqueeze"};
+  if (packed_.empty() || node.input_size() == 0 || !IsDefaultDomain(node.domain()) ||
+      std::ranges::find(kMoves, std::string_view(node.op_type())) == std::end(kMoves)) {
+    return;
+  }
+  const auto from = values_.find(node.input(0));
+  for (const std::string& name : node.output()) {
+    const auto to = values_.find(name);
+    if (from == values_.end() || to == values_.end()) continue;
+    MarkPacked(to->second, PackedTypeOf(from->second));
+  }
 }
 
 absl::Status Importer::AddChecks() {

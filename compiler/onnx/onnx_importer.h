@@ -18,6 +18,7 @@
 #include "compiler/onnx/onnx_custom_ops.h"
 #include "compiler/onnx/onnx_import.h"
 #include "compiler/onnx/onnx_model.h"
+#include "deploy/support/packed_integers.h"
 #include "tilewright_onnx.pb.h"
 
 namespace tilewright::graph::onnx {
@@ -38,17 +39,19 @@ struct HostConstant {
   std::string bytes;
 };
 absl::StatusOr<HostConstant> ReadTensor(const pb::TensorProto& tensor, int64_t max_bytes);
-// What a tensor's fields but its data say, and how many bytes of data that wants. Elements of four
-// bits are stored in halves of bytes and held as bytes: the operators give the same numbers.
+// What a tensor's fields but its data say, and how many bytes of data that wants. Integers of less
+// than a byte are held as bytes: operators give the same numbers.
 struct StoredType {
   op::TensorType type;
   int64_t bytes = 0;
-  bool in_halves = false;
+  const support::PackedInteger* packed = nullptr;
 };
 absl::StatusOr<StoredType> StoredTypeOf(const pb::TensorProto& tensor, int64_t max_bytes);
 absl::Status CheckStored(const pb::TensorProto& tensor, const StoredType& stored, size_t found);
 // Refuses other types than those of ElementTypes: graph.onnx.element_type.
 absl::StatusOr<ir::DType> ElementType(int64_t onnx_type);
+// The type whose elements hold those of this type: bytes for integers of less than a byte.
+absl::StatusOr<ir::DType> HeldType(int64_t onnx_type);
 struct ElementTypeRow {
   int onnx;
   ir::DType type;
@@ -161,6 +164,9 @@ class Importer {
   std::optional<std::vector<op::Dim>> ConstantDims(ValueId id) const;
   // The same as a tensor that the module computes; other values themselves.
   absl::StatusOr<ValueId> DataOf(ValueId id);
+  // Notes that a value of bytes has the numbers of a smaller type, or none where that is null.
+  void MarkPacked(ValueId id, const support::PackedInteger* type);
+  const support::PackedInteger* PackedTypeOf(ValueId id) const;
   // A value that stands for a sequence or for an optional without an element.
   ValueId AddContainer(Container container);
   // Null unless the value stands for one.
@@ -201,7 +207,9 @@ class Importer {
   bool AddStandIn(const std::string& name, const pb::TypeProto& type);
   absl::StatusOr<std::vector<int>> Order();
   absl::Status Convert(const pb::NodeProto& node);
-  absl::Status CheckStatedType(const pb::ValueInfoProto& output, const op::TensorType& type) const;
+  absl::Status CheckStatedType(const pb::ValueInfoProto& output, ValueId id) const;
+  // Marks what a node that only moves elements made of such a value.
+  void MarkMoved(const pb::NodeProto& node);
   absl::Status ReadOutputs();
   absl::Status AddChecks();
   absl::StatusOr<ValueId> EmitOfEmpty(const op::OpSpec& spec, std::vector<ValueId> inputs,
@@ -251,6 +259,7 @@ class Importer {
   std::vector<BodyScope> scopes_;                                 // innermost last
   std::map<const pb::TensorProto*, ValueId> body_tensors_;        // TensorConstant
   std::map<ValueId, Container> containers_;
+  std::map<ValueId, const support::PackedInteger*> packed_;
   std::map<ValueId, std::vector<op::Dim>> dims_;              // by AddDims
   std::map<ValueId, ValueId> data_of_dims_;                   // by DataOf
   std::map<std::string, op::Dim> input_sizes_, found_sizes_;  // by name

@@ -1,7 +1,6 @@
 // Conversions of operators that repeat, place, mask or reorder elements.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "compiler/onnx/onnx_composer.h"
 #include "compiler/onnx/onnx_sizes.h"
@@ -14,11 +13,6 @@ namespace {
 using support::StrCat;
 
 constexpr int64_t kMaxCount = int64_t{1} << 28;  // elements of a constant that an operator makes
-
-absl::Status NeedsShape(NodeReader& n, std::string_view what) {
-  return n.Error("dynamic", StrCat("expected constant ", what,
-                                   ", or a result of a shape that the model states, found others"));
-}
 
 // What a run expands to: of two sizes of a dimension the one that is not 1; shorter shapes have 1
 // in front.
@@ -37,17 +31,6 @@ std::vector<op::Dim> FoundExpansion(Composer& c, ValueId x) {
   }
   const ValueId keeps = c.Op("equal", {wanted, c.Number(1)});
   return c.FoundShape(c.Op("where", {keeps, c.SizesOf(from), wanted}), bounds);
-}
-
-// The sizes of the axes that CenterCropPad names; the others stay.
-void ExpectCropped(Composer& c, ValueId x, const std::vector<int64_t>& axes,
-                   const std::vector<int64_t>& stated) {
-  std::vector<int64_t> expected;
-  for (int64_t axis : axes) {
-    if (axis < 0) axis += c.Rank(x);
-    if (axis >= 0 && axis < c.Rank(x)) expected.push_back(stated[static_cast<size_t>(axis)]);
-  }
-  c.ExpectSizes(c.Input(1), std::move(expected));
 }
 
 }  // namespace
@@ -191,8 +174,13 @@ Result ImportEyeLike(NodeReader& n) {
   TW_ASSIGN(const int64_t k, n.Int("k", 0));
   op::TensorType type = c.TypeOf(x);
   TW_ASSIGN(type.dtype, ReadType(n, "dtype", type.dtype));
-  if (type.shape.size() != 2 || type.elements() > kMaxCount) {
+  if (type.shape.size() != 2 || (type.fixed() && type.elements() > kMaxCount)) {
     return n.Error("rank", "expected a matrix, found " + op::ToText(type));
+  }
+  if (!type.fixed()) {
+    const ValueId row = c.Counting(ir::kI64, type.shape[0], 0, 2);
+    const ValueId column = c.Counting(ir::kI64, type.shape[1], 1, 2);
+    return c.Done(c.Cast(c.Op("equal", {c.Add(row, c.Number(k)), column}), type.dtype));
   }
   std::vector<double> values(static_cast<size_t>(type.elements()), 0);
   const int64_t columns = type.size(1);
@@ -316,69 +304,6 @@ Result ImportOneHot(NodeReader& n) {
   return c.Done(c.Op("where", {hot, on, off}));
 }
 
-namespace {
-
-// What DepthToSpace and SpaceToDepth have in common: images, the side of a block, and whether the
-// position in the block comes before the channel.
-struct ImageBlocks {
-  ValueId x = kNone;
-  std::vector<op::Dim> shape;
-  int64_t side = 0;
-  bool position_first = true;
-};
-
-absl::StatusOr<ImageBlocks> ReadImageBlocks(Composer& c) {
-  NodeReader& n = c.node();
-  ImageBlocks b;
-  b.x = c.Input(0);
-  TW_TRY(c.status());
-  b.shape = c.Dims(b.x);
-  TW_ASSIGN(b.side, n.Int("blocksize", 0));
-  TW_ASSIGN(const std::string mode, n.String("mode", "DCR"));
-  b.position_first = mode == "DCR";
-  if (b.shape.size() == 4 && b.side >= 1 && b.side <= 4096 && (mode == "DCR" || mode == "CRD")) {
-    return b;
-  }
-  return n.Error("attribute", StrCat("expected images [n,c,h,w], a blocksize of 1 to 4096 and mode "
-                                     "DCR or CRD, found ",
-                                     op::ToText(c.TypeOf(b.x)), ", ", b.side, " and ", mode));
-}
-
-}  // namespace
-
-Result ImportDepthToSpace(NodeReader& n) {
-  Composer c(n);
-  TW_ASSIGN(const ImageBlocks b, ReadImageBlocks(c));
-  const std::vector<op::Dim>& s = b.shape;
-  const op::Dim side = b.side;
-  const std::optional<op::Dim> depth = s[1].DivideExactly(side * side);
-  if (!depth) {
-    return n.Error("shape", StrCat("expected channels that blocksize ", b.side,
-                                   " divides twice, found ", op::ToText(c.TypeOf(b.x))));
-  }
-  const ValueId apart = b.position_first ? c.ReshapeTo(b.x, {s[0], side, side, *depth, s[2], s[3]})
-                                         : c.ReshapeTo(b.x, {s[0], *depth, side, side, s[2], s[3]});
-  const ValueId moved = b.position_first ? c.Transpose(apart, {0, 3, 4, 1, 5, 2})
-                                         : c.Transpose(apart, {0, 1, 4, 2, 5, 3});
-  return c.Done(c.ReshapeTo(moved, {s[0], *depth, s[2] * side, s[3] * side}));
-}
-
-Result ImportSpaceToDepth(NodeReader& n) {
-  Composer c(n);
-  TW_ASSIGN(const ImageBlocks b, ReadImageBlocks(c));
-  const std::vector<op::Dim>& s = b.shape;
-  const op::Dim side = b.side;
-  if (s[2].constant().value_or(0) % b.side != 0 || s[3].constant().value_or(0) % b.side != 0) {
-    return n.Error("shape", StrCat("expected a height and a width that blocksize ", b.side,
-                                   " divides, found ", op::ToText(c.TypeOf(b.x))));
-  }
-  const op::Dim rows = s[2].FloorDiv(b.side), columns = s[3].FloorDiv(b.side);
-  const ValueId apart = c.ReshapeTo(b.x, {s[0], s[1], rows, side, columns, side});
-  const ValueId moved = b.position_first ? c.Transpose(apart, {0, 3, 5, 1, 2, 4})
-                                         : c.Transpose(apart, {0, 1, 3, 5, 2, 4});
-  return c.Done(c.ReshapeTo(moved, {s[0], s[1] * side * side, rows, columns}));
-}
-
 Result ImportSize(NodeReader& n) {
   Composer c(n);
   const ValueId x = c.Input(0);
@@ -437,86 +362,6 @@ Result ImportDropout(NodeReader& n) {
     TW_TRY(c.status());
   }
   return c.Done(c.Op("identity", {x}));
-}
-
-// The middle of the operand along each axis, or the operand in the middle of zeros.
-Result ImportCenterCropPad(NodeReader& n) {
-  Composer c(n);
-  ValueId x = c.Input(0);
-  TW_TRY(c.status());
-  const int64_t rank = c.Rank(x);
-  std::vector<int64_t> all(static_cast<size_t>(rank));
-  std::iota(all.begin(), all.end(), 0);
-  TW_ASSIGN(std::vector<int64_t> axes, n.Ints("axes", all));
-  std::vector<op::Dim> sizes;
-  if (n.IsDynamic(1)) {
-    const std::optional<std::vector<int64_t>> stated = n.StatedShape();
-    if (!stated || static_cast<int64_t>(stated->size()) != rank) return NeedsShape(n, "shape");
-    ExpectCropped(c, x, axes, *stated);
-    TW_TRY(c.status());
-    axes = all;
-    sizes.assign(stated->begin(), stated->end());
-  } else {
-    TW_ASSIGN(sizes, n.InputDims(1, "shape"));
-  }
-  bool fine = sizes.size() == axes.size();
-  for (size_t i = 0; fine && i < axes.size(); ++i) {
-    if (axes[i] < 0) axes[i] += rank;
-    const int64_t size = sizes[i].constant().value_or(1);
-    fine = axes[i] >= 0 && axes[i] < rank && size >= 1 && size <= kMaxCount &&
-           std::count(axes.begin(), axes.begin() + static_cast<int64_t>(i), axes[i]) == 0;
-  }
-  if (!fine) return n.Error("attribute", "expected a positive size for each of different axes");
-  std::vector<op::Dim> pads(2 * static_cast<size_t>(rank), 0);
-  for (size_t i = 0; i < axes.size(); ++i) {
-    // An odd difference: one element more is cut, or added, at the end.
-    const op::Dim size = c.Dims(x)[axes[i]], more = sizes[i] - size;
-    const std::optional<int64_t> least = n.importer().Bound(more, false);
-    const std::optional<int64_t> most = n.importer().Bound(more, true);
-    if (least && *least >= 0) {
-      pads[axes[i]] = more.FloorDiv(2);
-      pads[axes[i] + rank] = more - more.FloorDiv(2);
-    } else if (most && *most <= 0) {
-      x = c.Slice(x, axes[i], (size - sizes[i]).FloorDiv(2), sizes[i]);
-      TW_TRY(c.status());
-    } else {
-      return n.Error("open_size", StrCat("expected one of a size and its operand's to be larger at "
-                                         "all sizes, found ",
-                                         sizes[i].ToText(), " and ", size.ToText(), kGiveNumbers));
-    }
-  }
-  return c.Done(c.Op("pad", {x}, {{"pads", op::ShapeAttr(pads)}, {"value", 0.0}}));
-}
-
-// HannWindow, HammingWindow and BlackmanWindow: sums of cosines.
-Result ImportWindowFunction(NodeReader& n) {
-  Composer c(n);
-  TW_ASSIGN(const int64_t periodic, n.Int("periodic", 1));
-  TW_ASSIGN(const ir::DType type, ReadType(n, "output_datatype", ir::kF32));
-  std::vector<int64_t> size;
-  if (n.IsDynamic(0)) {
-    if (!n.StatedShape()) return NeedsShape(n, "size");
-    size = *n.StatedShape();
-    c.ExpectSizes(c.Input(0), size);
-    TW_TRY(c.status());
-  } else {
-    TW_ASSIGN(size, n.InputInts(0, "size"));
-  }
-  if (size.size() != 1 || size[0] < 0 || size[0] > kMaxCount) {
-    return n.Error("shape", StrCat("expected one size in 0 to ", kMaxCount, ", found [",
-                                   support::Join(size, ","), "]"));
-  }
-  const bool hann = n.op_type() == "HannWindow", hamming = n.op_type() == "HammingWindow";
-  const double mean = hann ? 0.5 : hamming ? 25.0 / 46 : 0.42;
-  const double once = hann ? 0.5 : hamming ? 21.0 / 46 : 0.5, twice = hann || hamming ? 0 : 0.08;
-  const double length = static_cast<double>(periodic != 0 ? size[0] : size[0] - 1);
-  std::vector<double> values;
-  for (int64_t i = 0; i < size[0]; ++i) {
-    const double turn =
-        length == 0 ? 0.5 : static_cast<double>(i) / length;  // one element: the top
-    values.push_back(mean - once * std::cos(2 * M_PI * turn) + twice * std::cos(4 * M_PI * turn));
-  }
-  return c.Done(c.Constant(type, {size[0]}, std::move(values)));
 }
 
 }  // namespace tilewright::graph::onnx

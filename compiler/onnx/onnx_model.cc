@@ -84,7 +84,7 @@ void TakeWeights(OnnxModel::Parsed* parsed) {
   for (pb::TensorProto& tensor : *parsed->proto.mutable_graph()->mutable_initializer()) {
     if (IsExternal(tensor) || tensor.raw_data().size() < kMinWeight) continue;
     const absl::StatusOr<StoredType> stored = StoredTypeOf(tensor, kMaxExternalBytes);
-    if (!stored.ok() || stored->in_halves) continue;
+    if (!stored.ok() || stored->packed != nullptr) continue;
     parsed->weights[&tensor] =
         std::make_shared<ConstantData>(ConstantData{std::move(*tensor.mutable_raw_data())});
   }

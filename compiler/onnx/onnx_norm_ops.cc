@@ -164,6 +164,62 @@ Result ImportMeanVarianceNorm(NodeReader& n) {
   return c.Done(c.Div(centred, c.Add(deviation, c.Scalar(1e-9, c.TypeOf(x).dtype))));
 }
 
+namespace {
+
+// Statistics of each element of an image rather than of its channel (`spatial` 0, up to opset 8):
+// parameters of [c, h, w, ...].
+Result NormOfElements(NodeReader& n, const std::vector<ValueId>& in, double epsilon) {
+  Composer c(n);
+  const ValueId deviation = c.Op("sqrt", {c.Add(in[4], c.Scalar(epsilon, c.TypeOf(in[4]).dtype))});
+  const ValueId factor = c.Div(in[1], deviation);
+  return c.Done(c.Add(c.Mul(in[0], factor), c.Sub(in[2], c.Mul(in[3], factor))));
+}
+
+}  // namespace
+
+Result ImportBatchNorm(NodeReader& n) {
+  std::vector<ValueId> inputs;
+  for (int i = 0; i < 5; ++i) {
+    TW_ASSIGN(ValueId id, n.Input(i));
+    inputs.push_back(id);
+  }
+  TW_ASSIGN(const double epsilon, n.Float("epsilon", 1e-5));
+  TW_ASSIGN(const int64_t training, n.Int("training_mode", 0));
+  TW_ASSIGN(const int64_t spatial, n.Int("spatial", 1));
+  TW_ASSIGN(const int64_t is_test, n.Int("is_test", 0));
+  // Before opset 7 training has results of its own, and says so.
+  const bool trained = n.importer().opset() < 7 && is_test == 0 && n.HasOutput(1);
+  if (training != 0 || trained) {
+    return n.Error("attribute", "expected inference mode, found training");
+  }
+  if (spatial == 0) return NormOfElements(n, inputs, epsilon);
+  return n.importer().Emit("batch_norm", inputs, {{"epsilon", epsilon}}, n.output_name());
+}
+
+Result ImportSoftmax(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  const std::vector<op::Dim> shape = n.importer().TypeOf(x).shape;
+  const int64_t rank = static_cast<int64_t>(shape.size());
+  const bool rows =
+      n.importer().opset() < 13;  // older versions normalise all that follows the axis
+  TW_ASSIGN(int64_t axis, n.Int("axis", rows ? 1 : -1));
+  if (axis < -rank || axis >= rank) {
+    return n.Error("attribute", StrCat("expected an axis of rank ", rank, ", found ", axis));
+  }
+  if (axis < 0) axis += rank;
+  if (!rows || axis == rank - 1) {
+    return n.importer().Emit("softmax", {x}, {{"axis", axis}}, n.output_name());
+  }
+  op::Dim outer = 1, inner = 1;
+  for (int64_t d = 0; d < rank; ++d) {
+    op::Dim& side = d < axis ? outer : inner;
+    side = side * shape[d];
+  }
+  TW_ASSIGN(x, ReshapedTo(n, x, {outer, inner}, PartName(n, "_rows")));
+  TW_ASSIGN(x, n.importer().Emit("softmax", {x}, {{"axis", int64_t{1}}}, PartName(n, "_softmax")));
+  return ReshapedTo(n, x, shape, n.output_name());
+}
+
 // x / norm; zeros where the norm is zero.
 Result ImportLpNorm(NodeReader& n) {
   Composer c(n);

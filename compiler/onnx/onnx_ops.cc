@@ -1,8 +1,6 @@
 // ONNX operators → rows of the operator table. What ONNX lets a model say in several ways
 // (attributes or inputs, padding modes, old broadcasting) becomes one explicit form here.
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <tuple>
 
 #include "compiler/onnx/onnx_conversions.h"
@@ -15,153 +13,7 @@ namespace {
 
 using support::StrCat;
 
-const op::OpSpec* FindElementwise(std::string_view onnx_op) {
-  for (const op::OpSpec& row : op::Operators()) {
-    if (row.elementwise() && !row.onnx.empty() && row.onnx[0] == onnx_op) return &row;
-  }
-  return nullptr;
-}
-
-Result Elementwise(NodeReader& n) {
-  const op::OpSpec* spec = FindElementwise(n.op_type());
-  TW_CHECK(spec != nullptr) << n.op_type();
-  if (n.importer().opset() < 7 && spec->max_inputs == 2) {
-    TW_ASSIGN(const int64_t broadcast, n.Int("broadcast", 0));
-    if (broadcast != 0 && n.Find("axis") != nullptr) {
-      return n.Error("broadcast", "expected NumPy broadcasting, found the axis form of opset 6");
-    }
-  }
-  std::vector<ValueId> inputs;
-  for (int i = 0; i < spec->max_inputs; ++i) {
-    TW_ASSIGN(ValueId id, n.Input(i));
-    inputs.push_back(id);
-  }
-  op::Attrs attrs;
-  for (const char* name : {"alpha", "beta", "gamma"}) {
-    if (n.Find(name) == nullptr) continue;
-    TW_ASSIGN(attrs[name], n.Float(name, 0));
-  }
-  for (const char* name : {"detect_negative", "detect_positive"}) {
-    if (n.Find(name) == nullptr) continue;
-    TW_ASSIGN(attrs[name], n.Int(name, 1));
-  }
-  TW_ASSIGN(const std::string approximate, n.String("approximate", "none"));
-  if (approximate != "none" && approximate != "tanh") {
-    return n.Error("attribute", StrCat("expected approximate none or tanh, found ", approximate));
-  }
-  if (approximate == "tanh") {
-    return n.importer().Emit("gelu_tanh", inputs, attrs, n.output_name());
-  }
-  if (spec->name == "prelu") {
-    // ONNX aligns the slope of rank 1 with the channels.
-    const auto &x = n.importer().TypeOf(inputs[0]), &slope = n.importer().TypeOf(inputs[1]);
-    if (slope.shape.size() == 1 && x.shape.size() > 2 && slope.shape[0] == x.shape[1]) {
-      std::vector<op::Dim> shape(x.shape.size() - 1, 1);
-      shape[0] = x.shape[1];
-      TW_ASSIGN(inputs[1], ReshapedTo(n, inputs[1], shape, PartName(n, "_slope")));
-    }
-  }
-  return n.importer().Emit(spec->name, inputs, attrs, n.output_name());
-}
-
-// Sum, Max, Min of any number of operands: a chain.
-Result Variadic(NodeReader& n) {
-  const std::string row = n.op_type() == "Sum" ? "add" : n.op_type() == "Max" ? "max" : "min";
-  TW_ASSIGN(ValueId value, n.Input(0));
-  if (n.num_inputs() == 1) return n.importer().Emit("identity", {value}, {}, n.output_name());
-  for (int i = 1; i < n.num_inputs(); ++i) {
-    TW_ASSIGN(ValueId next, n.Input(i));
-    const bool last = i + 1 == n.num_inputs();
-    TW_ASSIGN(value, n.importer().Emit(row, {value, next}, {},
-                                       last ? n.output_name() : PartName(n, StrCat("_part", i))));
-  }
-  return value;
-}
-
-// One bound of a clip: constant ones become attributes, others max or min.
-absl::Status ClipBound(NodeReader& n, int input, const char* attribute, op::Attrs* attrs,
-                       std::optional<ValueId>* dynamic) {
-  if (n.importer().opset() < 11) {
-    if (n.Find(attribute) == nullptr) return absl::OkStatus();
-    TW_ASSIGN((*attrs)[attribute], n.Float(attribute, 0));
-    return absl::OkStatus();
-  }
-  if (!n.HasInput(input)) return absl::OkStatus();
-  TW_ASSIGN(ValueId id, n.Input(input));
-  std::optional<double> value = n.importer().ConstantScalar(id);
-  const ir::DType type = n.importer().TypeOf(id).dtype;
-  if (type.is_int() && type.bits == 64) value.reset();  // an attribute would not be exact
-  if (value) (*attrs)[attribute] = *value;
-  if (!value) *dynamic = id;
-  return absl::OkStatus();
-}
-
-Result Clip(NodeReader& n) {
-  TW_ASSIGN(ValueId x, n.Input(0));
-  op::Attrs attrs;
-  std::optional<ValueId> low, high;
-  TW_TRY(ClipBound(n, 1, "min", &attrs, &low));
-  TW_TRY(ClipBound(n, 2, "max", &attrs, &high));
-  if (low) {
-    TW_ASSIGN(x, n.importer().Emit("max", {*low, x}, {}, PartName(n, "_low")));
-  }
-  if (high) {
-    TW_ASSIGN(x, n.importer().Emit("min", {*high, x}, {}, PartName(n, "_high")));
-  }
-  return n.importer().Emit("clip", {x}, attrs, n.output_name());
-}
-
-Result Identity(NodeReader& n) {
-  TW_ASSIGN(ValueId x, n.Input(0));
-  if (n.importer().ContainerOf(x) != nullptr) return x;
-  return n.importer().Emit("identity", {x}, {}, n.output_name());
-}
-
-Result Cast(NodeReader& n) {
-  TW_ASSIGN(ValueId x, n.Input(0));
-  TW_ASSIGN(const int64_t to, n.Int("to", 0));
-  TW_ASSIGN(const ir::DType type, ElementType(to));
-  return n.importer().Emit("cast", {x}, {{"dtype", ir::TypeName(type)}}, n.output_name());
-}
-
-Result BatchNorm(NodeReader& n) {
-  std::vector<ValueId> inputs;
-  for (int i = 0; i < 5; ++i) {
-    TW_ASSIGN(ValueId id, n.Input(i));
-    inputs.push_back(id);
-  }
-  TW_ASSIGN(const double epsilon, n.Float("epsilon", 1e-5));
-  TW_ASSIGN(const int64_t training, n.Int("training_mode", 0));
-  TW_ASSIGN(const int64_t spatial, n.Int("spatial", 1));
-  if (training != 0 || spatial != 1) {
-    return n.Error("attribute", "expected spatial inference mode, found another");
-  }
-  return n.importer().Emit("batch_norm", inputs, {{"epsilon", epsilon}}, n.output_name());
-}
-
-Result Softmax(NodeReader& n) {
-  TW_ASSIGN(ValueId x, n.Input(0));
-  const std::vector<op::Dim> shape = n.importer().TypeOf(x).shape;
-  const int64_t rank = static_cast<int64_t>(shape.size());
-  const bool rows =
-      n.importer().opset() < 13;  // older versions normalise all that follows the axis
-  TW_ASSIGN(int64_t axis, n.Int("axis", rows ? 1 : -1));
-  if (axis < -rank || axis >= rank) {
-    return n.Error("attribute", StrCat("expected an axis of rank ", rank, ", found ", axis));
-  }
-  if (axis < 0) axis += rank;
-  if (!rows || axis == rank - 1) {
-    return n.importer().Emit("softmax", {x}, {{"axis", axis}}, n.output_name());
-  }
-  op::Dim outer = 1, inner = 1;
-  for (int64_t d = 0; d < rank; ++d) {
-    op::Dim& side = d < axis ? outer : inner;
-    side = side * shape[d];
-  }
-  TW_ASSIGN(x, ReshapedTo(n, x, {outer, inner}, PartName(n, "_rows")));
-  TW_ASSIGN(x, n.importer().Emit("softmax", {x}, {{"axis", int64_t{1}}}, PartName(n, "_softmax")));
-  return ReshapedTo(n, x, shape, n.output_name());
-}
+constexpr std::string_view kMicrosoft = "com.microsoft";
 
 // Limits that several operators have.
 constexpr std::string_view kDrawnLimits =
@@ -169,39 +21,33 @@ constexpr std::string_view kDrawnLimits =
 constexpr std::string_view kReduceLimits =
     "constant axes, or a stated shape of the result that at most 16 sets of axes give";
 constexpr std::string_view kPosition = "a constant position";
-constexpr std::string_view kBounded =
-    "a shape that is constant, or that the model states, or that --shape bounds";
-
-// Inputs that may have no elements, apart from kAnyInput.
 constexpr uint32_t kCaches = 1u << 4 | 1u << 5;  // a cache at its beginning
 constexpr uint32_t kLists = ~1u;                 // an empty list is none
-constexpr bool kContainers = true;               // takes sequences and optionals
-constexpr bool kOpen = true;                     // takes dimensions that are size variables
 
 // Elementwise operators that are not here are imported as their row says.
 constexpr Conversion kConversions[] = {
-    {"AffineGrid", ImportAffineGrid, "a constant size, or a stated shape of the result"},
+    {"AffineGrid", ImportAffineGrid, kBounded, 0, false, kOpen},
     {"ArgMax", ImportArg, "", kAnyInput, false, kOpen},
     {"ArgMin", ImportArg, "", kAnyInput, false, kOpen},
     {"Attention", ImportAttention, "", kCaches, false, kOpen},
     {"AveragePool", ImportPool, "one to three spatial dimensions", 0, false, kOpen},
-    {"BatchNormalization", BatchNorm, "inference only: training_mode 0, spatial 1", kAnyInput,
-     false, kOpen},
+    {"BatchNormalization", ImportBatchNorm, "inference only", kAnyInput, false, kOpen},
     {"Bernoulli", ImportBernoulli, kDrawnLimits},
     {"BitCast", ImportBitCast,
-     "a constant, or an integer type to another; no bool, no types of 4 bits"},
+     "a constant, or an integer type to another; no bool, no types below 8 bits", 0, false, kOpen},
     {"BitShift", ImportBitShift, "", kAnyInput, false, kOpen},
-    {"BlackmanWindow", ImportWindowFunction, "a constant size, or a stated shape of the result"},
-    {"Cast", Cast, "", kAnyInput, false, kOpen},
+    {"BlackmanWindow", ImportWindowFunction, kBounded, 0, false, kOpen},
+    {"Cast", ImportCast, "", kAnyInput, false, kOpen},
     {"CastLike", ImportCastLike, "", kAnyInput, false, kOpen},
     {"CenterCropPad", ImportCenterCropPad, "a constant shape, or a stated shape of the result", 0,
      false, kOpen},
-    {"Clip", Clip, "", kAnyInput, false, kOpen},
+    {"Clip", ImportClip, "", kAnyInput, false, kOpen},
+    {"CausalConvWithState", ImportCausalConvWithState, "", 1u << 3, false, kOpen},
     {"Col2Im", ImportCol2Im,
      "constant shapes; at most 4194304 elements in the windows of an image"},
     {"Compress", ImportCompress, "", kAnyInput, false, kOpen},
     {"Concat", ImportConcat, "", kAnyInput, false, kOpen},
-    {"ConcatFromSequence", ImportConcatFromSequence, "", kAnyInput, kContainers},
+    {"ConcatFromSequence", ImportConcatFromSequence, "", kAnyInput, kContainers, kOpen},
     {"Constant", ImportConstant, "a tensor or numbers; no strings, no sparse tensors", kAnyInput,
      false, kOpen},
     {"ConstantOfShape", ImportConstantOfShape, kBounded, kAnyInput, false, kOpen},
@@ -212,9 +58,10 @@ constexpr Conversion kConversions[] = {
      false, kOpen},
     {"CumSum", ImportCumulative, "an axis that is not constant: at most 8 dimensions", kAnyInput,
      false, kOpen},
-    {"DFT", ImportDft, "a constant dft_length and axis"},
+    {"DFT", ImportDft, "a constant dft_length and axis, a fixed length", 0, false, kOpen},
     {"DeformConv", ImportDeformConv,
-     "two spatial dimensions; at most 4194304 elements in the windows of an image"},
+     "two spatial dimensions; at most 4194304 elements in the windows of an image", 0, false,
+     kOpen},
     {"DepthToSpace", ImportDepthToSpace, "", kAnyInput, false, kOpen},
     {"DequantizeLinear", ImportDequantizeLinear, "", 0, false, kOpen},
     {"Det", ImportDet, "matrices of at most 64 rows"},
@@ -222,7 +69,7 @@ constexpr Conversion kConversions[] = {
     {"DynamicQuantizeLinear", ImportDynamicQuantizeLinear, "", 0, false, kOpen},
     {"Einsum", ImportEinsum, "", 0, false, kOpen},
     {"Expand", ImportExpand, kBounded, kAnyInput, false, kOpen},
-    {"EyeLike", ImportEyeLike, "", kAnyInput},
+    {"EyeLike", ImportEyeLike, "", kAnyInput, false, kOpen},
     {"Flatten", ImportFlatten, "", kAnyInput, false, kOpen},
     {"GRU", ImportRecurrent, "at most 4096 steps, or an open number", 0, false, kOpen},
     {"Gather", ImportGather, "", kAnyInput, false, kOpen},
@@ -232,12 +79,12 @@ constexpr Conversion kConversions[] = {
     {"GlobalAveragePool", ImportGlobalPool, "", kAnyInput, false, kOpen},
     {"GlobalLpPool", ImportGlobalPool, "", kAnyInput, false, kOpen},
     {"GlobalMaxPool", ImportGlobalPool, "", kAnyInput, false, kOpen},
-    {"GridSample", ImportGridSample, "one to three spatial dimensions"},
+    {"GridSample", ImportGridSample, "one to three spatial dimensions", 0, false, kOpen},
     {"GroupNormalization", ImportGroupNorm, "", 0, false, kOpen},
-    {"HammingWindow", ImportWindowFunction, "a constant size, or a stated shape of the result"},
-    {"HannWindow", ImportWindowFunction, "a constant size, or a stated shape of the result"},
+    {"HammingWindow", ImportWindowFunction, kBounded, 0, false, kOpen},
+    {"HannWindow", ImportWindowFunction, kBounded, 0, false, kOpen},
     {"Hardmax", ImportHardmax, "", kAnyInput, false, kOpen},
-    {"Identity", Identity, "", kAnyInput, kContainers, kOpen},
+    {"Identity", ImportIdentity, "", kAnyInput, kContainers, kOpen},
     {"If", ImportIf,
      "a constant condition, or branches whose results have the same shapes: then both are "
      "computed",
@@ -246,6 +93,7 @@ constexpr Conversion kConversions[] = {
     {"LRN", ImportLrn, "float", 0, false, kOpen},
     {"LSTM", ImportRecurrent, "at most 4096 steps, or an open number", 0, false, kOpen},
     {"LayerNormalization", ImportLayerNorm, "", 0, false, kOpen},
+    {"LinearAttention", ImportLinearAttention, "", 0, false, kOpen},
     {"LogSoftmax", ImportLogSoftmax, "", kAnyInput, false, kOpen},
     {"Loop", ImportLoop,
      "at most 1024 trips; their largest number is constant, or follows from the shape of a result "
@@ -255,25 +103,25 @@ constexpr Conversion kConversions[] = {
     {"LpPool", ImportPool, "one to three spatial dimensions", 0, false, kOpen},
     {"MatMul", ImportMatMul, "", kAnyInput, false, kOpen},
     {"MatMulInteger", ImportMatMulInteger, "", 0, false, kOpen},
-    {"Max", Variadic, "", kAnyInput, false, kOpen},
+    {"Max", ImportVariadic, "", kAnyInput, false, kOpen},
     {"MaxPool", ImportPool,
      "one to three spatial dimensions; with indices, at most 4194304 elements in the windows of an "
      "image",
      0, false, kOpen},
-    {"MaxRoiPool", ImportMaxRoiPool},
+    {"MaxRoiPool", ImportMaxRoiPool, "", 0, false, kOpen},
     {"MaxUnpool", ImportMaxUnpool, "places inside of the element's own image and channel"},
     {"Mean", ImportMean, "", kAnyInput, false, kOpen},
     {"MeanVarianceNormalization", ImportMeanVarianceNorm, "", 0, false, kOpen},
     {"MelWeightMatrix", ImportMelWeightMatrix, "constant operands"},
-    {"Min", Variadic, "", kAnyInput, false, kOpen},
+    {"Min", ImportVariadic, "", kAnyInput, false, kOpen},
     {"Mod", ImportMod, "", kAnyInput, false, kOpen},
     {"Multinomial", ImportMultinomial, kDrawnLimits},
     {"NonMaxSuppression", ImportNonMaxSuppression, "", 0, false, kOpen},
     {"NonZero", ImportNonZero, "", kAnyInput, false, kOpen},
     {"OneHot", ImportOneHot, kBounded, kAnyInput, false, kOpen},
-    {"Optional", ImportOptional, "", kAnyInput, kContainers},
-    {"OptionalGetElement", ImportOptionalGetElement, "", kAnyInput, kContainers},
-    {"OptionalHasElement", ImportOptionalHasElement, "", kAnyInput, kContainers},
+    {"Optional", ImportOptional, "", kAnyInput, kContainers, kOpen},
+    {"OptionalGetElement", ImportOptionalGetElement, "", kAnyInput, kContainers, kOpen},
+    {"OptionalHasElement", ImportOptionalHasElement, "", kAnyInput, kContainers, kOpen},
     {"Pad", ImportPad, kBounded, kAnyInput, false, kOpen},
     {"Pow", ImportPow, "", kAnyInput, false, kOpen},
     {"QLinearConv", ImportQLinearConv, "one or two spatial dimensions", 0, false, kOpen},
@@ -299,35 +147,39 @@ constexpr Conversion kConversions[] = {
     {"Reshape", ImportReshape, "", kAnyInput, false, kOpen},
     {"Resize", ImportResize, kBounded, kLists, false, kOpen},
     {"ReverseSequence", ImportReverseSequence, "", 0, false, kOpen},
-    {"RoiAlign", ImportRoiAlign, "sampling_ratio of at least 1"},
+    {"RoiAlign", ImportRoiAlign,
+     "with sampling_ratio 0, regions about as large as the image at most", 0, false, kOpen},
     {"RotaryEmbedding", ImportRotaryEmbedding, "", 0, false, kOpen},
     {"Scan", ImportScan, "at most 1024 steps, unrolled to at most 16384 operators; full lengths", 0,
      false, kOpen},
     {"STFT", ImportStft,
-     "a constant frame_step and frame_length; at most 8388608 elements in all frames of a signal"},
+     "a constant frame_step and frame_length; at most 8388608 elements in all frames of a signal",
+     0, false, kOpen},
     {"Scatter", ImportScatterElements, "", kAnyInput, false, kOpen},
     {"ScatterElements", ImportScatterElements, "", kAnyInput, false, kOpen},
     {"ScatterND", ImportScatterNd, "", kAnyInput, false, kOpen},
-    {"SequenceAt", ImportSequenceAt, kPosition, kAnyInput, kContainers},
-    {"SequenceConstruct", ImportSequenceConstruct, "", kAnyInput},
-    {"SequenceEmpty", ImportSequenceEmpty, "", kAnyInput},
-    {"SequenceErase", ImportSequenceErase, kPosition, kAnyInput, kContainers},
-    {"SequenceInsert", ImportSequenceInsert, kPosition, kAnyInput, kContainers},
-    {"SequenceLength", ImportSequenceLength, "", kAnyInput, kContainers},
+    {"SequenceAt", ImportSequenceAt, kPosition, kAnyInput, kContainers, kOpen},
+    {"SequenceConstruct", ImportSequenceConstruct, "", kAnyInput, false, kOpen},
+    {"SequenceEmpty", ImportSequenceEmpty, "", kAnyInput, false, kOpen},
+    {"SequenceErase", ImportSequenceErase, kPosition, kAnyInput, kContainers, kOpen},
+    {"SequenceInsert", ImportSequenceInsert, kPosition, kAnyInput, kContainers, kOpen},
+    {"SequenceLength", ImportSequenceLength, "", kAnyInput, kContainers, kOpen},
+    {"SequenceMap", ImportSequenceMap, "sequences of known length", kAnyInput, kContainers, kOpen},
     {"Shape", ImportShape, "", kAnyInput, false, kOpen},
     {"Shrink", ImportShrink, "floats, integers of at most 32 bits", kAnyInput, false, kOpen},
     {"SimplifiedLayerNormalization", ImportRmsNorm, "", 0, false, kOpen},
     {"Size", ImportSize, "", kAnyInput, false, kOpen},
     {"Slice", ImportSlice, "", kAnyInput, false, kOpen},
-    {"Softmax", Softmax, "", kAnyInput, false, kOpen},
+    {"Softmax", ImportSoftmax, "", kAnyInput, false, kOpen},
     {"SpaceToDepth", ImportSpaceToDepth, "", kAnyInput, false, kOpen},
     {"Split", ImportSplit, "", kAnyInput, false, kOpen},
-    {"SplitToSequence", ImportSplitToSequence, "constant sizes", kAnyInput},
+    {"SplitToSequence", ImportSplitToSequence, "constant sizes, along a dimension of fixed size",
+     kAnyInput, false, kOpen},
     {"Squeeze", ImportSqueeze, "constant axes, or a stated shape of the result", kAnyInput, false,
      kOpen},
-    {"Sum", Variadic, "", kAnyInput, false, kOpen},
+    {"Sum", ImportVariadic, "", kAnyInput, false, kOpen},
     {"SwiGLU", ImportSwiGlu, "", kAnyInput, false, kOpen},
-    {"TensorScatter", ImportTensorScatter},
+    {"TensorScatter", ImportTensorScatter, "", 0, false, kOpen},
     {"Tile", ImportTile, kBounded, kAnyInput, false, kOpen},
     {"TopK", ImportTopK, "", kAnyInput, false, kOpen},
     {"Transpose", ImportTranspose, "", kAnyInput, false, kOpen},
@@ -337,56 +189,6 @@ constexpr Conversion kConversions[] = {
     {"Unsqueeze", ImportUnsqueeze, "constant axes, or a stated shape of the result", kAnyInput,
      false, kOpen},
     {"Upsample", ImportResize, kBounded, kLists, false, kOpen},
-};
-
-// Of other domains: what public quantised models and exported decoders have.
-constexpr std::string_view kMicrosoft = "com.microsoft";
-constexpr std::string_view kMaskLimits =
-    "masks of lengths (and starts), of keys, or of queries and keys; a cache of exactly the past "
-    "entries; no rotary positions inside, no output qk";
-constexpr Conversion kMicrosoftConversions[] = {
-    {"Attention", ImportMicrosoftAttention, kMaskLimits, 1u << 4, false, kOpen},
-    {"BiasGelu", ImportBiasGelu, "", kAnyInput, false, kOpen},
-    {"DequantizeLinear", ImportDequantizeLinear, "", 0, false, kOpen},
-    {"DynamicQuantizeMatMul", ImportDynamicQuantizeMatMul, "", 0, false, kOpen},
-    {"EmbedLayerNormalization", ImportEmbedLayerNorm, "", 0, false, kOpen},
-    {"FastGelu", ImportBiasGelu, "", kAnyInput, false, kOpen},
-    {"FusedConv", ImportFusedConv,
-     "one to three spatial dimensions; activations: Clip, Elu, HardSigmoid, LeakyRelu, Relu, "
-     "Sigmoid, Silu, Tanh",
-     kAnyInput, false, kOpen},
-    {"FusedGemm", ImportFusedGemm,
-     "matrices; activations: Clip, Elu, HardSigmoid, LeakyRelu, Relu, Sigmoid, Silu, Tanh",
-     kAnyInput, false, kOpen},
-    {"FusedMatMul", ImportFusedMatMul, "", kAnyInput, false, kOpen},
-    {"Gelu", ImportBiasGelu, "", kAnyInput, false, kOpen},
-    {"GroupQueryAttention", ImportGroupQueryAttention,
-     "sequences of one length if the cache is state; a cache of exactly the past entries; no "
-     "attention_bias, smooth_softmax",
-     1u << 3 | 1u << 4, false, kOpen},
-    {"LayerNormalization", ImportLayerNorm, "", 0, false, kOpen},
-    {"MatMulIntegerToFloat", ImportMatMulIntegerToFloat, "", 0, false, kOpen},
-    {"MatMulNBits", ImportMatMulNBits,
-     "constant weights of 4 or 8 bits, K a multiple of block_size, no g_idx", 0, false, kOpen},
-    {"MultiHeadAttention", ImportMultiHeadAttention, kMaskLimits, 1u << 6 | 1u << 7, false, kOpen},
-    {"QGemm", ImportQGemm, "matrices", 0, false, kOpen},
-    {"QLinearAdd", ImportQLinearArithmetic, "", 0, false, kOpen},
-    {"QLinearAveragePool", ImportQLinearAveragePool, "one to three spatial dimensions", 0, false,
-     kOpen},
-    {"QLinearConcat", ImportQLinearConcat, "", 0, false, kOpen},
-    {"QLinearGlobalAveragePool", ImportQLinearGlobalAveragePool, "", 0, false, kOpen},
-    {"QLinearLeakyRelu", ImportQLinearElementwise, "", 0, false, kOpen},
-    {"QLinearMul", ImportQLinearArithmetic, "", 0, false, kOpen},
-    {"QLinearReduceMean", ImportQLinearReduceMean, "", 0, false, kOpen},
-    {"QLinearSigmoid", ImportQLinearElementwise, "", 0, false, kOpen},
-    {"QLinearSoftmax", ImportQLinearSoftmax, "", 0, false, kOpen},
-    {"QLinearWhere", ImportQLinearWhere, "", 0, false, kOpen},
-    {"QuantizeLinear", ImportQuantizeLinear, "", 0, false, kOpen},
-    {"QuickGelu", ImportQuickGelu, "", kAnyInput, false, kOpen},
-    {"RotaryEmbedding", ImportMicrosoftRotaryEmbedding, "scale 1", 0, false, kOpen},
-    {"SimplifiedLayerNormalization", ImportRmsNorm, "", 0, false, kOpen},
-    {"SkipLayerNormalization", ImportSkipLayerNorm, "", 0, false, kOpen},
-    {"SkipSimplifiedLayerNormalization", ImportSkipSimplifiedLayerNorm, "", 0, false, kOpen},
 };
 
 }  // namespace
@@ -468,7 +270,7 @@ bool TakesEmpty(const Conversion& row, int i) {
 
 const Conversion* FindConversion(std::string_view onnx_op, std::string_view domain) {
   if (domain == kMicrosoft) {
-    for (const Conversion& row : kMicrosoftConversions) {
+    for (const Conversion& row : MicrosoftConversions()) {
       if (row.onnx == onnx_op) return &row;
     }
   }
@@ -476,8 +278,8 @@ const Conversion* FindConversion(std::string_view onnx_op, std::string_view doma
   for (const Conversion& row : kConversions) {
     if (row.onnx == onnx_op) return &row;
   }
-  static constexpr Conversion kElementwise = {"", Elementwise, "", kAnyInput, false, kOpen};
-  return FindElementwise(onnx_op) == nullptr ? nullptr : &kElementwise;
+  static constexpr Conversion kElementwise = {"", ImportElementwise, "", kAnyInput, false, kOpen};
+  return ElementwiseRow(onnx_op) == nullptr ? nullptr : &kElementwise;
 }
 
 OnnxSupport Supported() {
@@ -489,10 +291,10 @@ OnnxSupport Supported() {
     known.operators.push_back({std::string(name), std::string(domain), std::string(limits)});
   };
   for (const Conversion& row : kConversions) add(row.onnx, "", row.limits);
-  for (const Conversion& row : kMicrosoftConversions) add(row.onnx, kMicrosoft, row.limits);
+  for (const Conversion& row : MicrosoftConversions()) add(row.onnx, kMicrosoft, row.limits);
   for (const op::OpSpec& row : op::Operators()) {
     const std::string_view name = row.elementwise() && !row.onnx.empty() ? row.onnx[0] : "";
-    if (name.empty() || FindConversion(name, "")->run != Elementwise) continue;
+    if (name.empty() || FindConversion(name, "")->run != ImportElementwise) continue;
     add(name, "", "");
   }
   std::sort(known.operators.begin(), known.operators.end(), [](const auto& a, const auto& b) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "compiler/ir/numeric.h"
+#include "compiler/onnx/onnx_composer.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -204,15 +205,30 @@ Result ImportQuantizeLinear(NodeReader& n) {
   TW_ASSIGN(const Blocks b, ReadBlocks(n, n.importer().TypeOf(x).shape));
   TW_ASSIGN(const int64_t wanted, n.Int("output_dtype", 0));
   ir::DType type = ir::kU8;
+  const support::PackedInteger* packed = support::FindPackedInteger(wanted);
   if (wanted != 0) {
-    TW_ASSIGN(type, ElementType(wanted));
+    TW_ASSIGN(type, HeldType(wanted));
+  }
+  if (n.HasInput(2)) {
+    TW_ASSIGN(const ValueId zero, n.Input(2));
+    packed = n.importer().PackedTypeOf(zero);
   }
   TW_ASSIGN(const Parameters p, ReadParameters(n, 1, type, b.axis, b.whole.size(), ""));
   if (n.importer().TypeOf(x).dtype == ir::kI32) {
     TW_ASSIGN(
         x, n.importer().Emit("cast", {x}, {{"dtype", std::string("f32")}}, PartName(n, "_float")));
   }
-  return Convert(n, "quantize", x, p, b);
+  TW_ASSIGN(const ValueId y, Convert(n, "quantize", x, p, b));
+  if (packed == nullptr) return y;
+  // Bytes saturate at numbers that the smaller type does not have.
+  Composer c(n);
+  const ir::DType held = c.TypeOf(y).dtype;
+  const ValueId low = c.Scalar(static_cast<double>(packed->low()), held);
+  const ValueId high = c.Scalar(static_cast<double>(packed->high()), held);
+  const ValueId saturated = c.Op("min", {c.Op("max", {y, low}), high});
+  TW_TRY(c.status());
+  n.importer().MarkPacked(saturated, packed);
+  return saturated;
 }
 
 Result ImportDequantizeLinear(NodeReader& n) {
@@ -305,72 +321,6 @@ Result ImportQLinearMatMul(NodeReader& n) {
   TW_ASSIGN(const Parameters y,
             ReadParameters(n, 6, ir::kU8, RowAxis(type), type.shape.size(), "_y"));
   return Requantized(n, sums, a_scale, b_scale, y);
-}
-
-// ONNX Runtime's product with weights B [n, k/block, block * bits / 8] of packed integers, a scale
-// and a zero point for each block: y = A * dequantised(B)^T + bias. The zero points of a column are
-// packed like its weights.
-Result ImportMatMulNBits(NodeReader& n) {
-  Importer& g = n.importer();
-  TW_ASSIGN(const int64_t k, n.Int("K", 0));
-  TW_ASSIGN(const int64_t columns, n.Int("N", 0));
-  TW_ASSIGN(const int64_t bits, n.Int("bits", 4));
-  TW_ASSIGN(const int64_t block, n.Int("block_size", 0));
-  if (k < 1 || columns < 1 || block < 1 || k % block != 0 || (bits != 4 && bits != 8)) {
-    return n.Error("attribute",
-                   StrCat("expected bits 4 or 8, K and N above 0, and a block_size that "
-                          "divides K, found bits ",
-                          bits, ", K ", k, ", N ", columns, ", block_size ", block));
-  }
-  if (n.HasInput(4)) return n.Error("inputs", "expected no g_idx, found one");
-  const int64_t groups = k / block, total = columns * k;
-  TW_ASSIGN(const ValueId x, n.Input(0));
-  TW_ASSIGN(const ValueId packed, n.Input(1));
-  TW_ASSIGN(ValueId scale, n.Input(2));
-  const auto unpacked = [&](ValueId id, int64_t row, int64_t count, const std::string& name,
-                            const Ints& shape) -> Result {
-    const Value& value = g.ValueOf(id);
-    if (value.constant == nullptr || value.type.dtype != ir::kU8 ||
-        value.type.bytes() != columns * row) {
-      return n.Error("weights", StrCat("expected ", columns * row, " constant bytes of u8, found ",
-                                       op::ToText(value.type)));
-    }
-    const std::string_view bytes = value.constant->view();
-    const int64_t fields = 8 / bits;
-    std::string out;
-    for (int64_t c = 0; c < columns; ++c) {
-      for (int64_t i = 0; i < count; ++i) {
-        const auto byte = static_cast<uint8_t>(bytes[static_cast<size_t>(c * row + i / fields)]);
-        out.push_back(static_cast<char>(byte >> i % fields * bits & ((1 << bits) - 1)));
-      }
-    }
-    return g.Constant(name, {ir::kU8, shape}, out);
-  };
-  if (g.TypeOf(scale).dtype != ir::kF32 || g.TypeOf(x).dtype != ir::kF32 ||
-      !g.TypeOf(scale).fixed() || g.TypeOf(scale).elements() != columns * groups) {
-    return n.Error("scales",
-                   StrCat("expected data and ", columns * groups, " scales of f32, found ",
-                          op::ToText(g.TypeOf(x)), " and ", op::ToText(g.TypeOf(scale))));
-  }
-  const Ints per_group = {columns, groups, 1};
-  TW_ASSIGN(ValueId weights, unpacked(packed, total * bits / 8 / columns, k, PartName(n, "_b"),
-                                      {columns, groups, block}));
-  TW_ASSIGN(scale, EmitKnown(n, kViewOp, {scale}, {{"shape", per_group}}, PartName(n, "_scales")));
-  ValueId zero =
-      ScalarConstant(n, ir::kU8, static_cast<double>(1 << (bits - 1)), PartName(n, "_zero"));
-  if (n.HasInput(3)) {
-    TW_ASSIGN(zero, n.Input(3));
-    TW_ASSIGN(zero,
-              unpacked(zero, (groups * bits + 7) / 8, groups, PartName(n, "_zeros"), per_group));
-  }
-  TW_ASSIGN(weights, g.Emit("dequantize", {weights, scale, zero}, {}, PartName(n, "_blocks")));
-  TW_ASSIGN(weights, Reshaped(n, weights, {columns, k}, PartName(n, "_weights")));
-  const bool has_bias = n.HasInput(5);
-  TW_ASSIGN(const ValueId y, g.Emit("dense", {x, weights}, {{"weight_layout", std::string("NK")}},
-                                    has_bias ? PartName(n, "_product") : n.output_name()));
-  if (!has_bias) return y;
-  TW_ASSIGN(const ValueId bias, n.Input(5));
-  return g.Emit("add", {y, bias}, {}, n.output_name());
 }
 
 }  // namespace tilewright::graph::onnx

@@ -237,31 +237,39 @@ Result ImportTensorScatter(NodeReader& n) {
   TW_TRY(c.status());
   TW_ASSIGN(const int64_t axis, ReadAxis(n, -2, c.Rank(cache)));
   TW_ASSIGN(const std::string mode, n.String("mode", "linear"));
-  const std::vector<int64_t> shape = c.Shape(cache), part = c.Shape(update);
-  std::vector<int64_t> expected = shape;
-  if (axis > 0 && part.size() == shape.size()) expected[axis] = part[axis];
+  const Shape shape = c.Dims(cache), part = c.Dims(update);
+  const auto differ = [](const Dim& a, const Dim& b) {
+    return (a - b).constant().value_or(0) != 0;  // open sizes are settled with the graph
+  };
+  bool fits = axis > 0 && part.size() == shape.size();
+  for (size_t d = 0; fits && d < shape.size(); ++d) {
+    const Dim room = shape[d] - part[d];
+    fits = static_cast<int64_t>(d) == axis ? n.importer().Bound(room, true).value_or(0) >= 0
+                                           : !differ(shape[d], part[d]);
+  }
   const ValueId begin = n.HasInput(2) ? c.Cast(c.Input(2), ir::kI64) : c.Number(0);
   const bool circular = mode == "circular";
-  if (axis == 0 || part != expected || part[axis] > shape[axis] ||
-      c.TypeOf(cache).dtype != c.TypeOf(update).dtype || (!circular && mode != "linear") ||
-      (n.HasInput(2) && c.Shape(begin) != std::vector<int64_t>{shape[0]})) {
+  if (!fits || c.TypeOf(cache).dtype != c.TypeOf(update).dtype || (!circular && mode != "linear") ||
+      (n.HasInput(2) && (c.Rank(begin) != 1 || differ(c.Dims(begin)[0], shape[0])))) {
     return n.Error("shape", StrCat("expected a cache, an update that is as long or shorter along "
                                    "an axis other than 0, a place per batch and mode linear or "
                                    "circular, found ",
                                    op::ToText(c.TypeOf(cache)), ", ", op::ToText(c.TypeOf(update)),
                                    ", axis ", axis, " and mode ", support::Quote(mode)));
   }
-  std::vector<int64_t> batches(shape.size(), 1);
+  Shape batches(shape.size(), 1);
   if (n.HasInput(2)) batches[0] = shape[0];
   ValueId entry =
-      c.Sub(c.Counting(ir::kI64, shape[axis], axis, c.Rank(cache)), c.Reshape(begin, batches));
-  if (circular) entry = c.Op("mod", {entry, c.Number(shape[axis])});
-  const ValueId fresh = c.Op("and", {c.Op("less_equal", {c.Number(0), entry}),
-                                     c.Op("less", {entry, c.Number(part[axis])})});
+      c.Sub(c.Counting(ir::kI64, shape[axis], axis, c.Rank(cache)), c.ReshapeTo(begin, batches));
+  if (circular) entry = c.Op("mod", {entry, c.SizeOf(shape[axis], ir::kI64)});
+  const ValueId entries = c.SizeOf(part[axis], ir::kI64);
+  const ValueId fresh =
+      c.Op("and", {c.Op("less_equal", {c.Number(0), entry}), c.Op("less", {entry, entries})});
   // Clamped, for an index that counts from the end would mean another entry.
-  const ValueId inside = c.Op("min", {c.Op("max", {entry, c.Number(0)}), c.Number(part[axis] - 1)});
+  const ValueId inside =
+      c.Op("min", {c.Op("max", {entry, c.Number(0)}), c.Sub(entries, c.Number(1))});
   const ValueId moved =
-      c.Op("gather_elements", {update, c.Broadcast(inside, shape)}, {{"axis", axis}});
+      c.Op("gather_elements", {update, c.BroadcastTo(inside, shape)}, {{"axis", axis}});
   return c.Done(c.Op("where", {fresh, moved, cache}));
 }
 

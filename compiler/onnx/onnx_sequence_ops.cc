@@ -114,6 +114,42 @@ Result ImportSequenceLength(NodeReader& n) {
   return c.Done(c.Number(static_cast<int64_t>(items.size())));
 }
 
+// The subgraph, once for each tensor of the first sequence. Other sequences give a tensor each,
+// tensors are the same each time; results are sequences.
+Result ImportSequenceMap(NodeReader& n) {
+  TW_ASSIGN(const pb::GraphProto* body, BodyOf(n, "body"));
+  TW_ASSIGN(const Ids first, ItemsOf(n, 0));
+  std::vector<Ids> inputs(first.size());
+  for (int i = 0; i < n.num_inputs(); ++i) {
+    TW_ASSIGN(const ValueId id, n.Input(i));
+    const Container* list = n.importer().ContainerOf(id);
+    if (list != nullptr && (list->nothing || list->items.size() != first.size())) {
+      return n.Error("shape", StrCat("expected sequences of ", first.size(), " tensors, found ",
+                                     list->items.size(), " in input ", i));
+    }
+    for (size_t t = 0; t < inputs.size(); ++t) {
+      inputs[t].push_back(list == nullptr ? id : list->items[t]);
+    }
+  }
+  std::vector<Ids> lists(static_cast<size_t>(body->output_size()));
+  for (const Ids& operands : inputs) {
+    TW_ASSIGN(const Ids results, n.importer().ImportBody(*body, operands));
+    for (size_t i = 0; i < lists.size(); ++i) {
+      if (n.importer().ContainerOf(results[i]) != nullptr) {
+        return n.Error("type", "expected tensors as results of the subgraph, found another type");
+      }
+      lists[i].push_back(results[i]);
+    }
+  }
+  Ids sequences;
+  for (Ids& list : lists) {
+    TW_ASSIGN(const ValueId sequence, Sequence(n, std::move(list)));
+    sequences.push_back(sequence);
+  }
+  if (sequences.empty()) return n.Error("outputs", "expected a subgraph with results, found none");
+  return BindAll(n, sequences);
+}
+
 // All tensors of a sequence along an axis, which new_axis makes.
 Result ImportConcatFromSequence(NodeReader& n) {
   TW_ASSIGN(Ids items, ItemsOf(n, 0));
@@ -127,13 +163,13 @@ Result ImportConcatFromSequence(NodeReader& n) {
     return n.Error("axis", StrCat("expected an axis of rank ", rank, ", found another"));
   }
   for (ValueId& item : items) {
-    std::vector<int64_t> shape = c.Shape(item);
+    std::vector<op::Dim> shape = c.Dims(item);
     if (static_cast<int64_t>(shape.size()) + (stacks != 0 ? 1 : 0) != rank) {
       return n.Error("shape", "expected tensors of one rank, found others");
     }
     if (stacks == 0) continue;
     shape.insert(shape.begin() + axis, 1);
-    item = c.Reshape(item, shape);
+    item = c.ReshapeTo(item, shape);
   }
   if (items.size() == 1) return c.Done(c.Op("identity", {items[0]}));
   return c.Done(c.Concat(std::move(items), axis));
@@ -146,7 +182,12 @@ Result ImportSplitToSequence(NodeReader& n) {
   TW_TRY(c.status());
   TW_ASSIGN(const int64_t axis, ReadAxis(n, 0, c.Rank(x)));
   TW_ASSIGN(const int64_t keepdims, n.Int("keepdims", 1));
-  const int64_t size = c.Shape(x)[axis];
+  const op::Dim along = c.Dims(x)[axis];
+  if (!along.is_constant()) {
+    return n.Error("open_size", StrCat("expected a dimension of fixed size to split, found ",
+                                       op::ToText(c.TypeOf(x)), kGiveNumbers));
+  }
+  const int64_t size = along.value();
   std::vector<int64_t> sizes = {1};
   bool list = false;
   if (n.HasInput(1)) {
@@ -167,10 +208,10 @@ Result ImportSplitToSequence(NodeReader& n) {
     if (part < 0 || part > size - at) at = size + 1;
     if (at > size) break;
     ValueId item = c.Slice(x, axis, at, part);
-    std::vector<int64_t> shape = c.Shape(item);
+    std::vector<op::Dim> shape = c.Dims(item);
     if (!n.HasInput(1) && keepdims == 0) {
       shape.erase(shape.begin() + axis);
-      item = c.Reshape(item, shape);
+      item = c.ReshapeTo(item, shape);
     }
     TW_TRY(c.status());
     items.push_back(item);

@@ -183,7 +183,7 @@ absl::StatusOr<op::TensorType> Importer::InputType(const pb::ValueInfoProto& inp
     return Bad("input_type", "expected a tensor, found another type");
   }
   const auto& tensor = input.type().tensor_type();
-  TW_ASSIGN(const ir::DType dtype, ElementType(tensor.elem_type()));
+  TW_ASSIGN(const ir::DType dtype, HeldType(tensor.elem_type()));
   op::TensorType type{dtype, {}};
   auto given = options_.shapes.find(input.name());
   const bool has_given = given != options_.shapes.end();
@@ -228,6 +228,7 @@ absl::Status Importer::AddInput(const pb::ValueInfoProto& input, op::TensorType 
   graph_.values.push_back(std::move(value));
   const ValueId id = static_cast<ValueId>(graph_.values.size()) - 1;
   TW_TRY(Bind(input.name(), id));
+  MarkPacked(id, support::FindPackedInteger(input.type().tensor_type().elem_type()));
   graph_.inputs.push_back(id);
   return absl::OkStatus();
 }
@@ -258,12 +259,13 @@ absl::Status Importer::ReadInputs() {
 
 // The type that the model states for an output. Where the model leaves sizes of its inputs open,
 // the sizes of its outputs are often those of the run that exported it: they say nothing of this.
-absl::Status Importer::CheckStatedType(const pb::ValueInfoProto& output,
-                                       const op::TensorType& type) const {
+absl::Status Importer::CheckStatedType(const pb::ValueInfoProto& output, ValueId id) const {
   if (!output.type().has_tensor_type()) return absl::OkStatus();
   const auto& stated = output.type().tensor_type();
-  TW_ASSIGN(const ir::DType dtype, ElementType(stated.elem_type()));
-  bool same = dtype == type.dtype;
+  TW_ASSIGN(const ir::DType dtype, HeldType(stated.elem_type()));
+  const op::TensorType& type = TypeOf(id);
+  bool same =
+      dtype == type.dtype && support::FindPackedInteger(stated.elem_type()) == PackedTypeOf(id);
   if (stated.has_shape()) {
     same = same && stated.shape().dim_size() == static_cast<int>(type.shape.size());
     const bool sizes_count = same && InputsAreFixed(model_.graph());
@@ -294,7 +296,7 @@ absl::Status Importer::ReadOutputs() {
     }
     TW_ASSIGN(id, DataOf(id));
     const op::TensorType type = TypeOf(id);
-    TW_TRY(CheckStatedType(output, type));
+    TW_TRY(CheckStatedType(output, id));
     // The graph's outputs carry the model's names and are values of their own.
     if (graph_.values[id].name != output.name()) {
       TW_ASSIGN(id, Emit("identity", {id}, {}, output.name()));

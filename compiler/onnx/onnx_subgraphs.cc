@@ -50,6 +50,7 @@ absl::StatusOr<ValueId> Importer::TensorConstant(const pb::TensorProto& tensor,
   }
   TW_ASSIGN(HostConstant constant, ReadTensor(tensor, options_.max_bytes));
   const ValueId id = Constant(name, std::move(constant.type), constant.bytes);
+  MarkPacked(id, support::FindPackedInteger(tensor.data_type()));
   if (!scopes_.empty()) body_tensors_[&tensor] = id;
   return id;
 }

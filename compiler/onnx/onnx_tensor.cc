@@ -41,21 +41,6 @@ std::string TypedData(const pb::TensorProto& tensor, ir::DType type) {
   return Pack<uint8_t>(tensor.int32_data());  // bool
 }
 
-// ONNX's numbers of the types of four bits, which older definitions of the file format lack.
-constexpr int kUint4 = 21, kInt4 = 22;
-
-// Two elements a byte, the first in the low bits, as one byte each.
-std::string Unpacked(const std::string& packed, int64_t count, bool with_sign) {
-  std::string bytes;
-  bytes.reserve(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count && i / 2 < static_cast<int64_t>(packed.size()); ++i) {
-    const int pair = static_cast<uint8_t>(packed[static_cast<size_t>(i / 2)]);
-    const int value = i % 2 == 0 ? pair & 15 : pair >> 4;
-    bytes += static_cast<char>(with_sign && value > 7 ? value - 16 : value);
-  }
-  return bytes;
-}
-
 }  // namespace
 
 absl::Status Bad(std::string_view reason, std::string_view detail) {
@@ -76,6 +61,16 @@ std::span<const ElementTypeRow> ElementTypes() {
 }
 
 std::string ElementTypeName(int64_t onnx_type) {
+  if (const support::PackedInteger* packed = support::FindPackedInteger(onnx_type)) {
+    return std::string(packed->name);
+  }
+  // Older definitions of the file format lack these.
+  static constexpr std::pair<int, std::string_view> kNoNumbersHere[] = {
+      {17, "float8e4m3fn"},   {18, "float8e4m3fnuz"}, {19, "float8e5m2"},
+      {20, "float8e5m2fnuz"}, {23, "float4e2m1"},     {24, "float8e8m0"}};
+  for (const auto& [number, name] : kNoNumbersHere) {
+    if (number == onnx_type) return std::string(name);
+  }
   if (onnx_type < INT_MIN || onnx_type > INT_MAX ||
       !pb::TensorProto::DataType_IsValid(static_cast<int>(onnx_type))) {
     return StrCat("type ", onnx_type);
@@ -92,6 +87,21 @@ absl::StatusOr<ir::DType> ElementType(int64_t onnx_type) {
   }
   return Bad("element_type", StrCat("expected one of the types ", support::Join(names, ", "),
                                     ", found ", ElementTypeName(onnx_type)));
+}
+
+absl::StatusOr<ir::DType> HeldType(int64_t onnx_type) {
+  const support::PackedInteger* packed = support::FindPackedInteger(onnx_type);
+  if (packed != nullptr) return packed->with_sign ? ir::kI8 : ir::kU8;
+  return ElementType(onnx_type);
+}
+
+void Importer::MarkPacked(ValueId id, const support::PackedInteger* type) {
+  if (type != nullptr) packed_[id] = type;
+}
+
+const support::PackedInteger* Importer::PackedTypeOf(ValueId id) const {
+  const auto it = packed_.find(id);
+  return it == packed_.end() ? nullptr : it->second;
 }
 
 bool IsExternal(const pb::TensorProto& tensor) {
@@ -118,9 +128,8 @@ absl::StatusOr<StoredType> StoredTypeOf(const pb::TensorProto& tensor, int64_t m
   const std::string what = StrCat("tensor ", support::Quote(tensor.name()));
   if (tensor.has_segment()) return Bad("segment", StrCat(what, ": expected no segments"));
   StoredType stored;
-  stored.in_halves = tensor.data_type() == kUint4 || tensor.data_type() == kInt4;
-  absl::StatusOr<ir::DType> dtype = ElementType(tensor.data_type());
-  if (stored.in_halves) dtype = tensor.data_type() == kInt4 ? ir::kI8 : ir::kU8;
+  stored.packed = support::FindPackedInteger(tensor.data_type());
+  const absl::StatusOr<ir::DType> dtype = HeldType(tensor.data_type());
   if (!dtype.ok()) return support::WithContext(dtype.status(), what);
   stored.type.dtype = *dtype;
   int64_t bytes = dtype->bytes();
@@ -136,7 +145,8 @@ absl::StatusOr<StoredType> StoredTypeOf(const pb::TensorProto& tensor, int64_t m
   }
   const absl::Status shape = op::CheckShape(stored.type);
   if (!shape.ok()) return support::WithContext(shape, what);
-  stored.bytes = stored.in_halves ? (bytes + 1) / 2 : bytes;
+  stored.bytes =
+      stored.packed != nullptr ? support::PackedBytes(bytes, stored.packed->bits) : bytes;
   return stored;
 }
 
@@ -155,12 +165,12 @@ absl::StatusOr<HostConstant> ReadTensor(const pb::TensorProto& tensor, int64_t m
   TW_ASSIGN(StoredType stored, StoredTypeOf(tensor, max_bytes));
   HostConstant result;
   result.bytes = tensor.has_raw_data() ? tensor.raw_data()
-                 : stored.in_halves    ? Pack<uint8_t>(tensor.int32_data())
+                 : stored.packed       ? Pack<uint8_t>(tensor.int32_data())
                                        : TypedData(tensor, stored.type.dtype);
   TW_TRY(CheckStored(tensor, stored, result.bytes.size()));
   result.type = std::move(stored.type);
-  if (stored.in_halves) {
-    result.bytes = Unpacked(result.bytes, result.type.elements(), tensor.data_type() == kInt4);
+  if (stored.packed != nullptr) {
+    result.bytes = support::UnpackIntegers(result.bytes, result.type.elements(), *stored.packed);
   }
   return result;
 }

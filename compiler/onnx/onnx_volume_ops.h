@@ -39,9 +39,10 @@ class OpenPads {
   std::vector<op::Dim> shape_, pads_;
 };
 
+inline constexpr int64_t kOpenSize = -1;  // of a dimension that is an expression
 // The attributes of a window operator over an input of this spatial size, with padding modes
 // resolved. `kernel` is empty unless another operand gives the size of the window. Padding that
-// depends on an open size (-1 in `input`) goes to `open`, or is refused where that is null.
+// depends on an open size (kOpenSize in `input`) goes to `open`, or is refused where that is null.
 absl::StatusOr<WindowAttrs> ReadWindow(NodeReader& n, const std::vector<int64_t>& input,
                                        std::vector<int64_t> kernel, OpenPads* open = nullptr);
 // The number below all others of the type.

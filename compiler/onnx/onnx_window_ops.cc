@@ -22,8 +22,6 @@ absl::Status CheckValues(NodeReader& n, std::string_view what, const std::vector
                                      kAttrLimit, ", found [", support::Join(values, ","), "]"));
 }
 
-constexpr int64_t kOpenSize = -1;  // of a dimension that is an expression
-
 absl::Status RefuseOpen(NodeReader& n) {
   return n.Error("open_size",
                  "expected fixed images where the padding depends on their sizes (auto_pad SAME or "

@@ -22,6 +22,7 @@ std::vector<OpSpec> CumulateRows();
 std::vector<OpSpec> CustomRows();
 std::vector<OpSpec> IndexingRows();
 std::vector<OpSpec> OrderingRows();
+std::vector<OpSpec> LinearAttentionRows();
 std::vector<OpSpec> ReductionRows();
 std::vector<OpSpec> PackedDenseRows();
 std::vector<OpSpec> PickBoxesRows();

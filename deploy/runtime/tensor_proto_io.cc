@@ -5,6 +5,7 @@
 
 #include "deploy/module/manifest.h"
 #include "deploy/runtime/tensor_io.h"
+#include "deploy/support/packed_integers.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::runtime {
@@ -211,6 +212,19 @@ std::string DataOf(const Parts& parts, DType dtype) {
   }
 }
 
+// Integers of less than a byte, as a byte each.
+absl::StatusOr<HostTensor> Unpacked(const Parts& parts, const support::PackedInteger& type) {
+  const DType dtype = type.with_sign ? DType::kInt8 : DType::kUInt8;
+  HostTensor tensor{parts.name, dtype, parts.dims, ""};
+  const std::optional<int64_t> count = TensorBytes(dtype, parts.dims);
+  const std::string data = DataOf(parts, DType::kUInt8);
+  if (!count || static_cast<int64_t>(data.size()) != support::PackedBytes(*count, type.bits)) {
+    return Broken("the shape does not match " + std::to_string(data.size()) + " bytes of data");
+  }
+  tensor.data = support::UnpackIntegers(data, *count, type);
+  return tensor;
+}
+
 void PutVarint(std::string* out, uint64_t value) {
   while (value >= 0x80) {
     out->push_back(static_cast<char>((value & 0x7F) | 0x80));
@@ -238,6 +252,9 @@ absl::StatusOr<HostTensor> ParseTensorProto(std::string_view bytes) {
     TW_TRY(ReadField(field, &parts));
   }
   const uint64_t code = parts.data_type.value_or(0);
+  const support::PackedInteger* packed =
+      code < 1024 ? support::FindPackedInteger(static_cast<int64_t>(code)) : nullptr;
+  if (packed != nullptr) return Unpacked(parts, *packed);
   const std::optional<DType> dtype =
       code < 1024 ? module::DTypeFromOnnx(static_cast<int64_t>(code)) : std::nullopt;
   if (!dtype.has_value()) {

@@ -205,8 +205,8 @@ _ROW_OF_ITS_OWN = re.compile(r'^\s+\w+\.onnx = \{"([A-Z]\w*)"\};', re.M)
 def operators(root, files):
     """{ONNX operator: tables with its row} of what the importer converts."""
     result = collections.defaultdict(set)
-    for path, row in (("compiler/onnx/onnx_ops.cc", _CONVERSION), ("compiler/op/elementwise.cc", _ELEMENTWISE),
-                      ("compiler/op/logic.cc", _ELEMENTWISE), ("compiler/op/logic.cc", _ROW_OF_ITS_OWN)):
+    for path, row in (("compiler/onnx/onnx_ops.cc", _CONVERSION), ("compiler/onnx/onnx_microsoft_ops.cc", _CONVERSION),
+                      ("compiler/op/elementwise.cc", _ELEMENTWISE), ("compiler/op/logic.cc", _ELEMENTWISE), ("compiler/op/logic.cc", _ROW_OF_ITS_OWN)):
         if path in files:
             for name in row.findall(source_files.strip_cpp(source_files.read_text(path, root), keep_strings=True)):
                 result[name].add(path)

@@ -310,6 +310,57 @@ TEST(OnnxSelection, TopKAndSumsByInputs) {
   EXPECT_EQ(columns[2].values, (Numbers{7, 7, 7, 6, 4, 5}));
 }
 
+// What makes such numbers has their range: casts wrap, quantisation saturates. Where a value only
+// moves, its type stays.
+TEST(OnnxInt4, ResultsStayInTheRangeOfTheType) {
+  constexpr int kUint4 = 21, kInt4 = 22, kUint2 = 25, kInt2 = 26;
+  const RefTensor x = TensorOf({4}, {-9, 5.9, 8, -1.5});
+  const struct {
+    int type;
+    Numbers wrapped, saturated;
+  } cases[] = {{kInt4, {7, 5, -8, -1}, {-8, 6, 7, -2}},
+               {kUint4, {7, 5, 8, 15}, {0, 6, 8, 0}},
+               {kInt2, {-1, 1, 0, -1}, {-2, 1, 1, -2}},
+               {kUint2, {3, 1, 0, 3}, {0, 3, 3, 0}}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.type);
+    OnnxBuilder b(26);
+    b.Input("x", {4}).Input("like", {1, 1}, c.type).Ints("flat", {1});
+    b.Scalar("one", 1);
+    OnnxBuilder::Attr(b.Node("Cast", {"x"}, "cast"), "to", int64_t{c.type});
+    b.Node("Reshape", {"like", "flat"}, "moved");
+    b.Node("CastLike", {"x", "moved"}, "cast_like");
+    OnnxBuilder::Attr(b.Node("QuantizeLinear", {"x", "one"}, "q"), "output_dtype", int64_t{c.type});
+    b.Node("QuantizeLinear", {"x", "one", "zero"}, "q_like");
+    pb::TensorProto* zero = b.graph().add_initializer();
+    zero->set_name("zero");
+    zero->set_data_type(c.type);
+    zero->add_int32_data(0);
+    for (const char* name : {"cast", "cast_like", "q", "q_like"}) b.Output(name, {4}, c.type);
+    const bool with_sign = c.type == kInt4 || c.type == kInt2;
+    const auto out =
+        tests::EvaluateOnnx(b, {x, TensorOf({1, 1}, {1}, with_sign ? ir::kI8 : ir::kU8)}, 0);
+    EXPECT_EQ(out[0].type.dtype, with_sign ? ir::kI8 : ir::kU8);
+    for (const size_t i : {0, 1}) EXPECT_EQ(out[i].values, c.wrapped) << i;
+    for (const size_t i : {2, 3}) EXPECT_EQ(out[i].values, c.saturated) << i;
+  }
+}
+
+TEST(OnnxInt4, OtherTypesThanTheStatedOneAreRefused) {
+  const auto cast = [](int64_t to, int stated) {
+    OnnxBuilder b(26);
+    b.Input("x", {2}).Output("y", {2}, stated);
+    OnnxBuilder::Attr(b.Node("Cast", {"x"}, "y"), "to", to);
+    return b;
+  };
+  EXPECT_EQ(Slug(cast(22, 22)), "");
+  EXPECT_EQ(Slug(cast(22, pb::TensorProto::INT8)), "graph.onnx.output_type");
+  EXPECT_EQ(Slug(cast(pb::TensorProto::INT8, 22)), "graph.onnx.output_type");
+  const absl::Status float8 = ImportOnnx(cast(17, 17).Bytes()).status();
+  EXPECT_EQ(support::Slug(float8), "graph.onnx.element_type");
+  EXPECT_NE(float8.message().find("float8e4m3fn"), std::string::npos) << float8;
+}
+
 TEST(OnnxInt4, TensorsOfTheModelBecomeBytes) {
   for (const bool with_sign : {true, false}) {
     OnnxBuilder b(21);

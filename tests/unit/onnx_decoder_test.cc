@@ -110,6 +110,63 @@ TEST(OnnxDecoder, GroupQueryAttentionIsAttention) {
   }
 }
 
+// A bias of the scores is the mask of ONNX's Attention.
+TEST(OnnxDecoder, GroupQueryAttentionAddsABias) {
+  constexpr int64_t kPast = 2, kTotal = kPast + kLength;
+  const RefTensor bias = RandomTensor({1, kHeads, kLength, kTotal}, 9);
+  OnnxBuilder b = Grouped(kPast, {kTotal - 1, kTotal - 1});
+  b.Input("bias", bias.type.sizes());
+  for (const char* input : {"", "", "", "bias"}) FirstNode(&b)->add_input(input);
+  std::vector<RefTensor> operands = Operands(kPast).values;
+  operands.push_back(bias);
+  const auto found = tests::EvaluateOnnx(b, operands, 1e-5);
+  OnnxBuilder onnx(24);
+  AddInputs(&onnx, kPast);
+  onnx.Input("bias", bias.type.sizes());
+  pb::NodeProto* node = onnx.Node("Attention", {"q", "k", "v", "bias", "past_k", "past_v"}, "y");
+  node->add_output("present_k");
+  node->add_output("present_v");
+  OnnxBuilder::Attr(node, "q_num_heads", kHeads);
+  OnnxBuilder::Attr(node, "kv_num_heads", kShared);
+  OnnxBuilder::Attr(node, "is_causal", int64_t{1});
+  const auto expected = tests::EvaluateOnnx(onnx, operands, 1e-5);
+  ExpectNear(found[0], expected[0].type.sizes(), expected[0].values, 1e-5);
+}
+
+// A sink is a key of which only the score counts: its weight is lost, so that the result is that
+// of plain attention times the share of the other keys.
+TEST(OnnxDecoder, GroupQueryAttentionWithASink) {
+  const Operands operands(0);
+  const Numbers &q = operands.values[0].values, &k = operands.values[1].values;
+  const Numbers plain = Attention(0, -1, 0)[0].values, own = {-1, 0.5, 2, 0};
+  for (const bool given : {true, false}) {
+    OnnxBuilder b = Grouped(0, {kLength - 1, kLength - 1});
+    if (given) {
+      b.Floats("sink", {-1, 0.5F, 2, 0});
+      for (const char* input : {"", "", "", "", "sink"}) FirstNode(&b)->add_input(input);
+    } else {
+      OnnxBuilder::Attr(FirstNode(&b), "smooth_softmax", int64_t{1});
+    }
+    Numbers expected;
+    for (size_t i = 0; i < plain.size(); ++i) {
+      const int64_t at = static_cast<int64_t>(i), row = at / (kHeads * kHead);
+      const int64_t head = at / kHead % kHeads, first = row / kLength * kLength;
+      double sum = 0;
+      for (int64_t key = first; key <= row; ++key) {
+        double score = 0;
+        for (int64_t d = 0; d < kHead; ++d) {
+          score += q[(row * kHeads + head) * kHead + d] *
+                   k[(key * kShared + head / (kHeads / kShared)) * kHead + d];
+        }
+        sum += std::exp(score / std::sqrt(static_cast<double>(kHead)));
+      }
+      expected.push_back(plain[i] * sum / (sum + std::exp(given ? own[head] : 0.0)));
+    }
+    const auto found = tests::EvaluateOnnx(b, operands.values, 1e-5);
+    ExpectNear(found[0], {kBatch, kLength, kHeads * kHead}, expected, 1e-5);
+  }
+}
+
 TEST(OnnxDecoder, GroupQueryAttentionTakesPackedOperands) {
   OnnxBuilder b = Grouped(0, {kLength - 1, kLength - 1});
   constexpr int64_t kAll = (kHeads + 2 * kShared) * kHead;
@@ -244,7 +301,7 @@ TEST(OnnxDecoder, OtherFormsAreRefusedByName) {
   EXPECT_EQ(refused(set("kv_num_heads", 3)), "graph.onnx.attribute");
   EXPECT_EQ(refused(set("num_heads", 0)), "graph.onnx.attribute");
   EXPECT_EQ(refused(set("num_heads", 12)), "graph.onnx.shape");
-  EXPECT_EQ(refused(set("smooth_softmax", 1)), "graph.onnx.attribute");
+  EXPECT_EQ(refused([](pb::NodeProto* node) { node->add_output("qk"); }), "graph.onnx.outputs");
   EXPECT_EQ(refused([](pb::NodeProto* node) { node->set_input(4, ""); }), "graph.onnx.shape");
   EXPECT_EQ(refused([](pb::NodeProto* node) { node->set_input(2, ""); }), "graph.onnx.shape");
 }

@@ -56,6 +56,29 @@ TEST(OnnxElementwise, FloatsOf16BitsRoundOncePerOperator) {
   }
 }
 
+// The attribute axis of opset 6: the second operand's dimensions begin at this one of the first's.
+TEST(OnnxElementwise, AxisOfOldBroadcasting) {
+  const auto sum = [](const char* op, Shape y, int64_t axis) {
+    OnnxBuilder b(6);
+    b.Input("x", {2, 2, 3}).Input("y", y).Output("z", {2, 2, 3});
+    pb::NodeProto* node = b.Node(op, {"x", "y"}, "z");
+    OnnxBuilder::Attr(node, "broadcast", int64_t{1});
+    OnnxBuilder::Attr(node, "axis", axis);
+    return b;
+  };
+  const RefTensor x = TensorOf({2, 2, 3}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+  const RefTensor two = TensorOf({2}, {10, 20});
+  EXPECT_EQ(Evaluate(sum("Add", {2}, 1), {x, two})[0].values,
+            (Numbers{10, 11, 12, 23, 24, 25, 16, 17, 18, 29, 30, 31}));
+  EXPECT_EQ(Evaluate(sum("Sub", {2}, 0), {x, two})[0].values,
+            (Numbers{-10, -9, -8, -7, -6, -5, -14, -13, -12, -11, -10, -9}));
+  EXPECT_EQ(Evaluate(sum("Add", {2, 3}, -2), {x, TensorOf({2, 3}, {1, 2, 3, 4, 5, 6})})[0].values,
+            (Numbers{1, 3, 5, 7, 9, 11, 7, 9, 11, 13, 15, 17}));
+  EXPECT_EQ(Evaluate(sum("Pow", {2}, 1), {x, TensorOf({2}, {2, 1})})[0].values,
+            (Numbers{0, 1, 4, 3, 4, 5, 36, 49, 64, 9, 10, 11}));
+  EXPECT_EQ(Slug(sum("Add", {2, 3}, 2)), "graph.onnx.broadcast");
+}
+
 TEST(OnnxElementwise, PowersOfTwoTypes) {
   const auto power = [](int base, int exponent, const RefTensor& x, const RefTensor& y) {
     OnnxBuilder b(15);

@@ -109,6 +109,38 @@ TEST(OnnxReductions, IntegersAndBools) {
   EXPECT_EQ(y[1].values, (Numbers{1, 0}));
 }
 
+// Statistics of each element of an image, as opsets 1 to 8 have it.
+TEST(OnnxNorms, BatchNormOfElements) {
+  OnnxBuilder b(7);
+  b.Input("x", {2, 1, 2}).Output("y", {2, 1, 2});
+  for (const char* name : {"scale", "bias", "mean", "variance"}) b.Input(name, {1, 2});
+  pb::NodeProto* node =
+      b.Node("BatchNormalization", {"x", "scale", "bias", "mean", "variance"}, "y");
+  OnnxBuilder::Attr(node, "spatial", int64_t{0});
+  OnnxBuilder::AttrFloat(node, "epsilon", 0);
+  const auto y = Evaluate(
+      b, {TensorOf({2, 1, 2}, {1, 2, 3, 4}), TensorOf({1, 2}, {2, 3}), TensorOf({1, 2}, {10, 20}),
+          TensorOf({1, 2}, {1, 0}), TensorOf({1, 2}, {4, 0.25})});
+  ExpectNear(y[0], {2, 1, 2}, {10, 32, 12, 44});
+}
+
+// Before opset 7 a node that is trained has more results and does not say is_test.
+TEST(OnnxNorms, BatchNormThatTrainsIsRefused) {
+  const auto model = [](int64_t opset, const char* attribute, int64_t value, bool results) {
+    OnnxBuilder b(opset);
+    b.Input("x", {2, 2}).Output("y", {2, 2});
+    for (const char* name : {"s", "b", "m", "v"}) b.Weight(name, {2});
+    pb::NodeProto* node = b.Node("BatchNormalization", {"x", "s", "b", "m", "v"}, "y");
+    if (results) node->add_output("mean");
+    OnnxBuilder::Attr(node, attribute, value);
+    return Slug(b);
+  };
+  EXPECT_EQ(model(6, "is_test", 1, true), "");
+  EXPECT_EQ(model(6, "is_test", 0, false), "");
+  EXPECT_EQ(model(6, "is_test", 0, true), "graph.onnx.attribute");
+  EXPECT_EQ(model(14, "training_mode", 1, true), "graph.onnx.attribute");
+}
+
 TEST(OnnxNorms, LayerNormHasThreeResults) {
   OnnxBuilder b(17);
   b.Input("x", {2, 2}).Floats("s", {1, 2}).Floats("o", {0, 1});
@@ -509,6 +541,22 @@ TEST(OnnxWindows, PaddingOfOpenImages) {
   }
 }
 
+// A window that would begin in the padding at the end is none, whether padding counts or not.
+TEST(OnnxWindows, NoWindowBeginsBehindTheImage) {
+  for (const int64_t include : {0, 1}) {
+    OnnxBuilder b(22);
+    b.Input("x", {1, 1, 2}).Output("y", {1, 1, 1});
+    pb::NodeProto* node = b.Node("AveragePool", {"x"}, "y");
+    OnnxBuilder::Attr(node, "kernel_shape", Shape{3});
+    OnnxBuilder::Attr(node, "strides", Shape{3});
+    OnnxBuilder::Attr(node, "pads", Shape{1, 1});
+    OnnxBuilder::Attr(node, "ceil_mode", int64_t{1});
+    OnnxBuilder::Attr(node, "count_include_pad", include);
+    ExpectNear(Evaluate(b, {TensorOf({1, 1, 2}, {6, 12})})[0], {1, 1, 1},
+               {include != 0 ? 6.0 : 9.0});
+  }
+}
+
 TEST(OnnxWindows, ThreeDimensions) {
   OnnxBuilder b;
   b.Input("x", {1, 1, 2, 2, 2}).Weight("w", {1, 1, 2, 2, 2}, 0);
@@ -526,24 +574,17 @@ TEST(OnnxWindows, ThreeDimensions) {
   EXPECT_EQ(y[3].values, (Numbers{3.5}));
 }
 
-// A window that would begin in the padding behind the image is none. Of one that begins in the
-// image, the padding counts, and what is beyond the padding does not.
+// Of a window that hangs over the end, the padding counts, and what is beyond the padding does not.
 TEST(OnnxWindows, MeansOfWindowsAtTheEnd) {
-  const auto means = [](const Numbers& x, int64_t stride, const Numbers& expected) {
-    const auto size = static_cast<int64_t>(x.size()),
-               windows = static_cast<int64_t>(expected.size());
-    OnnxBuilder b(22);
-    b.Input("x", {1, 1, size}).Output("y", {1, 1, windows});
-    pb::NodeProto* node = b.Node("AveragePool", {"x"}, "y");
-    OnnxBuilder::Attr(node, "ceil_mode", int64_t{1});
-    OnnxBuilder::Attr(node, "count_include_pad", int64_t{1});
-    OnnxBuilder::Attr(node, "kernel_shape", Shape{3});
-    OnnxBuilder::Attr(node, "strides", Shape{stride});
-    OnnxBuilder::Attr(node, "pads", Shape{1, 1});
-    ExpectNear(Evaluate(b, {TensorOf({1, 1, size}, x)})[0], {1, 1, windows}, expected);
-  };
-  means({3, 6}, 3, {3});
-  means({1, 2, 3, 4}, 2, {1, 3, 2});
+  OnnxBuilder b(22);
+  b.Input("x", {1, 1, 4}).Output("y", {1, 1, 3});
+  pb::NodeProto* node = b.Node("AveragePool", {"x"}, "y");
+  OnnxBuilder::Attr(node, "ceil_mode", int64_t{1});
+  OnnxBuilder::Attr(node, "count_include_pad", int64_t{1});
+  OnnxBuilder::Attr(node, "kernel_shape", Shape{3});
+  OnnxBuilder::Attr(node, "strides", Shape{2});
+  OnnxBuilder::Attr(node, "pads", Shape{1, 1});
+  ExpectNear(Evaluate(b, {TensorOf({1, 1, 4}, {1, 2, 3, 4})})[0], {1, 1, 3}, {1, 3, 2});
 }
 
 TEST(OnnxWindows, LpPool) {

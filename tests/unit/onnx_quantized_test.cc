@@ -132,6 +132,66 @@ TEST(OnnxQuantized, ProductsWithPackedWeights) {
   }
 }
 
+// Scales and data of 16 bits; zero points between the integers; a last group that hangs over the
+// end; groups in an order of their own.
+TEST(OnnxQuantized, ProductsWithPackedWeightsOfOtherForms) {
+  enum Form { kHalves, kFloatZeros, kShort, kTwoBits, kOrder };
+  for (const Form form : {kHalves, kFloatZeros, kShort, kTwoBits, kOrder}) {
+    SCOPED_TRACE(form);
+    const int64_t bits = form == kTwoBits ? 2 : 4, fields = 8 / bits;
+    const int64_t size = form == kShort ? 27 : 32;
+    const ir::DType type = form == kHalves ? ir::kF16 : ir::kF32;
+    const int onnx = form == kHalves ? pb::TensorProto::FLOAT16 : pb::TensorProto::FLOAT;
+    const double scale[] = {0.5, 1, 2, 0.25};
+    const double zero[] = {1.5, 2.5, 0.5, 3};
+    const auto q = [&](int64_t n, int64_t k) { return (5 * k + 3 * n) % (1 << bits); };
+    const auto group = [&](int64_t k) { return form == kOrder ? k % 2 : k / 16; };
+    std::vector<int64_t> packed(static_cast<size_t>(64 / fields), 0);
+    for (int64_t i = 0; i < 64; ++i) {
+      packed[static_cast<size_t>(i / fields)] |= q(i / 32, i % 32) << (i % fields * bits);
+    }
+    OnnxBuilder b;
+    b.Input("x", {1, size}, onnx).Output("y", {1, 2}, onnx);
+    b.Small("w", kU8, {2, 2, 16 / fields}, packed);
+    if (form == kHalves) {
+      b.Small("s", onnx, {4}, {0x3800, 0x3c00, 0x4000, 0x3400});
+    } else {
+      b.Floats("s", {0.5F, 1, 2, 0.25F});
+    }
+    std::vector<std::string> inputs = {"x", "w", "s"};
+    if (form == kFloatZeros) {
+      b.Floats("z", {1.5F, 2.5F, 0.5F, 3});
+      inputs.push_back("z");
+    }
+    if (form == kOrder) {
+      std::vector<int64_t> own;
+      for (int64_t k = 0; k < size; ++k) own.push_back(group(k));
+      b.Small("g", pb::TensorProto::INT32, {size}, own);
+      inputs.insert(inputs.end(), {"", "g"});
+    }
+    auto* node = b.Node("MatMulNBits", inputs, "y");
+    node->set_domain("com.microsoft");
+    OnnxBuilder::Attr(node, "K", size);
+    OnnxBuilder::Attr(node, "N", int64_t{2});
+    OnnxBuilder::Attr(node, "bits", bits);
+    OnnxBuilder::Attr(node, "block_size", int64_t{16});
+    RefTensor x = Tensor(type, {1, size}, {});
+    std::vector<double> expected(2, 0);
+    for (int64_t k = 0; k < size; ++k) {
+      x.values.push_back(static_cast<double>(k % 7 - 3) / 4);
+      for (int64_t n = 0; n < 2; ++n) {
+        const int64_t g = 2 * n + group(k);
+        const double middle = form == kFloatZeros ? zero[g] : 1 << (bits - 1);
+        expected[n] += x.values.back() * scale[g] * (static_cast<double>(q(n, k)) - middle);
+      }
+    }
+    const auto out = Evaluate(b, {x});
+    ASSERT_EQ(out.size(), 1u);
+    EXPECT_EQ(out[0].type.dtype, type);
+    EXPECT_EQ(out[0].values, expected);
+  }
+}
+
 TEST(OnnxQuantized, DynamicRangeHoldsZero) {
   OnnxBuilder b;
   b.Input("x", {3});

@@ -112,11 +112,92 @@ TEST(OnnxRoiAlign, MeansOfARamp) {
       Evaluate(b, {TensorOf({2, 1, 8, 8}, ramp), TensorOf({2, 4}, {2, 2, 10, 6, 4, 4, 8, 8}),
                    TensorOf({2}, {1, 0}, ir::kI64)});
   ExpectNear(out[0], {2, 1, 1, 2}, {101.5, 103.5, 2, 3});
-  OnnxBuilder open(16);
-  open.Input("x", {1, 1, 4, 4}).Input("rois", {1, 4}).Input("w", {1}, kInt64);
-  open.Output("y", {1, 1, 1, 1});
-  open.Node("RoiAlign", {"x", "rois", "w"}, "y");
-  EXPECT_EQ(Slug(open), "graph.onnx.dynamic");
+}
+
+// An element between elements, for places that are at most 1 outside of the image.
+double Bilinear(const Numbers& x, int64_t height, int64_t width, double y, double at) {
+  if (y < -1 || y > static_cast<double>(height) || at < -1 || at > static_cast<double>(width)) {
+    return 0;
+  }
+  const auto inside = [](double place, int64_t size) {
+    return std::clamp(place, 0.0, static_cast<double>(size - 1));
+  };
+  y = inside(y, height), at = inside(at, width);
+  double sum = 0;
+  for (int64_t r = 0; r < height; ++r) {
+    for (int64_t c = 0; c < width; ++c) {
+      const double near_y = 1 - std::abs(y - static_cast<double>(r));
+      const double near_x = 1 - std::abs(at - static_cast<double>(c));
+      if (near_y > 0 && near_x > 0) sum += near_y * near_x * x[static_cast<size_t>(r * width + c)];
+    }
+  }
+  return sum;
+}
+
+// As many samples as a bin has elements, rounded up: regions of different sizes, one of them empty.
+TEST(OnnxRoiAlign, SamplesByTheSizeOfTheRegion) {
+  constexpr int64_t kHeight = 6, kWidth = 7, kRows = 2, kColumns = 3;
+  const Numbers x = Random(kHeight * kWidth, 1, 1);
+  const Numbers rois = {0, 0, 6, 5, 1.5, 2, 2.5, 2.25, -2, -1, 5, 4, 3, 3, 3, 3};
+  for (const char* place : {"half_pixel", "output_half_pixel"}) {
+    const double offset = std::string(place) == "half_pixel" ? 0.5 : 0;
+    OnnxBuilder b(16);
+    b.Input("x", {1, 1, kHeight, kWidth}).Input("rois", {4, 4}).Input("which", {4}, kInt64);
+    b.Output("y", {4, 1, kRows, kColumns});
+    pb::NodeProto* node = b.Node("RoiAlign", {"x", "rois", "which"}, "y");
+    OnnxBuilder::Attr(node, "output_height", kRows);
+    OnnxBuilder::Attr(node, "output_width", kColumns);
+    OnnxBuilder::AttrText(node, "coordinate_transformation_mode", place);
+    Numbers expected;
+    for (size_t r = 0; r < 16; r += 4) {
+      double size[2], from[2], count[2];
+      for (size_t d = 0; d < 2; ++d) {  // x, y
+        from[d] = rois[r + d] - offset;
+        size[d] = rois[r + d + 2] - rois[r + d];
+        if (offset == 0) size[d] = std::max(size[d], 1.0);
+        size[d] /= static_cast<double>(d == 0 ? kColumns : kRows);
+        count[d] = std::ceil(size[d]);
+      }
+      for (int64_t bin = 0; bin < kRows * kColumns; ++bin) {
+        double sum = 0;
+        for (double i = 0; i < count[1]; ++i) {
+          for (double j = 0; j < count[0]; ++j) {
+            const double row = static_cast<double>(bin / kColumns) + (i + 0.5) / count[1];
+            const double column = static_cast<double>(bin % kColumns) + (j + 0.5) / count[0];
+            sum +=
+                Bilinear(x, kHeight, kWidth, from[1] + row * size[1], from[0] + column * size[0]);
+          }
+        }
+        expected.push_back(sum / std::max(1.0, count[0] * count[1]));
+      }
+    }
+    const std::vector<RefTensor> operands = {TensorOf({1, 1, kHeight, kWidth}, x),
+                                             TensorOf({4, 4}, rois),
+                                             TensorOf({4}, {0, 0, 0, 0}, ir::kI64)};
+    ExpectNear(Evaluate(b, operands)[0], {4, 1, kRows, kColumns}, expected);
+    // A region that is much larger than the image needs more samples than there are.
+    std::vector<RefTensor> large = operands;
+    large[1].values[2] = 100;
+    const auto g = ImportOnnx(b.Bytes());
+    ASSERT_TRUE(g.ok()) << g.status();
+    EXPECT_EQ(support::Slug(Interpret(*g, large).status()), "graph.interp.stated_shape");
+  }
+}
+
+// The largest of the weighted taps of all samples that count.
+TEST(OnnxRoiAlign, LargestOfAsManySamplesAsThereAre) {
+  OnnxBuilder b(16);
+  b.Input("x", {1, 1, 4, 4}).Input("rois", {2, 4}).Input("which", {2}, kInt64);
+  b.Output("y", {2, 1, 1, 1});
+  pb::NodeProto* node = b.Node("RoiAlign", {"x", "rois", "which"}, "y");
+  OnnxBuilder::AttrText(node, "mode", "max");
+  Numbers falling(16, -1);
+  falling[5] = -8;
+  const auto y = Evaluate(
+      b, {TensorOf({1, 1, 4, 4}, falling), TensorOf({2, 4}, {1.5, 1.5, 2.5, 2.5, 2, 2, 2, 2}),
+          TensorOf({2}, {0, 0}, ir::kI64)});
+  // One sample between four elements: the largest product is a quarter of -1. No sample: 0.
+  ExpectNear(y[0], {2, 1, 1, 1}, {-0.25, 0});
 }
 
 TEST(OnnxAffineGrid, MovesTheRegularGrid) {

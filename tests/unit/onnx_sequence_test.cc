@@ -42,6 +42,50 @@ TEST(OnnxSequence, InsertEraseAtAndLength) {
   EXPECT_EQ(out[2].values, (Numbers{4}));
 }
 
+// The tensor is the same in each turn, the other sequence gives one for each.
+TEST(OnnxSequence, MapRunsASubgraphForEachTensor) {
+  OnnxBuilder b = TwoTensors();
+  b.Output("sums", {4}).Output("products", {2, 2}).Output("lengths", {2}, kInt64);
+  b.Node("SequenceConstruct", {"y", "x"}, "other");
+  pb::NodeProto* node = b.Node("SequenceMap", {"s", "x", "other"}, "added");
+  node->add_output("multiplied");
+  node->add_output("shapes");
+  AddBody(node, "body", {"one", "same", "two"}, {"a", "m", "l"}, [](OnnxBuilder& body) {
+    body.Node("Add", {"one", "same"}, "a");
+    body.Node("Mul", {"one", "two"}, "m");
+    body.Node("Shape", {"one"}, "l");
+  });
+  const auto join = [&](const std::string& list, const std::string& name, int64_t stack) {
+    pb::NodeProto* joined = b.Node("ConcatFromSequence", {list}, name);
+    OnnxBuilder::Attr(joined, "axis", int64_t{0});
+    OnnxBuilder::Attr(joined, "new_axis", stack);
+  };
+  join("added", "sums", 0);
+  join("multiplied", "products", 1);
+  join("shapes", "lengths", 0);
+  const auto out = Evaluate(b, TwoInputs());
+  EXPECT_EQ(out[0].values, (Numbers{2, 4, 4, 6}));
+  EXPECT_EQ(out[1].values, (Numbers{3, 8, 3, 8}));
+  EXPECT_EQ(out[2].values, (Numbers{2, 2}));
+}
+
+TEST(OnnxSequence, MapRefusesOtherOperands) {
+  const auto model = [](const std::vector<std::string>& inputs) {
+    OnnxBuilder b = TwoTensors();
+    b.Output("n", {}, kInt64);
+    b.Node("SequenceConstruct", {"x"}, "short");
+    pb::NodeProto* node = b.Node("SequenceMap", inputs, "r");
+    AddBody(node, "body", {"one", "two"}, {"a"},
+            [](OnnxBuilder& body) { body.Node("Add", {"one", "two"}, "a"); });
+    b.Node("SequenceLength", {"r"}, "n");
+    return b;
+  };
+  EXPECT_EQ(Slug(model({"s", "x"})), "");
+  EXPECT_EQ(Slug(model({"x", "x"})), "graph.onnx.type");
+  EXPECT_EQ(Slug(model({"s", "short"})), "graph.onnx.shape");
+  EXPECT_EQ(Slug(model({"s"})), "graph.onnx.inputs");
+}
+
 TEST(OnnxSequence, ConcatenatesAndStacks) {
   for (const auto& [stack, axis, shape, expected] :
        {std::tuple(0, 0, Shape{4}, Numbers{1, 2, 3, 4}),

@@ -332,6 +332,23 @@ TEST(OpCompute, RecurrentLayers) {
   }
 }
 
+// Every rule, with query heads that share a key head; decay is not larger than 0.
+TEST(OpCompute, LinearAttention) {
+  Rng rng(Seed());
+  const std::vector<std::vector<int64_t>> shapes = {
+      {2, 3, 6, 4}, {2, 3, 2, 4}, {2, 3, 2, 5}, {2, 2, 4, 5}};
+  for (const int64_t decay : {0, 1, 4}) {
+    for (const int64_t beta : {0, 1}) {
+      Case c{"linear_attention", shapes, {{"scale", 0.5}}, -1, 0};
+      if (decay > 0) c.shapes.push_back({2, 3, 2, decay}), c.attrs["decay"] = int64_t{1};
+      if (beta > 0) c.shapes.push_back({2, 3, 2, 1}), c.attrs["beta"] = int64_t{1};
+      ExpectComputeMatchesReference(c, &rng);
+      c.dtype = ir::kF64;
+      ExpectComputeMatchesReference(c, &rng);
+    }
+  }
+}
+
 TEST(OpCompute, CumulatedRows) {
   Rng rng(Seed());
   for (const char* kind : {"sum", "prod"}) {
@@ -435,6 +452,27 @@ TEST(OpInfer, RecurrentLayersThatAreNone) {
     const auto result = InferTypes(*FindOp(r.op), r.inputs, r.attrs);
     EXPECT_EQ(support::Slug(result.status()), r.slug) << result.status();
   }
+}
+
+TEST(OpInfer, LinearAttentionOfOtherShapes) {
+  const auto f32 = [](std::vector<int64_t> shape) {
+    return TensorType{ir::kF32, std::move(shape)};
+  };
+  const std::vector<TensorType> fine = {f32({1, 3, 4, 2}), f32({1, 3, 2, 2}), f32({1, 3, 2, 5}),
+                                        f32({1, 2, 2, 5})};
+  const OpSpec& row = *FindOp("linear_attention");
+  EXPECT_TRUE(InferTypes(row, fine, {}).ok());
+  for (size_t i = 0; i < fine.size(); ++i) {
+    std::vector<TensorType> bad = fine;
+    bad[i].shape[3] = 3;
+    const auto result = InferTypes(row, bad, {});
+    EXPECT_EQ(support::Slug(result.status()), "op.linear_attention.shape") << result.status();
+  }
+  std::vector<TensorType> heads = fine;
+  heads[0].shape[2] = 3;
+  EXPECT_EQ(support::Slug(InferTypes(row, heads, {}).status()), "op.linear_attention.shape");
+  EXPECT_EQ(support::Slug(InferTypes(row, fine, {{"beta", int64_t{1}}}).status()),
+            "op.linear_attention.inputs");
 }
 
 TEST(OpInfer, RefusesWithTheOperatorsName) {

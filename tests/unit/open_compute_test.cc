@@ -291,6 +291,39 @@ TEST(OpenCompute, RecurrentLayers) {
   }
 }
 
+TEST(OpenCompute, LinearAttention) {
+  const char* const texts[] = {R"(graph "gated" {
+  input %0 "q": f32[N,T,6,20]
+  input %1 "k": f32[N,T,3,20]
+  input %2 "v": f32[N,T,3,24]
+  input %3 "s": f32[N,3,20,24]
+  input %4 "decay": f32[N,T,3,20]
+  input %5 "beta": f32[N,T,3,1]
+  %6: f32[N,3,2*T + 20,24] = linear_attention(%0, %1, %2, %3, %4, %5) {beta=1, decay=1, scale=0.25} "y"
+  output %6
+})",
+                               R"(graph "linear" {
+  input %0 "q": f32[N,T,2,16]
+  input %1 "k": f32[N,T,2,16]
+  input %2 "v": f32[N,T,2,7]
+  input %3 "s": f32[N,2,16,7]
+  %4: f32[N,2,T + 16,7] = linear_attention(%0, %1, %2, %3) {scale=1.5} "y"
+  output %4
+})"};
+  for (const char* text : texts) {
+    const auto open = graph::ParseGraph(text);
+    ASSERT_TRUE(open.ok()) << open.status();
+    const auto function = TaskFunction(*open);
+    ASSERT_TRUE(function.ok()) << function.status();
+    for (const op::Sizes& sizes : {op::Sizes{{"N", 1}, {"T", 1}}, op::Sizes{{"N", 3}, {"T", 7}}}) {
+      const auto fixed = graph::Specialize(*open, sizes);
+      ASSERT_TRUE(fixed.ok()) << fixed.status();
+      ExpectComputes(*function, *fixed, sizes, 3, Interpreted);
+      ExpectComputes(*function, *fixed, sizes, 3, Compiled);
+    }
+  }
+}
+
 TEST(OpenCompute, CompiledCodeComputesAtAllSizes) {
   std::map<std::string, int> compared;
   ExpectAllComputeAtAllSizes(tests::TestRounds(40), Compiled, &compared);

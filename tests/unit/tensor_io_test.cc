@@ -80,6 +80,36 @@ TEST(TensorProtoTest, ReadsTypedFieldsPackedOrNot) {
   EXPECT_EQ(Values<uint16_t>(read->data), std::vector<uint16_t>{0x3C00});
 }
 
+// Integers of 4 and 2 bits are bytes here; the first is in the low bits of its byte.
+TEST(TensorProtoTest, IntegersOfLessThanAByte) {
+  const struct {
+    char type;
+    DType dtype;
+    std::vector<int> values;
+  } cases[] = {{21, DType::kUInt8, {7, 14, 9}},
+               {22, DType::kInt8, {7, -2, -7}},
+               {25, DType::kUInt8, {3, 1, 2}},
+               {26, DType::kInt8, {-1, 1, -2}}};
+  for (const auto& c : cases) {
+    const bool two_bits = c.type > 24;
+    // dims {3}, data_type, raw_data
+    std::string bytes("\x08\x03\x10", 3);
+    bytes += c.type;
+    bytes += two_bits ? std::string("\x4a\x01\x27") : std::string("\x4a\x02\xe7\x09");
+    const auto read = ParseTensorProto(bytes);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->dtype, c.dtype);
+    EXPECT_EQ(read->shape, (std::vector<int64_t>{3}));
+    ASSERT_EQ(read->data.size(), 3u);
+    for (size_t i = 0; i < 3; ++i) {
+      const auto byte = static_cast<uint8_t>(read->data[i]);
+      EXPECT_EQ(c.dtype == DType::kInt8 ? static_cast<int8_t>(byte) : byte, c.values[i]);
+    }
+    bytes[1] = 5;  // more elements than bytes
+    EXPECT_FALSE(ParseTensorProto(bytes).ok());
+  }
+}
+
 TEST(TensorProtoTest, WhatIsNotATensorIsAnError) {
   const auto slug = [](const std::string& bytes) {
     return support::Slug(ParseTensorProto(bytes).status());

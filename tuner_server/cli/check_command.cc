@@ -186,7 +186,8 @@ std::string OperatorsPage(const graph::OnnxSupport& known) {
       ".\n- `--shape NAME=...` gives the sizes that the model leaves open: numbers, or ranges of "
       "one module for all of them.\n- Weights are in the model file, or in other files of its "
       "folder (external data).\n"
-      "- Tensors of the model (weights, zero points) also of int4 and uint4, which become bytes.\n"
+      "- Also int4, uint4, int2 and uint2, as bytes: a module has inputs and outputs of int8 and "
+      "uint8.\n"
       "- Sequences and optionals inside a model only, not as its inputs and outputs. No "
       "strings.\n\n"
       "| operator | domain | limits |\n|---|---|---|\n");
