@@ -15,11 +15,11 @@ using support::StrCat;
 
 std::vector<OpSpec> MakeTable() {
   std::vector<OpSpec> table;
-  for (auto rows :
-       {ElementwiseRows(), LogicRows(), CastRows(), ConvRows(), ConvTransposeRows(), ContractRows(),
-        ReductionRows(), OrderingRows(), PoolRows(), ShapeRows(), IndexingRows(), QuantizeRows(),
-        PackedDenseRows(), RecurrentRows(), CumulateRows(), SearchSortedRows(), PickBoxesRows(),
-        CustomRows(), AttentionRows()}) {
+  for (auto rows : {ElementwiseRows(),   LogicRows(),     CastRows(),      ConvRows(),
+                    ConvTransposeRows(), ContractRows(),  ReductionRows(), OrderingRows(),
+                    PoolRows(),          ShapeRows(),     IndexingRows(),  QuantizeRows(),
+                    PackedDenseRows(),   RecurrentRows(), CumulateRows(),  SearchSortedRows(),
+                    PickBoxesRows(),     CustomRows(),    AttentionRows(), NormalizeRows()}) {
     for (OpSpec& row : rows) table.push_back(std::move(row));
   }
   return table;
