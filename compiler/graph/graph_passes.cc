@@ -32,6 +32,7 @@ constexpr GraphPass kPasses[] = {
     {"fold_scales", FoldScales, GraphPass::Use::kStandard, kAnySizes},
     {"split_bias", SplitBias, GraphPass::Use::kStandard, kAnySizes},
     {"simplify_algebra", SimplifyAlgebra, GraphPass::Use::kStandard, kAnySizes},
+    {"fuse_norms", FuseNorms, GraphPass::Use::kStandard, kAnySizes},
     {"fuse_attention", FuseAttention, GraphPass::Use::kStandard, kAnySizes},
     {"separate_maxima", SeparateMaxima, GraphPass::Use::kStandard, kAnySizes},
     {"block_layouts", BlockLayouts, GraphPass::Use::kOptional, kAnySizes},
