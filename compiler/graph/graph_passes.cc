@@ -34,6 +34,7 @@ constexpr GraphPass kPasses[] = {
     {"simplify_algebra", SimplifyAlgebra, GraphPass::Use::kStandard, kAnySizes},
     {"fuse_norms", FuseNorms, GraphPass::Use::kStandard, kAnySizes},
     {"fuse_attention", FuseAttention, GraphPass::Use::kStandard, kAnySizes},
+    {"join_products", JoinProducts},
     {"separate_maxima", SeparateMaxima, GraphPass::Use::kStandard, kAnySizes},
     {"block_layouts", BlockLayouts, GraphPass::Use::kOptional, kAnySizes},
     {"stage_pools", StagePools},

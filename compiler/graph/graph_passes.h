@@ -79,6 +79,8 @@ absl::StatusOr<Graph> FuseNorms(Graph g, const GraphPassContext& ctx);
 // Products of queries with keys, softmax and the product with values become one operator, which
 // reads keys and values where a cache has them and keeps no matrix of scores.
 absl::StatusOr<Graph> FuseAttention(Graph g, const GraphPassContext& ctx);
+// Dense layers of one operand whose results become heads that are transposed become one layer.
+absl::StatusOr<Graph> JoinProducts(Graph g, const GraphPassContext& ctx);
 // Only where the machine has a unit for them: products of matrices of 16-bit floats that were cast
 // to f32 read them as they are, with sums f32. So do products with constants that 16 bits hold.
 absl::StatusOr<Graph> HalfProducts(Graph g, const GraphPassContext& ctx);
