@@ -37,6 +37,9 @@ struct GraphPassContext {
   bool half_products = false;
   // Of fuse_attention: queries of a kernel's block of rows; 0: attention stays in operators.
   int64_t attention_rows = 0;
+  // Of fuse_norms: elements of the longest row that stays in the first cache; 0: norms stay in
+  // operators.
+  int64_t near_row = 0;
   // Nodes with more operations or larger results are left to run time.
   double fold_max_flops = 1e8;
   int64_t fold_max_bytes = int64_t{64} << 20;
@@ -70,9 +73,14 @@ absl::StatusOr<Graph> PackWeights(Graph g, const GraphPassContext& ctx);
 // Products with heads that are repeated for several query heads read each head once: the query
 // heads become rows of one product.
 absl::StatusOr<Graph> ShareHeads(Graph g, const GraphPassContext& ctx);
+// Means, differences, squares and roots over the last dimension that make a layer norm or an RMS
+// norm become one operator; so do the maximum, exponentials, sum and quotient of a softmax.
+absl::StatusOr<Graph> FuseNorms(Graph g, const GraphPassContext& ctx);
 // Products of queries with keys, softmax and the product with values become one operator, which
 // reads keys and values where a cache has them and keeps no matrix of scores.
 absl::StatusOr<Graph> FuseAttention(Graph g, const GraphPassContext& ctx);
+// Dense layers of one operand whose results become heads that are transposed become one layer.
+absl::StatusOr<Graph> JoinProducts(Graph g, const GraphPassContext& ctx);
 // Only where the machine has a unit for them: products of matrices of 16-bit floats that were cast
 // to f32 read them as they are, with sums f32. So do products with constants that 16 bits hold.
 absl::StatusOr<Graph> HalfProducts(Graph g, const GraphPassContext& ctx);

@@ -19,7 +19,8 @@ std::vector<OpSpec> MakeTable() {
                     ConvTransposeRows(), ContractRows(),  ReductionRows(), OrderingRows(),
                     PoolRows(),          ShapeRows(),     IndexingRows(),  QuantizeRows(),
                     PackedDenseRows(),   RecurrentRows(), CumulateRows(),  SearchSortedRows(),
-                    PickBoxesRows(),     CustomRows(),    AttentionRows(), LinearAttentionRows()}) {
+                    PickBoxesRows(),     CustomRows(),    AttentionRows(), LinearAttentionRows(),
+                    NormalizeRows()}) {
     for (OpSpec& row : rows) table.push_back(std::move(row));
   }
   return table;

@@ -21,6 +21,7 @@ std::vector<OpSpec> ContractRows();
 std::vector<OpSpec> CumulateRows();
 std::vector<OpSpec> CustomRows();
 std::vector<OpSpec> IndexingRows();
+std::vector<OpSpec> NormalizeRows();
 std::vector<OpSpec> OrderingRows();
 std::vector<OpSpec> LinearAttentionRows();
 std::vector<OpSpec> ReductionRows();

@@ -1,6 +1,9 @@
 // All that the last block needs computed within its rows: softmax and normalisations go over a row
 // as often as they must while it lies in the nearest cache, and keep nothing longer than that.
+// A number of a row that costs a division or a call (mean, 1 / deviation) is made once for it.
 //   for rows: { max = …; for k: e[k] = exp(x[rows,k] - max); sum = …; for k: y[rows,k] = … }
+#include "compiler/ir/type_rules.h"
+#include "compiler/ir/visit.h"
 #include "compiler/schedule/loop_tree.h"
 #include "compiler/space/default_scheduler.h"
 
@@ -29,6 +32,19 @@ bool ReducesRows(const ir::Function& function, const target::Machine& machine) {
   return some;
 }
 
+bool DefaultScheduler::MakesRowNumber(const ir::StmtNode& block) const {
+  if (block.init != nullptr || target_.machine.has_groups()) return false;
+  const ir::Function& function = schedule_.function();
+  const ir::StmtNode& last = *BlocksIn(function.body).back().block;
+  if (block.iters.size() + 1 != last.iters.size()) return false;
+  bool costs = false;
+  ir::VisitExprs(block.body->value, [&](const ir::Expr& e) {
+    costs = costs || e->kind == ir::ExprKind::kDiv || ir::IsMathCall(*e);
+    return true;
+  });
+  return costs && ReducesRows(function, target_.machine);
+}
+
 void DefaultScheduler::PlaceInRows() {
   if (!ReducesRows(schedule_.function(), target_.machine)) return;
   const std::vector<std::string> names = schedule_.BlockNames();
@@ -53,6 +69,10 @@ void DefaultScheduler::PlaceInRows() {
     const int block = schedule_.BlockHandle(names[i]);
     if (!Try({.kind = StepKind::kComputeAt, .handles = {block, loops[loops.size() - 2]}})) continue;
     in_rows_.push_back(names[i]);
+    if (MakesRowNumber(*BlockOf(names[i]))) {  // it has no loop of its own
+      done_.push_back(names[i]);
+      tiled_.push_back(names[i]);
+    }
     Try({.kind = StepKind::kSetScope, .handles = {block}, .word = "local"});
   }
 }

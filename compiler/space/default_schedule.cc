@@ -104,6 +104,10 @@ void DefaultScheduler::InlineCheapStages() {
     Stmt block = BlockOf(name);
     if (block->init != nullptr || block->body->kind != ir::StmtKind::kStore) continue;
     if (block->writes[0].buffer->role != ir::Role::kIntermediate) continue;
+    if (MakesRowNumber(*block) && ChoiceOf(name).place != BlockChoice::kInlined) {
+      if (explains()) Decide("kept", "a number of a row that costs a division or a call");
+      continue;
+    }
     int nodes = 0;
     bool calls = false, chooses = false;
     ir::VisitExprs(block->body->value, [&](const Expr& e) {

@@ -103,6 +103,9 @@ class DefaultScheduler {
   void RunMatrixPool(const MatrixProblem& problem, const MatrixTile& tile);
   bool PlaceMatrixLoad(const std::string& name, int at, std::string_view memory, bool image);
   void InlineCheapStages();
+  // Whether a stage makes a number for each row with a division or a call, and the blocks are to be
+  // placed in the rows: inlined, it would be computed for every vector of the row.
+  bool MakesRowNumber(const ir::StmtNode& block) const;
   // Whether every product has operands of its own, as those of a depthwise convolution's windows.
   bool HasOwnWindows(const ir::StmtNode& reduction) const;
   // Whether all steps of a reduction may be written out.

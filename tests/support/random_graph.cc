@@ -439,9 +439,49 @@ class Generator {
     Emit("reduce", {x}, {{"axes", axes}, {"keepdims", rng_.UniformInt(0, 1)}, {"kind", kind}});
   }
   void Softmax() {
+    if (rng_.Bernoulli(0.5)) return NormOfRows();
     const ValueId x = Pick();
     const int64_t rank = static_cast<int64_t>(ShapeOf(x).size());
     if (rank > 0) Emit("softmax", {x}, {{"axis", rng_.UniformInt(-rank, rank - 1)}});
+  }
+  ValueId OverRows(const char* kind, ValueId x) {
+    return Emit("reduce", {x}, {{"axes", Ints{-1}}, {"kind", std::string(kind)}});
+  }
+  // Norms and softmax of rows in the forms of exporters, or with a part that others read.
+  void NormOfRows() {
+    ValueId x = Pick();
+    const Ints shape = ShapeOf(x);
+    if (shape.empty()) return;
+    const int64_t form = rng_.UniformInt(0, 5);
+    if (form == 0) {
+      Emit("normalize", {x}, {{"kind", std::string(rng_.Bernoulli(0.5) ? "layer" : "rms")}});
+      return;
+    }
+    if (form == 1) {
+      const ValueId exps = Emit("exp", {Emit("sub", {x, OverRows("max", x)})});
+      Emit("div", {exps, OverRows("sum", exps)});
+      return;
+    }
+    const ValueId data = x, mean = rng_.Bernoulli(0.7) ? OverRows("mean", x) : -1;
+    if (mean >= 0) x = Emit("sub", {x, mean});
+    const ValueId square = rng_.Bernoulli(0.5) ? Emit("mul", {x, x}) : Emit("pow", {x, Scalar(2)});
+    // Rows of one number have no deviation: the epsilon keeps the quotient small.
+    const ValueId root = Emit("sqrt", {Emit("add", {OverRows("mean", square), Scalar(0.0625)})});
+    if (form == 2) {
+      Emit("div", {x, root});
+    } else if (form == 3) {
+      Emit("mul", {Emit("reciprocal", {root}), x});
+    } else {
+      const ValueId scale = Constant({shape.back()}, 0.5, 1.5);
+      const ValueId factor = Emit("mul", {Emit("reciprocal", {root}), scale});
+      if (form == 4 || mean < 0) {
+        Emit("mul", {x, factor});
+      } else {
+        const ValueId shift = Constant({shape.back()}, -0.5, 0.5);
+        Emit("add",
+             {Emit("mul", {data, factor}), Emit("sub", {shift, Emit("mul", {mean, factor})})});
+      }
+    }
   }
   void Cumulate() {
     const ValueId x = Pick();

@@ -64,6 +64,7 @@ TEST_P(GraphGolden, PassMakesThisText) {
   context.packed_weight_rows = 2;
   context.half_products = true;
   context.attention_rows = 8;
+  context.near_row = 16;
   context.enabled = {"block_layouts"};
   if (GetParam().starts_with("matrix_")) context.matrix_block = 2;
   auto after = pass->run(*before, context);

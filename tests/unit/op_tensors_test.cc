@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "compiler/op/op.h"
+#include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tests/unit/op_case.h"
 
@@ -154,6 +155,43 @@ TEST(OpCompute, ReductionsAndSoftmax) {
   }
   for (int64_t axis : {-1, 0, 1}) {
     ExpectComputeMatchesReference({"softmax", {{3, 4, 5}}, {{"axis", axis}}, -30, 30}, &rng);
+  }
+}
+
+TEST(OpCompute, Norms) {
+  Rng rng(Seed());
+  for (const char* kind : {"layer", "rms"}) {
+    for (const auto& shape : std::vector<std::vector<int64_t>>{{5}, {3, 1}, {3, 40}, {2, 3, 7}}) {
+      ExpectComputeMatchesReference(
+          {"normalize", {shape}, {{"kind", std::string(kind)}, {"epsilon", 1e-3}}}, &rng);
+    }
+  }
+  ExpectComputeMatchesReference({"normalize", {{3, 8}}, {}, -2, 2, ir::kF64}, &rng);
+}
+
+TEST(OpCompute, NormsThatAreNone) {
+  const OpSpec& spec = *FindOp("normalize");
+  const auto slug = [&](const TensorType& type, const Attrs& attrs) {
+    return support::Slug(InferTypes(spec, std::vector<TensorType>{type}, attrs).status());
+  };
+  EXPECT_EQ(slug({ir::kF32, {2, 3}}, {{"epsilon", -1.0}}), "op.normalize.attribute");
+  EXPECT_EQ(slug({ir::kF32, {}}, {}), "op.normalize.shape");
+}
+
+// The mean of squares minus the square of the mean would be off by 10 % here.
+TEST(OpCompute, NormsOfRowsFarFromZero) {
+  Rng rng(Seed());
+  const OpSpec& spec = *FindOp("normalize");
+  const TensorType type{ir::kF32, {4, 96}};
+  const RefTensor x = RandomTensor(type, 1000, 1001, &rng);
+  const auto expected = Reference(spec, std::vector<RefTensor>{x}, {});
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  const auto function = AsFunction(spec, {type}, {type}, {});
+  ASSERT_TRUE(function.ok()) << function.status();
+  const auto actual = Interpreted(*function, {x}, type);
+  ASSERT_TRUE(actual.ok()) << actual.status();
+  for (size_t i = 0; i < actual->values.size(); ++i) {
+    EXPECT_NEAR(actual->values[i], (*expected)[0].values[i], 2e-3) << i;
   }
 }
 

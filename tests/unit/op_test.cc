@@ -543,6 +543,7 @@ TEST(OpInfer, RefusesWithTheOperatorsName) {
       {"reshape", {f32({2, 3})}, {{"shape", std::vector<int64_t>{5}}}, "op.reshape.shape"},
       {"transpose", {f32({2, 3})}, {{"perm", std::vector<int64_t>{0, 0}}}, "op.transpose.perm"},
       {"softmax", {f32({2, 3})}, {{"axis", int64_t{2}}}, "op.softmax.axis"},
+      {"normalize", {f32({2, 3})}, {{"kind", std::string("batch")}}, "op.normalize.attribute"},
       {"reduce", {f32({2, 3})}, {{"axes", std::vector<int64_t>{1, -1}}}, "op.reduce.axis"},
       {"reduce", {f32({2, 3})}, {{"kind", std::string("median")}}, "op.reduce.attribute"},
       {"pool2d", {f32({1, 1, 4, 4})}, {}, "op.pool2d.attribute"},

@@ -180,6 +180,7 @@ const RuleCase kResults[] = {
     {"reduce", {"f32[N,M,K]"}, R"(axes=[1], kind="max")", "f32[N,1,K]"},
     {"reduce", {"f32[N,M,K]"}, "axes=[0,-1], keepdims=0", "f32[M]"},
     {"softmax", {"f32[N,M]"}, "", "f32[N,M]"},
+    {"normalize", {"f32[N,M]"}, "", "f32[N,M]"},
     {"arg_reduce", {"f32[N,M]"}, "keepdims=0", "i64[N]"},
     {"arg_reduce", {"f32[N,M]"}, "axis=0", "i64[1,M]"},
     {"top_k", {"f32[N,M]"}, "k=2", "i64[N,2]"},
