@@ -76,6 +76,8 @@ op::Dim CountOfTrue(Composer& c, ValueId flags, int64_t axis);
 ValueId PositionsOfTrue(Composer& c, ValueId flags, const op::Dim& count);
 // The attribute axis. Without it the operand becomes a list of its elements.
 absl::StatusOr<int64_t> AxisOrFlat(NodeReader& n, Composer& c, ValueId* x);
+// onnx_ngram_ops.cc
+Result ImportTfIdf(NodeReader& n);
 // onnx_unique_ops.cc
 Result ImportUnique(NodeReader& n);
 // onnx_sequence_ops.cc

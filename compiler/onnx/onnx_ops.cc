@@ -180,6 +180,8 @@ constexpr Conversion kConversions[] = {
     {"Sum", ImportVariadic, "", kAnyInput, false, kOpen},
     {"SwiGLU", ImportSwiGlu, "", kAnyInput, false, kOpen},
     {"TensorScatter", ImportTensorScatter, "", 0, false, kOpen},
+    {"TfIdfVectorizer", ImportTfIdf,
+     "integers, in rows of a fixed length; a place of its own for each n-gram", 0, false, kOpen},
     {"Tile", ImportTile, kBounded, kAnyInput, false, kOpen},
     {"TopK", ImportTopK, "", kAnyInput, false, kOpen},
     {"Transpose", ImportTranspose, "", kAnyInput, false, kOpen},
