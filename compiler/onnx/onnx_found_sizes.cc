@@ -77,7 +77,7 @@ absl::StatusOr<Dim> Importer::FoundSize(const std::string& value, int64_t axis,
                                         std::optional<int64_t> most) {
   const std::string own = StrCat(value, "_", axis);
   std::string name = own;
-  for (const std::string& same : OfSameShape(Scope(), value)) {
+  for (const std::string& same : OfSameShape(value)) {
     const Stated* stated = StatedDim(Scope(), same, axis);
     if (stated == nullptr) continue;
     if (stated->dim_param().empty()) return Dim(stated->dim_value());

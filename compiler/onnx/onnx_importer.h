@@ -74,8 +74,6 @@ inline bool IsDefaultDomain(const std::string& domain) {
 }
 // A name that may come from hostile bytes, fit for a line of text.
 std::string Printable(std::string_view text);
-// The value, and those that a chain of elementwise operators makes of it: they have its shape.
-std::vector<std::string> OfSameShape(const pb::GraphProto& graph, const std::string& name);
 // The name of a dimension as the word that a variable is.
 std::string SizeWord(const std::string& name);
 // Calls `visit` for every node of the graph and of its subgraphs.
@@ -145,6 +143,10 @@ class Importer {
   // The shape that the model itself states for a value, or for the result of a chain of elementwise
   // operators that begins with it; nullopt unless all of it is fixed.
   std::optional<std::vector<int64_t>> StatedShape(const std::string& name) const;
+  // Names of values of the shape of this one: itself, and what element-wise operators make of it
+  // and of scalars.
+  std::vector<std::string> OfSameShape(const std::string& name) const;
+  bool IsScalar(const std::string& name) const;
   // A size of an output of the node that only a run finds: the number or the input's dimension that
   // the model states, or a variable from 0 to `most`, whose range --shape may narrow. Who asks for
   // it expects it of what the run finds. graph.onnx.size_bound where nobody knows the largest size.

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "compiler/onnx/onnx_conversions.h"
 #include "compiler/onnx/onnx_importer.h"
 #include "compiler/op/empty.h"
 #include "deploy/support/status.h"
@@ -31,11 +32,10 @@ bool InputsAreFixed(const pb::GraphProto& graph) {
   });
 }
 
-// Operators of one operand, or of another that counts for its type only, that keep its shape.
+// Operators that are no element-wise rows, whose result has the shape of their first operand.
 bool KeepsShape(const pb::NodeProto& node) {
-  constexpr std::string_view kOps[] = {"Abs", "Cast",       "CastLike", "Exp",  "Identity",
-                                       "Log", "Reciprocal", "Relu",     "Sqrt", "Softmax"};
-  return std::find(std::begin(kOps), std::end(kOps), node.op_type()) != std::end(kOps);
+  constexpr std::string_view kOfFirst[] = {"Cast", "CastLike", "Identity", "Softmax"};
+  return std::ranges::find(kOfFirst, node.op_type()) != std::end(kOfFirst);
 }
 
 std::optional<std::vector<int64_t>> ShapeIn(const pb::GraphProto& graph, const std::string& name) {
@@ -307,19 +307,33 @@ absl::Status Importer::ReadOutputs() {
   return absl::OkStatus();
 }
 
-std::vector<std::string> OfSameShape(const pb::GraphProto& graph, const std::string& name) {
-  constexpr size_t kMaxChain = 8;
-  std::vector<std::string> chain = {name};
-  while (chain.size() < kMaxChain) {
-    const auto next =
-        std::find_if(graph.node().begin(), graph.node().end(), [&](const pb::NodeProto& node) {
-          return node.input_size() > 0 && node.input(0) == chain.back() && node.output_size() > 0 &&
-                 IsDefaultDomain(node.domain()) && KeepsShape(node);
-        });
-    if (next == graph.node().end()) break;
-    chain.push_back(next->output(0));
+bool Importer::IsScalar(const std::string& name) const {
+  if (const auto known = values_.find(name); known != values_.end()) {
+    return ContainerOf(known->second) == nullptr && TypeOf(known->second).shape.empty();
   }
-  return chain;
+  const auto tensor = initializers_.find(name);
+  return tensor != initializers_.end() && tensor->second->dims().empty();
+}
+
+std::vector<std::string> Importer::OfSameShape(const std::string& name) const {
+  constexpr size_t kMost = 32;
+  std::vector<std::string> same = {name};
+  const auto has_shape = [&](const std::string& input) {
+    return std::ranges::find(same, input) != same.end();
+  };
+  for (const pb::NodeProto& node : Scope().node()) {
+    if (same.size() == kMost) break;
+    if (node.input().empty() || node.output().empty() || !IsDefaultDomain(node.domain())) continue;
+    const bool fits = KeepsShape(node)
+                          ? has_shape(node.input(0))
+                          : ElementwiseRow(node.op_type()) != nullptr &&
+                                std::ranges::any_of(node.input(), has_shape) &&
+                                std::ranges::all_of(node.input(), [&](const std::string& input) {
+                                  return has_shape(input) || IsScalar(input);
+                                });
+    if (fits) same.push_back(node.output(0));
+  }
+  return same;
 }
 
 const pb::GraphProto& Importer::Scope() const {
@@ -327,7 +341,7 @@ const pb::GraphProto& Importer::Scope() const {
 }
 
 std::optional<std::vector<int64_t>> Importer::StatedShape(const std::string& name) const {
-  for (const std::string& same : OfSameShape(Scope(), name)) {
+  for (const std::string& same : OfSameShape(name)) {
     if (std::optional<std::vector<int64_t>> shape = ShapeIn(Scope(), same)) return shape;
   }
   return std::nullopt;

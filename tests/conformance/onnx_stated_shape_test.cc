@@ -220,6 +220,17 @@ std::vector<Case> Cases() {
   add("range of floats", One(11, "Range", ranges({{0, 0, 1}}, ir::kF32)[0], {4}),
       ranges({{0, 2, 0.5}, {0, 1.75, 0.5}, {1, -1, -0.5}}, ir::kF32),
       ranges({{0, 2.25, 0.5}, {2, 0, 0.5}, {0, 1.5, 0.5}}, ir::kF32));
+  {
+    // What sums and products with numbers make of it says its length.
+    OnnxBuilder b(13);
+    b.Input("from", {}, kInt64).Input("to", {}, kInt64).Input("step", {}, kInt64);
+    b.Output("y", {4}, kInt64).Node("Range", {"from", "to", "step"}, "r");
+    b.Node("Mul", {"to", "r"}, "m");
+    b.Node("Neg", {"r"}, "n");
+    b.Node("Add", {"m", "n"}, "y");
+    add("range behind sums", b, ranges({{0, 4, 1}, {5, -3, -2}}, ir::kI64),
+        ranges({{0, 5, 1}, {4, 0, 1}}, ir::kI64));
+  }
   const RefTensor indices = Ints({0, 2}), values = TensorOf({2}, {0, 1});
   add("one hot", One(11, "OneHot", {indices, Number(3), values}, {2, 3}),
       {{indices, Number(3), values}}, {{indices, Number(4), values}, {indices, Number(2), values}});
