@@ -162,51 +162,107 @@ absl::Status CheckSignal(Composer& c, ValueId x, bool onesided, bool inverse) {
                         ", found onesided 1 and ", op::ToText(type)));
 }
 
+// What a DFT node does, but for its axis.
+struct Dft {
+  ValueId x = kNone;
+  bool inverse = false, onesided = false;
+  bool to_real() const { return inverse && onesided; }
+  // Sizes along the axis of the result, by the points of the transform.
+  int64_t Bins(int64_t points) const { return onesided && !inverse ? points / 2 + 1 : points; }
+};
+
+ValueId DftAlong(Composer& c, const Dft& dft, int64_t axis, int64_t points) {
+  ValueId x = dft.x;
+  const op::TensorType type = c.TypeOf(x);
+  const int64_t rank = type.rank();
+  // The axis next to the parts, all others as rows.
+  std::vector<int64_t> perm(type.shape.size());
+  std::iota(perm.begin(), perm.end(), 0);
+  std::swap(perm[static_cast<size_t>(axis)], perm[static_cast<size_t>(rank - 2)]);
+  x = c.Transpose(x, perm);
+  if (type.dtype.bits == 16) x = c.Cast(x, ir::kF32);
+  std::vector<op::Dim> shape = c.Dims(x);
+  const size_t outer = shape.size() - 2;
+  const std::optional<op::Dim> rows = op::Dim::Product(std::span(shape).first(outer));
+  if (!rows) return c.Fail("open_size", StrCat("expected fewer open sizes", kGiveNumbers));
+  x = c.ReshapeTo(x, {*rows, shape[outer], shape.back()});
+  x = Resized(c, x, dft.to_real() ? points / 2 + 1 : points);
+  x = dft.to_real() ? RealInverse(c, x, points) : Transform(c, x, dft.Bins(points), dft.inverse);
+  if (!c.ok()) return kNone;
+  shape[outer] = c.Dims(x)[1];
+  shape[outer + 1] = c.Dims(x)[2];
+  return c.Cast(c.Transpose(c.ReshapeTo(x, shape), perm), type.dtype);
+}
+
+// The points along an axis: the length that the node states, else that of the signal.
+absl::StatusOr<int64_t> PointsAlong(Composer& c, const Dft& dft, int64_t axis) {
+  NodeReader& n = c.node();
+  const int64_t size = c.FixedSize(dft.x, axis);
+  TW_TRY(c.status());
+  TW_ASSIGN(const int64_t points,
+            NumberIn(n, 1, "dft_length", dft.to_real() ? 2 * (size - 1) : size));
+  if (points >= 1 && points <= int64_t{1} << 24) return points;
+  return n.Error("attribute", StrCat("expected a dft_length in 1 to 16777216, found ", points));
+}
+
+// An axis that is an input of the model: the module computes the result along each axis that gives
+// the stated shape, and chooses.
+Result DftAtRunTime(Composer& c, const Dft& dft) {
+  NodeReader& n = c.node();
+  const std::vector<int64_t> shape = c.Shape(dft.x);
+  const ValueId given = c.Reshape(c.Cast(c.Input(2), ir::kI64), {});
+  TW_TRY(c.status());
+  const auto rank = static_cast<int64_t>(shape.size());
+  const ValueId axis =
+      c.Op("where", {c.Op("less", {given, c.Number(0)}), c.Add(given, c.Number(rank)), given});
+  const std::optional<std::vector<int64_t>> stated = n.StatedShape();
+  ValueId value = kNone, known = kNone;
+  for (int64_t a = 0; stated && a < rank - 1; ++a) {
+    const absl::StatusOr<int64_t> points = PointsAlong(c, dft, a);
+    if (!points.ok()) continue;  // no transform along this one
+    std::vector<int64_t> result = shape;
+    result[static_cast<size_t>(a)] = dft.Bins(*points);
+    result.back() = dft.to_real() ? 1 : 2;
+    if (result != *stated) continue;
+    const ValueId wanted = c.Op("equal", {axis, c.Number(a)});
+    const ValueId along = DftAlong(c, dft, a, *points);
+    value = value == kNone ? along : c.Op("where", {wanted, along, value});
+    known = known == kNone ? wanted : c.Op("or", {known, wanted});
+  }
+  if (value == kNone) {
+    return n.Error(
+        "dynamic",
+        "expected a constant dft_length, and a constant axis or a stated shape that one gives");
+  }
+  c.ExpectSizes(c.Reshape(c.Cast(known, ir::kI64), {1}), {1},
+                StrCat("axes of ", n.label(), " that give the stated shape"));
+  return c.Done(value);
+}
+
 }  // namespace
 
 Result ImportDft(NodeReader& n) {
   Composer c(n);
-  ValueId x = c.Input(0);
+  Dft dft;
+  dft.x = c.Input(0);
   TW_TRY(c.status());
-  const op::TensorType type = c.TypeOf(x);
+  const op::TensorType type = c.TypeOf(dft.x);
   TW_ASSIGN(const int64_t inverse, n.Int("inverse", 0));
   TW_ASSIGN(const int64_t onesided, n.Int("onesided", 0));
-  TW_TRY(CheckSignal(c, x, onesided != 0, inverse != 0));
-  const int64_t rank = static_cast<int64_t>(type.shape.size());
-  const bool old = n.importer().opset() < 20;
+  dft.inverse = inverse != 0, dft.onesided = onesided != 0;
+  TW_TRY(CheckSignal(c, dft.x, dft.onesided, dft.inverse));
   TW_ASSIGN(int64_t axis, n.Int("axis", 1));
-  if (!old) {
+  if (n.importer().opset() >= 20) {
+    if (n.IsDynamic(2)) return DftAtRunTime(c, dft);
     TW_ASSIGN(axis, NumberIn(n, 2, "axis", -2));
   }
-  if (axis < 0) axis += rank;
-  if (axis < 0 || axis >= rank - 1) {
+  if (axis < 0) axis += type.rank();
+  if (axis < 0 || axis >= type.rank() - 1) {
     return n.Error(
         "axis", StrCat("expected an axis of the signal, found ", axis, " of ", op::ToText(type)));
   }
-  const bool to_real = inverse != 0 && onesided != 0;
-  const int64_t size = c.FixedSize(x, axis);
-  TW_TRY(c.status());
-  TW_ASSIGN(const int64_t points, NumberIn(n, 1, "dft_length", to_real ? 2 * (size - 1) : size));
-  if (points < 1 || points > int64_t{1} << 24) {
-    return n.Error("attribute", StrCat("expected a dft_length in 1 to 16777216, found ", points));
-  }
-  // The axis next to the parts, all others as rows.
-  std::vector<int64_t> perm(type.shape.size());
-  std::iota(perm.begin(), perm.end(), 0);
-  std::swap(perm[axis], perm[rank - 2]);
-  x = c.Transpose(x, perm);
-  if (type.dtype.bits == 16) x = c.Cast(x, ir::kF32);
-  std::vector<op::Dim> shape = c.Dims(x);
-  const std::optional<op::Dim> rows = op::Dim::Product(std::span(shape).first(shape.size() - 2));
-  if (!rows) return n.Error("open_size", StrCat("expected fewer open sizes", kGiveNumbers));
-  x = c.ReshapeTo(x, {*rows, size, shape.back()});
-  x = Resized(c, x, to_real ? points / 2 + 1 : points);
-  x = to_real ? RealInverse(c, x, points)
-              : Transform(c, x, onesided != 0 ? points / 2 + 1 : points, inverse != 0);
-  TW_TRY(c.status());
-  shape[rank - 2] = c.Dims(x)[1];
-  shape[rank - 1] = c.Dims(x)[2];
-  return c.Done(c.Cast(c.Transpose(c.ReshapeTo(x, shape), perm), type.dtype));
+  TW_ASSIGN(const int64_t points, PointsAlong(c, dft, axis));
+  return c.Done(DftAlong(c, dft, axis, points));
 }
 
 namespace {

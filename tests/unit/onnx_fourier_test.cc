@@ -155,6 +155,45 @@ TEST(OnnxFourier, FramesOfASignal) {
   }
 }
 
+// An axis that a run gives: each of those that make the stated shape; others are refused.
+TEST(OnnxFourier, AxisOfTheRun) {
+  const Numbers x = Parts(RandomLine(36, true, 6), 1);
+  const RefTensor signal = TensorOf({3, 3, 4, 1}, x);
+  const auto model = [](bool open) {
+    OnnxBuilder b(20);
+    b.Input("x", {3, 3, 4, 1}).Output("y", {3, 3, 4, 2});
+    if (open) b.Input("axis", {}, pb::TensorProto::INT64);
+    return b;
+  };
+  OnnxBuilder b = model(true);
+  b.Node("DFT", {"x", "", "axis"}, "y");
+  const auto g = ImportOnnx(b.Bytes());
+  ASSERT_TRUE(g.ok()) << g.status();
+  const auto with = [&](int64_t axis) {
+    return std::vector<RefTensor>{signal, op::FromIntegers({ir::kI64, {}}, {axis})};
+  };
+  for (const int64_t axis : {0, 1, 2, -2, -4}) {
+    OnnxBuilder fixed = model(false);
+    fixed.Ints("axis", {axis}).Node("DFT", {"x", "", "axis"}, "y");
+    const auto expected = tests::EvaluateOnnx(fixed, {signal}, 1e-4);
+    const auto found = tests::EvaluateOnnx(b, with(axis), 1e-4);
+    ExpectNear(found[0], {3, 3, 4, 2}, expected[0].values);
+  }
+  for (const int64_t axis : {3, -1, -5, 7}) {
+    EXPECT_EQ(support::Slug(Interpret(*g, with(axis)).status()), "graph.interp.stated_shape");
+  }
+  // Only one axis makes five bins of it; without a stated shape nobody knows.
+  OnnxBuilder one(20);
+  one.Input("x", {2, 8, 1}).Input("axis", {}, pb::TensorProto::INT64).Output("y", {2, 5, 2});
+  OnnxBuilder::Attr(one.Node("DFT", {"x", "", "axis"}, "y"), "onesided", int64_t{1});
+  const auto half = ImportOnnx(one.Bytes());
+  ASSERT_TRUE(half.ok()) << half.status();
+  OnnxBuilder none(20);
+  none.Input("x", {2, 8, 1}).Input("axis", {}, pb::TensorProto::INT64).Output("y", {2, 9, 2});
+  none.Node("DFT", {"x", "", "axis"}, "y");
+  EXPECT_EQ(Slug(none), "graph.onnx.dynamic");
+}
+
 TEST(OnnxFourier, Refusals) {
   EXPECT_EQ(Slug(Dft{0, 1, 0}.Model({8, 2}, {5, 2})), "graph.onnx.attribute");
   EXPECT_EQ(Slug(Dft{1, 1, 0}.Model({8, 1}, {5, 1})), "graph.onnx.attribute");
