@@ -44,7 +44,9 @@ constexpr Conversion kConversions[] = {
     {"Clip", ImportClip, "", kAnyInput, false, kOpen},
     {"CausalConvWithState", ImportCausalConvWithState, "", 1u << 3, false, kOpen},
     {"Col2Im", ImportCol2Im,
-     "constant shapes; at most 4194304 elements in the windows of an image"},
+     "shapes that are constant or give the stated one; at most 4194304 elements in the windows of "
+     "an "
+     "image"},
     {"Compress", ImportCompress, "", kAnyInput, false, kOpen},
     {"Concat", ImportConcat, "", kAnyInput, false, kOpen},
     {"ConcatFromSequence", ImportConcatFromSequence, "", kAnyInput, kContainers, kOpen},

@@ -188,40 +188,52 @@ Result ImportMaxUnpool(NodeReader& n) {
   return c.Done(c.Op("pad", {y}, {{"pads", pads}, {"value", 0.0}}));
 }
 
-// Columns of windows back to an image: each element is the sum of what its windows say of it.
-Result ImportCol2Im(NodeReader& n) {
-  Composer c(n);
-  const ValueId x = c.Input(0);
-  TW_TRY(c.status());
-  TW_ASSIGN(const Ints image, n.InputInts(1, "image_shape"));
-  TW_ASSIGN(const Ints block, n.InputInts(2, "block_shape"));
+namespace {
+
+// The columns of images, and where the windows of a block are in one.
+struct Columns {
+  ValueId x = kNone;  // [n, channels * block, windows]
+  Ints image, block, windows;
+  WindowAttrs window = {};
+};
+
+absl::StatusOr<Columns> ReadColumns(Composer& c, ValueId x, Ints image, Ints block) {
+  NodeReader& n = c.node();
   const Ints shape = c.Shape(x);
-  const bool sizes = std::all_of(image.begin(), image.end(), [](int64_t v) { return v >= 1; }) &&
-                     std::all_of(block.begin(), block.end(), [](int64_t v) { return v >= 1; });
+  TW_TRY(c.status());
+  const auto positive = [](int64_t v) { return v >= 1; };
   if (shape.size() != 3 || image.empty() || image.size() > 8 || image.size() != block.size() ||
-      !sizes) {
+      !std::ranges::all_of(image, positive) || !std::ranges::all_of(block, positive)) {
     return n.Error("shape", StrCat("expected columns [n, channels * block, windows] and positive "
                                    "sizes of the image and the block, found ",
                                    op::ToText(c.TypeOf(x))));
   }
-  Table table{Bounded(image, kMaxTable), Bounded(block, kMaxTable), {}};
-  if (table.rows < 0 || table.taps < 0 || table.rows > kMaxTable / table.taps) {
+  const int64_t rows = Bounded(image, kMaxTable), taps = Bounded(block, kMaxTable);
+  if (rows < 0 || taps < 0 || rows > kMaxTable / taps) {
     return n.Error("too_large", StrCat("expected at most ", kMaxTable,
                                        " elements in all windows of an image, found more"));
   }
-  TW_ASSIGN(const WindowAttrs w, ReadWindow(n, image, block));
-  Ints windows;
-  for (size_t d = 0; d < image.size(); ++d) {
-    const int64_t room =
-        image[d] + w.pads[d] + w.pads[d + image.size()] - w.dilations[d] * (block[d] - 1) - 1;
+  Columns columns{x, std::move(image), std::move(block), {}};
+  TW_ASSIGN(columns.window, ReadWindow(n, columns.image, columns.block));
+  const WindowAttrs& w = columns.window;
+  for (size_t d = 0; d < columns.image.size(); ++d) {
+    const int64_t covered = w.dilations[d] * (columns.block[d] - 1) + 1;
+    const int64_t room = columns.image[d] + w.pads[d] + w.pads[d + columns.image.size()] - covered;
     if (room < 0) return n.Error("shape", "expected a block that fits into the padded image");
-    windows.push_back(room / w.strides[d] + 1);
+    columns.windows.push_back(room / w.strides[d] + 1);
   }
+  const int64_t count = Bounded(columns.windows, kMaxTable);
+  if (count == shape[2] && shape[1] % taps == 0) return columns;
+  return n.Error("shape", StrCat("expected ", count, " windows of ", taps,
+                                 " elements per channel, found ", op::ToText(c.TypeOf(x))));
+}
+
+// The images: each element is the sum of those of its columns.
+ValueId ImagesOf(Composer& c, const Columns& columns) {
+  const auto& [x, image, block, windows, w] = columns;
+  const Ints shape = c.Shape(x);
+  Table table{Bounded(image, kMaxTable), Bounded(block, kMaxTable), {}};
   const int64_t count = Bounded(windows, kMaxTable);
-  if (count != shape[2] || shape[1] % table.taps != 0) {
-    return n.Error("shape", StrCat("expected ", count, " windows of ", table.taps,
-                                   " elements per channel, found ", op::ToText(c.TypeOf(x))));
-  }
   ForEachIndex(image, [&](const Ints& at) {
     ForEachIndex(block, [&](const Ints& tap) {
       Ints window = at;
@@ -236,12 +248,92 @@ Result ImportCol2Im(NodeReader& n) {
     });
   });
   const int64_t channels = shape[1] / table.taps;
-  const ValueId columns = c.Reshape(x, {shape[0] * channels, table.taps * count});
-  TW_TRY(c.status());
-  const ValueId sums = c.Reduce("sum", Gathered(c, columns, table, 0), {2}, false);
+  const ValueId lists = c.Reshape(x, {shape[0] * channels, table.taps * count});
+  if (!c.ok()) return kNone;
+  const ValueId sums = c.Reduce("sum", Gathered(c, lists, table, 0), {2}, false);
   Ints result = {shape[0], channels};
   result.insert(result.end(), image.begin(), image.end());
-  return c.Done(c.Reshape(sums, result));
+  return c.Reshape(sums, result);
+}
+
+constexpr size_t kMostBlocks = 16;  // that a run chooses from
+constexpr size_t kMostTried = 1024;
+
+// Shapes of so many elements in this many dimensions, added to `all`: kMostTried at most.
+void AddBlocks(int64_t elements, size_t rank, Ints begin, std::vector<Ints>* all) {
+  if (all->size() == kMostTried) return;
+  if (begin.size() + 1 == rank) {
+    begin.push_back(elements);
+    all->push_back(std::move(begin));
+    return;
+  }
+  for (int64_t size = 1; size <= elements; ++size) {
+    if (elements % size != 0) continue;
+    Ints more = begin;
+    more.push_back(size);
+    AddBlocks(elements / size, rank, std::move(more), all);
+  }
+}
+
+// Shapes that are inputs of the model: the image is that of the stated result; the module computes
+// the result for each shape of a block that gives it, and chooses.
+Result Col2ImAtRunTime(Composer& c, ValueId x) {
+  NodeReader& n = c.node();
+  const std::optional<Ints> stated = n.StatedShape();
+  const Ints shape = c.Shape(x);
+  TW_TRY(c.status());
+  if (!stated || stated->size() < 3 || stated->size() > 10 || shape.size() != 3 ||
+      (*stated)[1] < 1 || shape[1] % (*stated)[1] != 0) {
+    return n.Error("dynamic", "expected constant shapes, or a stated shape of the result");
+  }
+  const Ints image(stated->begin() + 2, stated->end());
+  std::vector<Ints> blocks;
+  if (n.IsDynamic(2)) {
+    const int64_t taps = shape[1] / (*stated)[1];
+    if (taps <= kMaxTable) AddBlocks(taps, image.size(), {}, &blocks);
+  } else {
+    TW_ASSIGN(Ints block, n.InputInts(2, "block_shape"));
+    blocks.push_back(std::move(block));
+  }
+  std::vector<Columns> fitting;
+  for (Ints& block : blocks) {
+    absl::StatusOr<Columns> columns = ReadColumns(c, x, image, std::move(block));
+    if (columns.ok() && fitting.size() <= kMostBlocks) fitting.push_back(*std::move(columns));
+  }
+  if (blocks.size() == kMostTried || fitting.empty() || fitting.size() > kMostBlocks) {
+    return n.Error("dynamic", StrCat("expected constant shapes, or a stated shape of the result "
+                                     "that 1 to ",
+                                     kMostBlocks, " blocks give, found ", fitting.size()));
+  }
+  c.ExpectSizes(c.Input(1), image);
+  const ValueId given = c.Cast(c.Input(2), ir::kI64);
+  ValueId value = kNone, known = kNone;
+  for (const Columns& columns : fitting) {
+    const auto rank = static_cast<int64_t>(image.size());
+    const ValueId same = c.Op("equal", {given, c.Integers({rank}, columns.block)});
+    const ValueId all =
+        c.Op("equal", {c.Reduce("sum", c.Cast(same, ir::kI64), {0}, false), c.Number(rank)});
+    const ValueId images = ImagesOf(c, columns);
+    value = value == kNone ? images : c.Op("where", {all, images, value});
+    known = known == kNone ? all : c.Op("or", {known, all});
+  }
+  c.ExpectSizes(c.Reshape(c.Cast(known, ir::kI64), {1}), {1},
+                StrCat("block shapes of ", n.label(), " that give the stated shape"));
+  return c.Done(value);
+}
+
+}  // namespace
+
+// Columns of windows back to an image: each element is the sum of what its windows say of it.
+Result ImportCol2Im(NodeReader& n) {
+  Composer c(n);
+  const ValueId x = c.Input(0);
+  TW_TRY(c.status());
+  if (n.IsDynamic(1) || n.IsDynamic(2)) return Col2ImAtRunTime(c, x);
+  TW_ASSIGN(Ints image, n.InputInts(1, "image_shape"));
+  TW_ASSIGN(Ints block, n.InputInts(2, "block_shape"));
+  TW_ASSIGN(const Columns columns, ReadColumns(c, x, std::move(image), std::move(block)));
+  return c.Done(ImagesOf(c, columns));
 }
 
 }  // namespace tilewright::graph::onnx

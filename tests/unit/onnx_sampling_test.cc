@@ -289,6 +289,41 @@ TEST(OnnxCol2Im, AddsWhatWindowsShare) {
              expected);
 }
 
+// Shapes that a run gives: the image's is the stated one, blocks are those that make it.
+TEST(OnnxCol2Im, ShapesOfTheRun) {
+  const auto model = [](bool open, const Shape& block) {
+    OnnxBuilder b(18);
+    b.Input("x", {2, 8, 6}).Output("y", {2, 2, 6, 4});
+    if (open) {
+      b.Input("image", {2}, pb::TensorProto::INT64).Input("block", {2}, pb::TensorProto::INT64);
+    } else {
+      b.Ints("image", {6, 4}).Ints("block", block);
+    }
+    OnnxBuilder::Attr(b.Node("Col2Im", {"x", "image", "block"}, "y"), "strides", Shape{2, 2});
+    return b;
+  };
+  const RefTensor x = TensorOf({2, 8, 6}, Random(96, 1, 4));
+  const auto with = [&](const Shape& image, const Shape& block) {
+    return std::vector<RefTensor>{x, op::FromIntegers({ir::kI64, {2}}, image),
+                                  op::FromIntegers({ir::kI64, {2}}, block)};
+  };
+  const OnnxBuilder open = model(true, {});
+  const auto g = ImportOnnx(open.Bytes());
+  ASSERT_TRUE(g.ok()) << g.status();
+  for (const Shape& block : {Shape{1, 4}, Shape{2, 2}, Shape{4, 1}}) {
+    const bool fits = block == Shape{2, 2} || ImportOnnx(model(false, block).Bytes()).ok();
+    if (!fits) {
+      EXPECT_EQ(support::Slug(Interpret(*g, with({6, 4}, block)).status()),
+                "graph.interp.stated_shape");
+      continue;
+    }
+    const auto expected = Evaluate(model(false, block), {x});
+    ExpectNear(Evaluate(open, with({6, 4}, block))[0], {2, 2, 6, 4}, expected[0].values);
+  }
+  EXPECT_EQ(support::Slug(Interpret(*g, with({4, 6}, {2, 2})).status()),
+            "graph.interp.stated_shape");
+}
+
 TEST(OnnxLayout, CenterCropPad) {
   OnnxBuilder b(18);
   b.Input("x", {2, 5}).Ints("shape", {2, 5}).Output("y", {5, 2});
