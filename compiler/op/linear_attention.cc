@@ -110,8 +110,9 @@ class Builder {
     });
     const ir::Buffer read = Read();
     b_.EndScan();
+    const ir::Buffer result = Result(read, tokens);
     b_.EndNest();
-    return Result(read, batch, tokens);
+    return result;
   }
 
  private:
@@ -161,11 +162,11 @@ class Builder {
                        return ir::Load(in_[0], {v[0], v[2], head, d.var}) * StateAt(v, d.var, v[4]);
                      });
   }
-  ir::Buffer Result(const ir::Buffer& read, const Expr& batch, const Expr& tokens) {
+  // In the nest, too: the variables are b, h and those of the stage.
+  ir::Buffer Result(const ir::Buffer& read, const Expr& tokens) {
     const Expr shared = ir::Int(p_.shared), of_tokens = tokens * shared;
-    const std::vector<Expr> shape = {batch, ir::Int(p_.heads), of_tokens + ir::Int(p_.key),
-                                     ir::Int(p_.value)};
-    return b_.Compute(name_, type_, shape, {"b", "h", "r", "e"}, [&](const std::vector<Var>& v) {
+    const std::vector<Expr> shape = {of_tokens + ir::Int(p_.key), ir::Int(p_.value)};
+    return b_.Compute(name_, type_, shape, {"r", "e"}, [&](const std::vector<Var>& v) {
       // A position outside of what the row reads is not read.
       const Expr y = ir::Load(
           read, {v[0], v[1], ir::FloorDiv(v[2], shared), ir::FloorMod(v[2], shared), v[3]});

@@ -162,7 +162,12 @@ void DefaultScheduler::ScheduleReduction(const std::string& name) {
   const Plan plan = PlanTile(*reduction);
   if (target.empty()) return ScheduleWithinScan(name, plan);
   std::vector<int> loops = schedule_.LoopsOf(schedule_.BlockHandle(target));
-  if (loops.empty() || loops.size() != plan.spatial.size()) return;
+  if (loops.empty() || loops.size() != plan.spatial.size()) {
+    // The target has the steps of a scan, too, which are not tiled: it gets lanes of its own.
+    done_.pop_back();
+    tiled_.pop_back();
+    return ScheduleWithinScan(name, plan);
+  }
   TileLoops outside, inside;
   const size_t shared = SharedLoops(target);
   if (!TileTarget(plan, loops, shared, &outside) || outside.outer.empty()) return;
@@ -180,14 +185,15 @@ void DefaultScheduler::ScheduleReduction(const std::string& name) {
 void DefaultScheduler::ScheduleWithinScan(const std::string& name, const Plan& plan) {
   const Within rule(this, "within_scan", name);
   const Stmt reduction = BlockOf(name);
-  const auto steps =
-      std::count_if(reduction->iters.begin(), reduction->iters.end(),
-                    [](const ir::IterVar& iter) { return iter.type == ir::IterType::kSequential; });
+  const auto steps = static_cast<size_t>(std::count_if(
+      reduction->iters.begin(), reduction->iters.end(),
+      [](const ir::IterVar& iter) { return iter.type == ir::IterType::kSequential; }));
+  const size_t own = std::max(steps, SharedLoops(name));  // its first loop that is
   std::vector<int> loops = schedule_.LoopsOf(schedule_.BlockHandle(name));
   if (steps == 0 || plan.vector_at < 0 || loops.size() != reduction->iters.size()) return;
   std::vector<int> outer, reduced;
   int lane_loop = -1;
-  for (size_t i = static_cast<size_t>(steps); i < loops.size(); ++i) {
+  for (size_t i = own; i < loops.size(); ++i) {
     const bool spatial = reduction->iters[i].type == ir::IterType::kSpatial;
     if (i == plan.spatial[static_cast<size_t>(plan.vector_at)]) lane_loop = loops[i];
     (spatial ? outer : reduced).push_back(loops[i]);
@@ -209,7 +215,8 @@ void DefaultScheduler::ScheduleWithinScan(const std::string& name, const Plan& p
   Try({.kind = StepKind::kVectorize, .handles = {made[2]}});
   Try({.kind = StepKind::kUnroll, .handles = {made[1]}});
   if (explains()) Decide(StrCat(vectors, " vectors of ", plan.width), "its steps stay in order");
-  int64_t work = 1;  // of a step
+  if (own > steps) return;  // the loops around the scan are the parallel ones
+  int64_t work = 1;         // of a step
   for (const ir::IterVar& iter : reduction->iters) {
     if (iter.type == ir::IterType::kSequential) continue;
     work = std::min(kSymbolicExtent * kSymbolicExtent, work * ExtentOf(iter.domain.extent));

@@ -18,6 +18,7 @@
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
+#include "tests/support/equivalence.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/run_compiled.h"
 #include "tests/support/test_seed.h"
@@ -252,6 +253,26 @@ TEST(Attention, RefusesWhatDoesNotBelongTogether) {
         << g.status();
   }
   EXPECT_EQ(spec.variants.size(), 1U);
+}
+
+// The reductions of a scan inside of shared loops: none is left to scalar steps.
+TEST(LinearAttention, EveryStageOfItsScanHasLanes) {
+  const auto variants = TaskVariants(
+      "graph {\n  input %0: f32[1,3,2,32]\n  input %1: f32[1,3,2,32]\n  input %2: f32[1,3,2,48]\n"
+      "  input %3: f32[1,2,32,48]\n  input %4: f32[1,3,2,1]\n  input %5: f32[1,3,2,1]\n"
+      "  %6: f32[1,2,35,48] = linear_attention(%0, %1, %2, %3, %4, %5) {beta=1, decay=1}\n"
+      "  output %6\n}\n");
+  ASSERT_TRUE(variants.ok()) << support::StatusText(variants.status());
+  const target::Target target = *target::ParseTarget("cpu,arch=x86_64,cpu=x86-64-v4");
+  schedule::Schedule schedule((*variants)[0].function);
+  space::ApplyDefaultSchedule(target, {}, &schedule);
+  int lanes = 0;  // of the start, what is known, what is fresh, the next state, y, the result
+  for (const schedule::Step& step : schedule.steps()) {
+    lanes += step.kind == schedule::StepKind::kVectorize ? 1 : 0;
+  }
+  EXPECT_EQ(lanes, 6) << schedule::ToText(schedule.steps());
+  const absl::Status same = tests::SameResults((*variants)[0].function, schedule.function());
+  EXPECT_TRUE(same.ok()) << support::StatusText(same);
 }
 
 }  // namespace
