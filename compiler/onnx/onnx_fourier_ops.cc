@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "compiler/onnx/onnx_composer.h"
+#include "compiler/onnx/onnx_run_time_choice.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -216,7 +217,7 @@ Result DftAtRunTime(Composer& c, const Dft& dft) {
   const ValueId axis =
       c.Op("where", {c.Op("less", {given, c.Number(0)}), c.Add(given, c.Number(rank)), given});
   const std::optional<std::vector<int64_t>> stated = n.StatedShape();
-  ValueId value = kNone, known = kNone;
+  RunTimeChoice choice(c);
   for (int64_t a = 0; stated && a < rank - 1; ++a) {
     const absl::StatusOr<int64_t> points = PointsAlong(c, dft, a);
     if (!points.ok()) continue;  // no transform along this one
@@ -225,18 +226,14 @@ Result DftAtRunTime(Composer& c, const Dft& dft) {
     result.back() = dft.to_real() ? 1 : 2;
     if (result != *stated) continue;
     const ValueId wanted = c.Op("equal", {axis, c.Number(a)});
-    const ValueId along = DftAlong(c, dft, a, *points);
-    value = value == kNone ? along : c.Op("where", {wanted, along, value});
-    known = known == kNone ? wanted : c.Op("or", {known, wanted});
+    choice.Add(wanted, DftAlong(c, dft, a, *points));
   }
-  if (value == kNone) {
+  if (choice.empty()) {
     return n.Error(
         "dynamic",
         "expected a constant dft_length, and a constant axis or a stated shape that one gives");
   }
-  c.ExpectSizes(c.Reshape(c.Cast(known, ir::kI64), {1}), {1},
-                StrCat("axes of ", n.label(), " that give the stated shape"));
-  return c.Done(value);
+  return choice.Done(StrCat("axes of ", n.label(), " that give the stated shape"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/onnx/onnx_run_time_choice.h"
 #include "compiler/onnx/onnx_volume_ops.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -307,19 +308,15 @@ Result Col2ImAtRunTime(Composer& c, ValueId x) {
   }
   c.ExpectSizes(c.Input(1), image);
   const ValueId given = c.Cast(c.Input(2), ir::kI64);
-  ValueId value = kNone, known = kNone;
+  RunTimeChoice choice(c);
   for (const Columns& columns : fitting) {
     const auto rank = static_cast<int64_t>(image.size());
     const ValueId same = c.Op("equal", {given, c.Integers({rank}, columns.block)});
     const ValueId all =
         c.Op("equal", {c.Reduce("sum", c.Cast(same, ir::kI64), {0}, false), c.Number(rank)});
-    const ValueId images = ImagesOf(c, columns);
-    value = value == kNone ? images : c.Op("where", {all, images, value});
-    known = known == kNone ? all : c.Op("or", {known, all});
+    choice.Add(all, ImagesOf(c, columns));
   }
-  c.ExpectSizes(c.Reshape(c.Cast(known, ir::kI64), {1}), {1},
-                StrCat("block shapes of ", n.label(), " that give the stated shape"));
-  return c.Done(value);
+  return choice.Done(StrCat("block shapes of ", n.label(), " that give the stated shape"));
 }
 
 }  // namespace
