@@ -109,9 +109,9 @@ double ArithmeticCycles(const StatementSummary& s, double sums, const target::Ma
   if (!s.accumulates) sums = 0;
   if (s.ops.dots > 0)
     return PipelineCycles(s.ops.dots, machine.dots_per_cycle, machine.dot_latency, sums);
-  const double vector_ops = std::max({s.ops.add, s.ops.mul, s.ops.compare + s.ops.select, 0.5});
-  return PipelineCycles(vector_ops, std::max(machine.fma_per_cycle, 0.5), machine.fma_latency,
-                        sums);
+  const double floats = std::max({s.ops.add, s.ops.mul, s.ops.compare + s.ops.select, 0.5});
+  return PipelineCycles(std::max(floats, s.ops.whole), std::max(machine.fma_per_cycle, 0.5),
+                        machine.fma_latency, sums);
 }
 
 bool IsRolled(const LoopSummary& loop) {

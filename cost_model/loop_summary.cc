@@ -70,6 +70,29 @@ void CountOps(const Expr& e, OpCounts* ops) {
   });
 }
 
+// Vector operations on integers that make an integer; those of conditions are not of vectors.
+double WholeOps(const Expr& e) {
+  double ops = 0;
+  ir::VisitExprs(e, [&](const Expr& x) {
+    if (x->kind == ExprKind::kLoad || !x->dtype.is_int()) return false;
+    switch (x->kind) {
+      case ExprKind::kMul:
+        ops += 2;
+        break;
+      case ExprKind::kAdd:
+      case ExprKind::kSub:
+      case ExprKind::kMin:
+      case ExprKind::kMax:
+        ops += 1;
+        break;
+      default:
+        if (x->kind == ExprKind::kCall && ir::IsIntegerStep(x->intrinsic)) ops += 1;
+    }
+    return true;
+  });
+  return ops;
+}
+
 // Whether the nest is of dot products of bytes, or only clears their sums.
 bool IsDotNest(const ir::StmtNode& loop) {
   std::string_view name = ir::TensorNameOf(loop);
@@ -273,6 +296,7 @@ class Summarizer {
     summary.guarded = guarded || store.mask != nullptr;
     summary.peeled = peeled_loops_ > 0;
     CountOps(store.value, &summary.ops);
+    summary.ops.whole = WholeOps(store.value);
     AddAccess(store.buffer, store.indices, true, &summary);
     ir::VisitExprs(store.value, [&](const Expr& x) {
       if (x->kind == ExprKind::kLoad) {

@@ -213,6 +213,20 @@ TEST(AnalyticalModelTest, DotProductsAreTheWorkOfBytes) {
   EXPECT_GT(compute_ns(), 2 * at_once);
 }
 
+// No multiplier adds integers: a sum of products is an addition and a product, which is slower.
+TEST(AnalyticalModelTest, SumsOfIntegersTakeLongerThanSumsOfFloats) {
+  const target::Target target = *target::ParseTarget("cpu,arch=x86_64,cpu=haswell,threads=1");
+  const auto compute_ns = [&](std::string_view type) {
+    const std::string vector = std::string(type) + "[4096]";
+    const auto loops = ir::ParseFunction(
+        "fn sum(x: " + vector + " input, y: " + vector + " output) stage=loops {\n" +
+        "  for i in 0..4096 {\n    y[i] = y[i] + x[i] * x[i];\n  }\n}\n");
+    EXPECT_TRUE(loops.ok()) << loops.status();
+    return EstimateTime(Summarize(*loops), target).compute_ns;
+  };
+  EXPECT_GT(compute_ns("i32"), 2 * compute_ns("f32"));
+}
+
 TEST(AnalyticalModelTest, OtherStagesCount) {
   constexpr int64_t kRows = 512;
   const auto estimate = [](const char* steps) {

@@ -50,6 +50,22 @@ Graph Chain(int convolutions, const std::string& batch, int channels, int size, 
   return g;
 }
 
+Graph ByteLayer() {
+  Graph g;
+  g.inputs = {graph::AddValue(&g, "x", {ir::kU8, {1, 64, 28, 28}})};
+  g.outputs = {graph::AddValue(&g, "y", {ir::kI32, {1, 64, 28, 28}})};
+  const op::TensorType weights(ir::kI8, {64, 64, 3, 3});
+  const std::string bytes(static_cast<size_t>(weights.bytes()), 1);
+  graph::Node node;
+  node.name = "c";
+  node.op = "conv2d";
+  node.attrs["pads"] = std::vector<int64_t>{1, 1, 1, 1};
+  node.inputs = {g.inputs[0], graph::AddConstant(&g, "w", weights, bytes)};
+  node.outputs = g.outputs;
+  g.nodes.push_back(node);
+  return g;
+}
+
 bool InBlocks(const Graph& g, const GraphPassContext& context = driver::PassContext(Machine())) {
   const auto fused = RunPassesThatPay(g, Machine(), context);
   EXPECT_TRUE(fused.ok()) << fused.status();
@@ -78,6 +94,20 @@ TEST(PassChoiceTest, WhatIsNamedIsNotJudged) {
   context = driver::PassContext(Machine());
   context.enabled = {"block_layouts"};
   EXPECT_TRUE(InBlocks(Chain(1, "1", 16, 64, 1), context));
+}
+
+// Blocks of bytes are dot products. Without an instruction for them, two products of pairs of 16-bit
+// numbers still are several times as fast as products of 32 bits.
+TEST(PassChoiceTest, BytesAreInBlocksOnEveryProcessor) {
+  for (const char* machine :
+       {"x86_64,cpu=x86-64", "x86_64,cpu=haswell", "x86_64,cpu=znver4", "aarch64,cpu=cortex-a53",
+        "aarch64,cpu=cortex-a76", "wasm,cpu=simd128", "wasm,cpu=relaxed_simd"}) {
+    const auto target = target::ParseTarget(StrCat("cpu,arch=", machine, ",threads=1"));
+    ASSERT_TRUE(target.ok()) << target.status();
+    const auto fused = RunPassesThatPay(ByteLayer(), *target, driver::PassContext(*target));
+    ASSERT_TRUE(fused.ok()) << fused.status();
+    EXPECT_NE(graph::Print(*fused).find("data_layout="), std::string::npos) << machine;
+  }
 }
 
 // A matrix unit computes nothing else, so there is no choice.

@@ -22,7 +22,7 @@ constexpr Machine Row(std::string_view name, std::string_view features, double f
           .fma_per_cycle = fma_per_cycle,
           .loads_per_cycle = 2,
           .fma_latency = 4,
-          .dots_per_cycle = 0.25,
+          .dots_per_cycle = 0.5,
           .prefetch = {.from_bytes = std::numeric_limits<int64_t>::max()},
           .l1 = {.bytes = 32 * KiB},
           .l2 = {.bytes = 512 * KiB, .bytes_per_cycle = 20},
