@@ -319,6 +319,7 @@ graph::GraphPassContext PassContext(const target::Target& target) {
     context.packed_weight_rows = kPackedWeightRows;
     context.attention_rows = kAttentionVectors * machine.vector_bytes / ir::kF32.bytes();
     context.near_row = machine.near_row();
+    context.join_products = true;
   }
   // A matrix unit has no caches.
   context.far_weights_bytes = machine.has_matrix() ? 0 : machine.l3.all_bytes();

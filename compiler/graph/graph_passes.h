@@ -40,6 +40,8 @@ struct GraphPassContext {
   // Of fuse_norms: elements of the longest row that stays in the first cache; 0: norms stay in
   // operators.
   int64_t near_row = 0;
+  // Of join_products: layers of one operand are faster as one. Not measured on devices.
+  bool join_products = false;
   // Nodes with more operations or larger results are left to run time.
   double fold_max_flops = 1e8;
   int64_t fold_max_bytes = int64_t{64} << 20;

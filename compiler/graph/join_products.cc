@@ -167,7 +167,7 @@ class ProductJoiner : public ForwardRewriter {
 }  // namespace
 
 absl::StatusOr<Graph> JoinProducts(Graph g, const GraphPassContext& ctx) {
-  if (ctx.near_row <= 0) return g;
+  if (!ctx.join_products) return g;
   return ProductJoiner(std::move(g), ctx).Run();
 }
 

@@ -84,6 +84,7 @@ std::string CheckPasses(const Graph& g, const std::vector<std::string>& disabled
   context.view_alignment = 4;
   context.packed_weight_rows = 2;
   context.near_row = 8;
+  context.join_products = true;
   auto after = graph::RunGraphPasses(g, context);
   if (!after.ok()) return support::StatusText(after.status());
   for (const graph::Node& node : after->nodes) {
@@ -132,6 +133,7 @@ std::string CheckCompiled(const Graph& g, bool blocks, const target::Target& tar
   context.view_alignment = driver::PassContext(target).view_alignment;
   context.packed_weight_rows = driver::PassContext(target).packed_weight_rows;
   context.near_row = driver::PassContext(target).near_row;
+  context.join_products = true;
   if (blocks) context.enabled = {"block_layouts"};
   auto fused = graph::RunGraphPasses(g, context);
   if (!expected.ok() || !fused.ok()) return "the passes fail";

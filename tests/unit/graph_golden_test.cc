@@ -65,6 +65,7 @@ TEST_P(GraphGolden, PassMakesThisText) {
   context.half_products = true;
   context.attention_rows = 8;
   context.near_row = 16;
+  context.join_products = true;
   context.enabled = {"block_layouts"};
   if (GetParam().starts_with("matrix_")) context.matrix_block = 2;
   auto after = pass->run(*before, context);
