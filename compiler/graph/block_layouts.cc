@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 
+#include "compiler/graph/blocked_forms.h"
 #include "compiler/graph/graph_passes.h"
 #include "compiler/graph/rewrite_util.h"
 #include "deploy/support/status.h"
@@ -28,10 +29,10 @@ constexpr int64_t kMaxWholeBlock = 16;
 // Channels that fill a last block are at most a third of the others: they cost as much.
 constexpr int64_t kMostFilled = 3;
 
-class Blocker {
+class Blocker : BlockedForms {
  public:
   // `squares`: a matrix unit with `block` lanes computes what it can.
-  Blocker(Graph g, int64_t block, bool squares) : g_(std::move(g)), block_(block) {
+  Blocker(Graph g, int64_t block, bool squares) : BlockedForms(std::move(g), block) {
     if (squares) FindRequantized();
   }
 
@@ -44,127 +45,20 @@ class Blocker {
     for (const Node& node : nodes) {
       TW_ASSIGN(const bool blocked, Blocked(node));
       if (blocked) continue;
-      for (ValueId id : node.inputs) {
-        if (plain_.count(id) > 0) TW_TRY(Plain(id));
-      }
+      for (ValueId id : node.inputs) TW_TRY(Plain(id));
       g_.nodes.push_back(node);
     }
-    for (ValueId id : g_.outputs) {
-      if (plain_.count(id) > 0) TW_TRY(Plain(id));
-    }
+    for (ValueId id : g_.outputs) TW_TRY(Plain(id));
     return Compact(g_);
   }
 
  private:
-  const Dims& ShapeOf(ValueId id) const { return g_.values[id].type.shape; }
-  bool HasBlocked(ValueId id) const { return blocked_.count(id) > 0; }
-  bool Divides(int64_t channels) const { return channels % block_ == 0; }
   bool InBlocks(const Dims& image) const {
     return image.size() == 4 && image[1].is_constant() && Divides(image[1].value());
   }
-  int64_t Filled(int64_t channels) const { return (channels + block_ - 1) / block_ * block_; }
   // Whether bytes of so many channels are worth it to fill their last block.
   bool Fills(int64_t channels) const {
     return block_ % op::kDot == 0 && (Filled(channels) - channels) * kMostFilled <= channels;
-  }
-
-  absl::StatusOr<ValueId> Emit(const std::string& name, std::string_view op_name,
-                               std::vector<ValueId> inputs, op::Attrs attrs) {
-    std::vector<op::TensorType> types;
-    for (ValueId id : inputs) types.push_back(g_.values[id].type);
-    TW_ASSIGN(auto results, op::InferTypes(*op::FindOp(op_name), types, attrs));
-    const ValueId out = AddValue(&g_, name, results[0]);
-    g_.nodes.push_back(
-        MakeNode(name, std::string(op_name), std::move(inputs), out, std::move(attrs)));
-    return out;
-  }
-  absl::StatusOr<ValueId> View(const std::string& name, ValueId id, const Dims& shape) {
-    return Emit(name, kViewOp, {id}, {{"shape", op::ShapeAttr(shape)}});
-  }
-  static bool IsPixel(const Dims& s) { return s[2] == op::Dim(1) && s[3] == op::Dim(1); }
-  // An image with so many channels: zeros behind its own.
-  absl::StatusOr<ValueId> WithChannels(ValueId id, int64_t channels) {
-    const int64_t more = channels - ShapeOf(id)[1].value();
-    return Emit(g_.values[id].name + "_filled", "pad", {id},
-                {{"pads", Ints{0, 0, 0, 0, 0, more, 0, 0}}});
-  }
-  // The blocked form of an image; made on first demand.
-  absl::StatusOr<ValueId> Pack(ValueId id) {
-    auto it = blocked_.find(id);
-    if (it != blocked_.end()) return it->second;
-    const std::string name = g_.values[id].name;
-    ValueId filled = id;
-    if (!Divides(ShapeOf(id)[1].value())) {
-      TW_ASSIGN(filled, WithChannels(id, Filled(ShapeOf(id)[1].value())));
-    }
-    const Dims s = ShapeOf(filled);
-    if (IsPixel(s)) {  // the same bytes
-      TW_ASSIGN(const ValueId view,
-                View(name + "_blocked", filled, {s[0], s[1].value() / block_, 1, 1, block_}));
-      return blocked_[id] = view;
-    }
-    TW_ASSIGN(const ValueId split,
-              View(name + "_split", filled, {s[0], s[1].value() / block_, block_, s[2], s[3]}));
-    TW_ASSIGN(const ValueId packed,
-              Emit(name + "_blocked", "transpose", {split}, {{"perm", Ints{0, 1, 3, 4, 2}}}));
-    return blocked_[id] = packed;
-  }
-  // Blocks of one channel: the same bytes.
-  absl::StatusOr<ValueId> AsSingleChannels(ValueId id) {
-    Dims s = ShapeOf(id);
-    s.push_back(1);
-    return View(g_.values[id].name + "_channels", id, s);
-  }
-  // All channels as one block; made on first demand.
-  absl::StatusOr<ValueId> PackWhole(ValueId id) {
-    auto it = whole_.find(id);
-    if (it != whole_.end()) return it->second;
-    if (plain_.count(id) > 0) TW_TRY(Plain(id));
-    const std::string name = g_.values[id].name;
-    const Dims s = ShapeOf(id);
-    int64_t channels = s[1].value();
-    ValueId filled = id;
-    if (channels % op::kDot != 0) {
-      channels += op::kDot - channels % op::kDot;
-      TW_ASSIGN(filled, WithChannels(id, channels));
-    }
-    TW_ASSIGN(const ValueId moved,
-              Emit(name + "_last", "transpose", {filled}, {{"perm", Ints{0, 2, 3, 1}}}));
-    TW_ASSIGN(const ValueId whole, View(name + "_whole", moved, {s[0], 1, s[2], s[3], channels}));
-    return whole_[id] = whole;
-  }
-  // Computes a value that so far exists in blocked form only.
-  absl::Status Plain(ValueId id) {
-    plain_.erase(id);
-    ValueId moved = blocked_.at(id);
-    if (!IsPixel(ShapeOf(id))) {
-      TW_ASSIGN(moved, Emit(g_.values[id].name + "_unblocked", "transpose", {moved},
-                            {{"perm", Ints{0, 1, 4, 2, 3}}}));
-    }
-    return WithoutFilled(id, moved);
-  }
-  // Makes `id` of what has its channels in order, those that fill the last block behind them.
-  absl::Status WithoutFilled(ValueId id, ValueId ordered) {
-    const std::string name = g_.values[id].name;
-    const Dims own = ShapeOf(id);
-    const int64_t channels = own[1].value();
-    const auto define = [&](std::string_view op_name, ValueId from, op::Attrs attrs) {
-      g_.nodes.push_back(MakeNode(name, std::string(op_name), {from}, id, std::move(attrs)));
-      return absl::OkStatus();
-    };
-    if (Divides(channels)) return define(kViewOp, ordered, {{"shape", op::ShapeAttr(own)}});
-    Dims all = own;
-    all[1] = Filled(channels);
-    TW_ASSIGN(const ValueId filled, View(name + "_all", ordered, all));
-    const size_t rank = own.size();
-    return define(
-        "slice", filled,
-        {{"starts", Ints(rank, 0)}, {"sizes", op::ShapeAttr(own)}, {"steps", Ints(rank, 1)}});
-  }
-  // `id` now exists as `blocked`; its own form is computed when somebody asks.
-  void Define(ValueId id, ValueId blocked) {
-    blocked_[id] = blocked;
-    plain_.insert(id);
   }
 
   absl::StatusOr<bool> Blocked(const Node& node) {
@@ -424,13 +318,8 @@ class Blocker {
     return Follow(node, {blocked_.at(node.inputs[0]), places}, node.attrs);
   }
 
-  Graph g_;
-  const int64_t block_;
   std::set<ValueId> requantized_;                   // results of convolutions
-  std::map<ValueId, ValueId> blocked_;              // value → its blocked form
   std::map<ValueId, std::set<std::string>> users_;  // value → operators that read it
-  std::map<ValueId, ValueId> whole_;                // value → all its channels as one block
-  std::set<ValueId> plain_;                         // values whose own form nobody computes yet
 };
 
 }  // namespace
