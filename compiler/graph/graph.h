@@ -126,13 +126,11 @@ bool StructuralEqual(const Graph& a, const Graph& b);  // up to names
 uint64_t StructuralHash(const Graph& graph);
 // Runs every node by op::Reference: the executable definition of the graph IR. The results are
 // those of the outputs that are no checks. graph.interp.stated_shape if a check finds other sizes.
-// graph.interp.symbolic for open sizes of inputs; sizes that a run finds (found_sizes.h) are found,
-// graph.interp.found_size where one is out of its range.
+// graph.interp.symbolic for open sizes of inputs that `sizes` has not; sizes that a run finds
+// (found_sizes.h) are found, graph.interp.found_size where one is out of its range.
 absl::StatusOr<std::vector<op::RefTensor>> Interpret(const Graph& graph,
-                                                     const std::vector<op::RefTensor>& inputs);
-// The results of one node from the values of its operands.
-absl::StatusOr<std::vector<op::RefTensor>> InterpretNode(const Node& node,
-                                                         const std::vector<op::RefTensor>& args);
+                                                     const std::vector<op::RefTensor>& inputs,
+                                                     const op::Sizes& sizes = {});
 // The graph with the results of all kernels among its outputs, after those that it has: each
 // storage once, under the name of the node's result. Slices and concats that were views are
 // kernels in it, since every output has storage of its own.

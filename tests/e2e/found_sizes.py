@@ -171,5 +171,27 @@ def sizes_that_nothing_bounds_want_a_bound():
         assert "driver.compile.open_size" in message, message
 
 
+def kernels_are_compared_at_the_sizes_of_a_run():
+    """`compare` takes the open sizes of the inputs' files, and those that the run finds."""
+    rng = np.random.default_rng(5)
+    with tempfile.TemporaryDirectory(prefix="tilewright-found-") as where:
+        folder = Path(where)
+        detector(folder / "detector.onnx")
+        corners = rng.uniform(0, 8, (37, 2)).astype(np.float32)
+        np.save(folder / "boxes.npy", np.concatenate([corners, corners + 2], axis=1)[None])
+        scores = rng.uniform(0, 1, (1, 3, 37)).astype(np.float32)
+        np.save(folder / "scores.npy", scores)
+        words = "compare", folder / "detector.onnx", "--target", "native,threads=1", "--shape", "N=1..400"
+        said = json.loads(tilewright(*words, "--input", f"boxes={folder / 'boxes.npy'}", "--input",
+                                     f"scores={folder / 'scores.npy'}", "-o", "json"))
+        left = len(suppressed(np.load(folder / "boxes.npy")[0], scores[0]))
+        assert said["first_divergent"] is None and all(row["ok"] for row in said["outputs"]), said
+        assert f"f32[{left},4]" in {row["type"] for row in said["layers"]}, (left, said["layers"])
+        masked(folder / "m.onnx")
+        said = json.loads(tilewright("compare", folder / "m.onnx", "--target", "native,threads=1", "-o", "json"))
+        assert said["first_divergent"] is None and all(row["ok"] for row in said["outputs"]), said
+
+
 if __name__ == "__main__":
-    run_checks(a_detector_gives_as_many_boxes_as_are_left, threads_share_a_session, sizes_that_nothing_bounds_want_a_bound)
+    run_checks(a_detector_gives_as_many_boxes_as_are_left, threads_share_a_session, sizes_that_nothing_bounds_want_a_bound,
+               kernels_are_compared_at_the_sizes_of_a_run)

@@ -50,7 +50,7 @@ std::string Verdicts(const Bytes& bytes, const Precision& precision = {}) {
   EXPECT_EQ(g.outputs, (std::vector<graph::ValueId>{5, 6, 3}));
   size_t steps = 0;
   const auto layers =
-      CompareLayers(g, {kInput}, {{3, bytes.scaled}, {5, bytes.moved}, {6, bytes.rounded}},
+      CompareLayers(g, {}, {kInput}, {{3, bytes.scaled}, {5, bytes.moved}, {6, bytes.rounded}},
                     precision, [&](size_t done, size_t all) {
                       EXPECT_EQ(done, ++steps);
                       EXPECT_EQ(all, 4U);
@@ -107,8 +107,47 @@ TEST(LayerCompare, IntegersMayDifferByOne) {
 TEST(LayerCompare, AMissingValueIsAnError) {
   const Bytes bytes = Right();
   const auto layers =
-      CompareLayers(Network(), {kInput}, {{3, bytes.scaled}}, {}, [](size_t, size_t) {});
+      CompareLayers(Network(), {}, {kInput}, {{3, bytes.scaled}}, {}, [](size_t, size_t) {});
   EXPECT_EQ(support::Slug(layers.status()), "cli.compare.value");
+}
+
+// kept = as many of x as a check finds, at most N of them; twice = 2 kept.
+TEST(LayerCompare, SizesAreThoseOfTheInputsAndOfTheReference) {
+  const auto g = graph::ParseGraph(R"(graph "net" {
+  input %0 "x": f32[N]
+  constant %1 "two": f32[] = hex:00000040
+  %2 "flags": bool[N] = greater(%0, %1) "flags"
+  %3 "wide": i64[N] = cast(%2) {dtype="i64"} "wide"
+  %4 "count": i64[1] = reduce(%3) {axes=[0], keepdims=1, kind="sum"} "count"
+  %5 "kept": f32[K] = slice(%0) {sizes=[K], starts=[0], steps=[1]} "kept"
+  %6 "twice": f32[K] = mul(%5, %1) "twice"
+  output %5, %6, %4
+  check [K] "choose"
+})");
+  ASSERT_TRUE(g.ok()) << g.status();
+  const RefTensor x{{ir::kF32, {4}}, {1, 2, 3, 4}};
+  const std::string flags("\0\0\1\1", 4);
+  const std::string wide = op::ToBytes({{ir::kI64, {4}}, {0, 0, 1, 1}});
+  const auto verdicts = [&](const std::vector<double>& kept, const std::vector<double>& twice) {
+    const auto bytes = [](const std::vector<double>& v) {
+      return op::ToBytes({{ir::kF32, {static_cast<int64_t>(v.size())}}, v});
+    };
+    const std::string a = bytes(kept), b = bytes(twice);
+    const auto layers = CompareLayers(*g, {{"N", 4}}, {x}, {{2, flags}, {3, wide}, {5, a}, {6, b}},
+                                      {}, [](size_t, size_t) {});
+    EXPECT_TRUE(layers.ok()) << layers.status();
+    std::string text;
+    for (const LayerResult& layer : layers.value_or(std::vector<LayerResult>{})) {
+      if (layer.kernel != "kept" && layer.kernel != "twice") continue;
+      text += op::ToText(layer.type) + (layer.verdict == LayerVerdict::kSame      ? " ok "
+                                        : layer.verdict == LayerVerdict::kDiffers ? " differs "
+                                                                                  : " inherits ");
+    }
+    return text;
+  };
+  EXPECT_EQ(verdicts({1, 2}, {2, 4}), "f32[2] ok f32[2] ok ");
+  EXPECT_EQ(verdicts({1, 2}, {2, 5}), "f32[2] ok f32[2] differs ");
+  EXPECT_EQ(verdicts({1, 2, 3}, {2, 4, 6}), "f32[2] differs f32[2] inherits ");
 }
 
 }  // namespace

@@ -96,8 +96,8 @@ TEST(PassChoiceTest, WhatIsNamedIsNotJudged) {
   EXPECT_TRUE(InBlocks(Chain(1, "1", 16, 64, 1), context));
 }
 
-// Blocks of bytes are dot products. Without an instruction for them, two products of pairs of 16-bit
-// numbers still are several times as fast as products of 32 bits.
+// Blocks of bytes are dot products. Without an instruction for them, two products of pairs of
+// 16-bit numbers still are several times as fast as products of 32 bits.
 TEST(PassChoiceTest, BytesAreInBlocksOnEveryProcessor) {
   for (const char* machine :
        {"x86_64,cpu=x86-64", "x86_64,cpu=haswell", "x86_64,cpu=znver4", "aarch64,cpu=cortex-a53",

@@ -58,7 +58,9 @@ void AddCompare(CLI::App* app, Action* action) {
       ->check(CLI::Range(0.0, 86'400.0))
       ->capture_default_str();
   for (auto& [flag, values, what] :
-       {std::tuple{"--shape", &options->shapes, "input shape NAME=1x3x224x224; repeatable"},
+       {std::tuple{"--shape", &options->shapes,
+                   "input shape NAME=1x3x224x224, or NAME=1..64 of a dimension that stays open; "
+                   "repeatable"},
         std::tuple{
             "--disable-pass", &options->disabled_passes,
             "leave out this graph pass ('tilewright compile --print-passes'); repeatable"}}) {

@@ -82,8 +82,6 @@ constexpr AdviceRow kAdvice[] = {
     {"runtime.session.found_size",
      "compile the model with a larger bound (--shape NAME=0..N), or give other inputs"},
     {"graph.onnx.size_bound", "give the bound that the error names: --shape NAME=0..N"},
-    {"cli.compare.found_size",
-     "'tilewright run --expect NAME=FILE' compares the outputs with those of another runtime"},
     {"runtime.session.memory_limit", "choose smaller sizes"},
     {"runtime.session.too_large", "choose smaller sizes"},
     {"driver.specialise.ends", "leave this point out of --specialise: the model differs there"},

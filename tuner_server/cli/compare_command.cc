@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "compiler/graph/found_sizes.h"
 #include "compiler/onnx/onnx_import.h"
 #include "deploy/module/module_file.h"
 #include "deploy/support/file.h"
@@ -68,8 +67,12 @@ class Comparer {
   absl::Status Run() {
     TW_TRY(Compile());
     step_("running it");
-    TW_TRY(FillInputs({options_.inputs, {}, options_.seed}, host_->manifest(), host_->tensors())
-               .status());
+    TW_ASSIGN(const module::Sizes minima, FillInputs({options_.inputs, {}, options_.seed},
+                                                     host_->manifest(), host_->tensors()));
+    if (!minima.empty()) {
+      PrintErr(StrCat("comparing at ", SizesText(minima),
+                      ", the smallest sizes (--input files choose others)\n"));
+    }
     TW_TRY(host_->Execute(1, false).status());
     step_("computing the reference");
     TW_TRY(ReadInputs());
@@ -87,11 +90,11 @@ class Comparer {
 
   absl::Status Compile() {
     step_("compiling it");
-    TW_ASSIGN(shapes_, ParseShapes(options_.shapes));
+    TW_ASSIGN(model_sizes_, ParseSizes({options_.shapes, {}, {}}));
     TW_ASSIGN(const std::string target, ExpandTarget(options_.target));
     TW_ASSIGN(ModelCompiler compiler, ModelCompiler::Open({.model_path = options_.model_path,
                                                            .target = target,
-                                                           .sizes = {.shapes = shapes_},
+                                                           .sizes = model_sizes_,
                                                            .operators = options_.operators,
                                                            .disabled = options_.disabled_passes,
                                                            .enabled = {},
@@ -110,12 +113,6 @@ class Comparer {
     TW_ASSIGN(const v1::ModuleCompiled compiled, compiler.Compile(std::move(request), &bytes));
     TW_ASSIGN(module::ModuleFile file, module::ModuleFile::FromBytes(bytes));
     TW_ASSIGN(graph_, graph::ParseGraph(compiled.graph_text(), ConstantsOf(file)));
-    if (const auto found = graph::FoundSizes(graph_); !found.empty()) {
-      return support::Unimplemented(
-          "cli.compare.found_size",
-          support::StrCat("expected results whose sizes are known before a run, found ",
-                          found.begin()->first));
-    }
     const int threads = module::TargetThreads(file.manifest().target);
     step_("loading its code");
     TW_ASSIGN(host_, LoadHere(std::move(file), threads, /*device=*/"", options_.libraries));
@@ -127,8 +124,14 @@ class Comparer {
 
   absl::Status ReadInputs() {
     for (size_t i = 0; i < graph_.inputs.size(); ++i) {
-      TW_ASSIGN(RefTensor input, op::FromBytes(graph_.values[graph_.inputs[i]].type,
-                                               BytesOf(host_->tensors()->input(i))));
+      op::TensorType type = graph_.values[graph_.inputs[i]].type;
+      const runtime::TensorView view = host_->tensors()->input(i);
+      for (size_t d = 0; d < type.shape.size(); ++d) {
+        const std::string variable = type.shape[d].variable();
+        if (!variable.empty()) sizes_[variable] = view.shape[d];
+        type.shape[d] = view.shape[d];
+      }
+      TW_ASSIGN(RefTensor input, op::FromBytes(type, BytesOf(view)));
       inputs_.push_back(std::move(input));
     }
     return absl::OkStatus();
@@ -141,7 +144,7 @@ class Comparer {
       actual[storage[graph_.outputs[i]].root] = BytesOf(host_->tensors()->output(i));
     }
     CountedProgress progress("layers", options_.format == OutputFormat::kJson);
-    TW_ASSIGN(layers_, CompareLayers(graph_, inputs_, actual, options_.precision,
+    TW_ASSIGN(layers_, CompareLayers(graph_, sizes_, inputs_, actual, options_.precision,
                                      [&](size_t done, size_t all) {
                                        progress.Update(done, all, "reference");
                                      }));
@@ -154,9 +157,10 @@ class Comparer {
     step_("computing the reference of the model as imported");
     TW_ASSIGN(const graph::OnnxModel onnx, OpenModel(options_.model_path, options_.operators));
     graph::ImportOptions import;
-    import.shapes = shapes_;
+    import.shapes = model_sizes_.shapes;
+    for (const auto& [name, range] : model_sizes_.open) import.open[name] = {range.min, range.max};
     TW_ASSIGN(const graph::Graph imported, graph::ImportOnnx(onnx, import));
-    TW_ASSIGN(const std::vector<RefTensor> expected, graph::Interpret(imported, inputs_));
+    TW_ASSIGN(const std::vector<RefTensor> expected, graph::Interpret(imported, inputs_, sizes_));
     for (size_t i = 0; i < expected.size(); ++i) {
       const runtime::TensorView view = host_->tensors()->output(i);
       Output output{view.tensor->name, {}};
@@ -249,8 +253,9 @@ class Comparer {
 
   const CompareOptions& options_;
   const StepSink& step_;
-  std::map<std::string, std::vector<int64_t>> shapes_;
+  log::ModelSizes model_sizes_;
   graph::Graph graph_;  // what was compiled
+  op::Sizes sizes_;     // of the variables of its inputs
   std::unique_ptr<RunHost> host_;
   std::map<std::string, std::vector<std::string>> nodes_;  // ONNX nodes by kernel
   std::vector<RefTensor> inputs_;

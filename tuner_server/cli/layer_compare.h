@@ -37,12 +37,14 @@ struct LayerResult {
 // The bytes of a value, by its id. Every kernel's result is there (graph::ShowValues).
 using ActualValues = std::map<graph::ValueId, std::string_view>;
 
-// A result per kernel, in the graph's order. `progress` hears how many of all nodes are done.
+// A result per kernel, in the graph's order. `sizes`: of variables of the inputs. `progress` hears
+// how many of all nodes are done.
 absl::StatusOr<std::vector<LayerResult>> CompareLayers(
-    const graph::Graph& graph, const std::vector<op::RefTensor>& inputs, const ActualValues& actual,
-    const Precision& precision, const std::function<void(size_t done, size_t all)>& progress);
+    const graph::Graph& graph, const op::Sizes& sizes, const std::vector<op::RefTensor>& inputs,
+    const ActualValues& actual, const Precision& precision,
+    const std::function<void(size_t done, size_t all)>& progress);
 
-// One tensor of this type.
+// One tensor of this type. Where a run found another size, all elements differ.
 absl::StatusOr<runtime::CompareResult> CompareWithReference(const op::RefTensor& expected,
                                                             std::string_view actual,
                                                             const Precision& precision);
