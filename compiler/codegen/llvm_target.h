@@ -61,8 +61,6 @@ struct LlvmTarget {
   WordRounding (*word_rounding)(const target::Target& target, int lanes);
   PowerScaling (*power_scaling)(const target::Target& target, int lanes);
   NibbleFloats (*nibble_floats)(const target::Target& target, int lanes) = nullptr;  // or null
-  // Whether the target has instructions between f16 and f32; null: it has none.
-  bool (*has_half_casts)(const target::Target& target) = nullptr;
   // Orders non-temporal stores before all later ones.
   void (*fence_stores)(llvm::IRBuilderBase& builder);
   // a * b + c of floats of 32 bits with one rounding, for any number of lanes. Null, or returns

@@ -110,8 +110,7 @@ absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext& ctx) {
       const ValueId from = node.inputs[1];
       const ir::DType type = g.values[from].type.dtype;
       // Fragments are loaded from rows or columns alike.
-      const bool half = type == ir::kF16 || type == ir::kBF16;
-      if (ctx.half_products && rule.op == "dense" && half) continue;
+      if (rule.op == "dense" && Contains(ctx.half_products, type)) continue;
       const Repacking r = RepackingOf(rule, spec, g.values[from].type);
       if (!Fits(r, spec, node, type)) continue;
       ValueId& to = moved.try_emplace({from, rule.to}, -1).first->second;

@@ -83,6 +83,7 @@ std::string CheckPasses(const Graph& g, const std::vector<std::string>& disabled
   context.channel_block = ChannelBlock(g);
   context.view_alignment = 4;
   context.packed_weight_rows = 2;
+  context.half_weights = {ir::kF16, ir::kBF16};
   context.near_row = 8;
   auto after = graph::RunGraphPasses(g, context);
   if (!after.ok()) return support::StatusText(after.status());
@@ -131,6 +132,7 @@ std::string CheckCompiled(const Graph& g, bool blocks, const target::Target& tar
   context.channel_block = ChannelBlock(g);
   context.view_alignment = driver::PassContext(target).view_alignment;
   context.packed_weight_rows = driver::PassContext(target).packed_weight_rows;
+  context.half_weights = driver::PassContext(target).half_weights;
   context.near_row = driver::PassContext(target).near_row;
   if (blocks) context.enabled = {"block_layouts"};
   auto fused = graph::RunGraphPasses(g, context);

@@ -138,9 +138,6 @@ codegen::NibbleFloats FindNibbleFloats(const target::Target& target, int lanes) 
   return lanes == 16 && target.machine.Has("avx512f") ? LookUpNibbles : nullptr;
 }
 
-// F16C: every processor with AVX2 has it.
-bool HasHalfCasts(const target::Target& target) { return target.machine.Has("avx2"); }
-
 void FenceStores(IRBuilderBase& b) { b.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {}); }
 
 }  // namespace
@@ -154,7 +151,6 @@ constinit const codegen::LlvmTarget kLlvmTarget = {
     .word_rounding = FindWordRounding,
     .power_scaling = FindPowerScaling,
     .nibble_floats = FindNibbleFloats,
-    .has_half_casts = HasHalfCasts,
     .fence_stores = FenceStores,
 };
 

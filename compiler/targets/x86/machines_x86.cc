@@ -41,6 +41,7 @@ constexpr Machine Row(std::string_view name, int vector_bytes, int vector_regist
           .sums_in_flight = 10,
           .dots_per_cycle = dots ? fma_per_cycle : fma_per_cycle / 4,
           .dot_latency = name.starts_with("znver") ? 4.0 : 5.0,
+          .converts_f16 = features.find("f16c") != std::string_view::npos,
           .l1 = {.bytes = l1_bytes},
           .l2 = {.bytes = l2_bytes, .bytes_per_cycle = 28},
           .l3 = {.bytes = l3_bytes, .sharers = 8, .bytes_per_cycle = 22},
