@@ -9,6 +9,7 @@
 
 #include "compiler/graph/graph_passes.h"
 #include "compiler/op/custom_text.h"
+#include "compiler/space/dot_product.h"
 #include "compiler/targets/kind_table.h"
 #include "deploy/module/manifest.h"
 #include "deploy/runtime/input_gen.h"
@@ -318,6 +319,7 @@ graph::GraphPassContext PassContext(const target::Target& target) {
     context.view_alignment = module::kTensorAlignment;
     context.packed_weight_rows = kPackedWeightRows;
     context.half_weights = {ir::kBF16};
+    if (space::HasPairDots(ir::kBF16, machine)) context.half_pairs = {ir::kBF16};
     if (machine.converts_f16) context.half_weights.push_back(ir::kF16);
     context.attention_rows = kAttentionVectors * machine.vector_bytes / ir::kF32.bytes();
     context.near_row = machine.near_row();

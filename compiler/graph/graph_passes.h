@@ -36,6 +36,9 @@ struct GraphPassContext {
   // Of half_products: the 16-bit floats whose matrices the machine multiplies faster than others,
   // and those that it widens so fast that dense layers read weights of them as they are.
   std::vector<ir::DType> half_products, half_weights;
+  // Of half_products and layout_weights: those of which the machine has dot products of pairs,
+  // which dense layers with constant weights use.
+  std::vector<ir::DType> half_pairs;
   // Of fuse_attention: queries of a kernel's block of rows; 0: attention stays in operators.
   int64_t attention_rows = 0;
   // Of fuse_norms: elements of the longest row that stays in the first cache; 0: norms stay in

@@ -1,6 +1,7 @@
 // Products of 16-bit floats. An import casts them to f32 and the product of those back. A machine
 // that multiplies 16-bit floats reads half as many bytes, and multiplies them faster:
 //   matmul(cast<f32>(x: f16), cast<f32>(y: f16))   →   matmul(x, y): f32, and the same of bf16
+// So do dot products of pairs, for dense layers with constant weights and an even number of terms.
 // Other machines read constant weights as they are and widen them in registers:
 //   dense(x: f32, cast<f32>(w: f16))   →   dense(x, w): f32, and the same of bf16
 // The same numbers are multiplied, and sums are f32 as before.
@@ -48,12 +49,21 @@ class HalfProductMaker : public ForwardRewriter {
            IsMovedConstant(node->inputs[0]);
   }
 
+  // Whether layout_weights brings the weights into pairs.
+  bool HasPairs(const Node& node, ir::DType half) const {
+    if (node.op != "dense" || !Contains(ctx_.half_pairs, half) || !UncutWeights(node)) return false;
+    const op::Dim terms = TypeOf(node.inputs[0]).shape.back();
+    const ValueId cast = HalfOf(node.inputs[1]);
+    return terms.is_constant() && terms.value() % op::kPair == 0 &&
+           IsMovedConstant(cast < 0 ? node.inputs[1] : cast);
+  }
+
   absl::StatusOr<bool> MultiplyHalves(const Node& node) {
     ValueId a = HalfOf(node.inputs[0]), b = HalfOf(node.inputs[1]);
     // Two constants are folded.
     if (a < 0 && b < 0) return false;
     const ir::DType half = TypeOf(a < 0 ? b : a).dtype;
-    if (!Contains(ctx_.half_products, half)) return false;
+    if (!Contains(ctx_.half_products, half) && !HasPairs(node, half)) return false;
     if (a < 0) {
       TW_ASSIGN(a, HalfConstant(node.inputs[0], half));
     }

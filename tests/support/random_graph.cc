@@ -28,6 +28,7 @@ class Generator {
     g_.name = "random";
     const int64_t inputs = rng_.UniformInt(1, 3);
     for (int64_t i = 0; i < inputs; ++i) values_.push_back(Input(RandomShape()));
+    if (options_.bfloat_inputs && rng_.Bernoulli(0.3)) BFloatInput(RandomShape());
     const size_t nodes =
         static_cast<size_t>(rng_.UniformInt(options_.min_nodes, options_.max_nodes));
     for (int i = 0; i < kAttempts && g_.nodes.size() < nodes; ++i) Grow();
@@ -44,6 +45,12 @@ class Generator {
     const ValueId id = graph::AddValue(&g_, "x", {ir::kF32, std::move(shape)});
     g_.inputs.push_back(id);
     return id;
+  }
+  // Data as a model of bf16 has it.
+  void BFloatInput(Ints shape) {
+    const ValueId id = graph::AddValue(&g_, "x", {ir::kBF16, std::move(shape)});
+    g_.inputs.push_back(id);
+    Emit("cast", {id}, {{"dtype", std::string("f32")}});
   }
   Ints RandomShape() {
     if (rng_.Bernoulli(0.5)) {  // an image

@@ -64,6 +64,10 @@ TEST_P(GraphGolden, PassMakesThisText) {
   context.packed_weight_rows = 2;
   context.half_products = {ir::kF16, ir::kBF16};
   context.half_weights = context.half_products;
+  if (GetParam().starts_with("pairs_")) {
+    context.half_products = {};
+    context.half_pairs = {ir::kBF16};
+  }
   context.attention_rows = 8;
   context.near_row = 16;
   context.enabled = {"block_layouts"};
