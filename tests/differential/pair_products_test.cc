@@ -31,9 +31,22 @@ std::string Dense(int64_t rows, int64_t blocks, int64_t pairs) {
                 " = cast(%3) {dtype=\"f32\"}\n  output %4\n}\n");
 }
 
-// One row, whole tiles, and rows and columns that no tile divides.
+// An image in blocks of 16 channels.
+std::string Conv(int64_t size, int64_t kernel, int64_t stride, int64_t in_blocks,
+                 int64_t out_blocks) {
+  const int64_t pad = kernel / 2, out = (size + 2 * pad - kernel) / stride + 1;
+  const std::string y = StrCat("[1,", out_blocks, ",", out, ",", out, ",16]");
+  return StrCat("graph {\n  input %0: bf16[1,", in_blocks, ",", size, ",", size,
+                ",16]\n  weight %1: bf16[", out_blocks, ",", in_blocks, ",", kernel, ",", kernel,
+                ",8,16,2]\n  %2: f32", y, " = conv2d(%0, %1) {data_layout=\"NCHW16c\", pads=[", pad,
+                ",", pad, ",", pad, ",", pad, "], strides=[", stride, ",", stride,
+                "], weight_layout=\"OIHW8i16o2i\"}\n  %3: f32", y, " = relu(%2)\n  output %3\n}\n");
+}
+
+// One row, whole tiles, and rows and columns that no tile divides; windows over the border.
 std::vector<std::string> Tasks() {
-  return {Dense(1, 4, 40), Dense(12, 3, 16), Dense(17, 7, 5), Dense(3, 1, 1)};
+  return {Dense(1, 4, 40),     Dense(12, 3, 16),    Dense(17, 7, 5),     Dense(3, 1, 1),
+          Conv(7, 1, 1, 2, 3), Conv(9, 3, 2, 1, 2), Conv(6, 3, 1, 2, 1), Conv(8, 1, 2, 1, 2)};
 }
 
 std::vector<schedule::Variant> VariantsOf(const std::string& task) {
