@@ -21,6 +21,8 @@ using ir::Expr;
 using ir::ExprKind;
 using ir::kDotTerms;
 
+constexpr int64_t kTermsBytes = 4;  // of the terms of one lane
+
 int64_t ConstantExtent(const Expr& extent, const analysis::Analyzer& sizes) {
   if (const int64_t* value = ir::AsInt(extent)) return std::max<int64_t>(*value, 1);
   const analysis::Interval range = sizes.Values(extent);
@@ -106,30 +108,32 @@ bool IsDotNest(const ir::StmtNode& loop) {
                      });
 }
 
-// The loop of the nest from `nest` on, along which every operand lies byte by byte, or has all four
-// in a word; -1: none.
+// The loop of the nest from `nest` on, along which every operand lies term by term, or has all of
+// them in a word; -1: none.
 int TermsLoop(const StatementSummary& s, size_t nest) {
   for (size_t i = nest; i < s.loops.size(); ++i) {
-    const bool bytes =
-        s.loops[i].extent == kDotTerms && !s.loops[i].moves_store &&
+    const int64_t extent = s.loops[i].extent;
+    const bool terms =
+        (extent == kDotTerms || extent == ir::kPairTerms) && !s.loops[i].moves_store &&
         std::all_of(s.accesses.begin() + 1, s.accesses.end(), [&](const auto& a) {
-          return a.element_bytes == (a.strides[i] == 0 ? kDotTerms : 1) && a.strides[i] <= 1;
+          return a.element_bytes == (a.strides[i] == 0 ? kTermsBytes : kTermsBytes / extent) &&
+                 a.strides[i] <= 1;
         });
-    if (bytes && s.accesses.size() > 1) return static_cast<int>(i);
+    if (terms && s.accesses.size() > 1) return static_cast<int>(i);
   }
   return -1;
 }
 
-// Four bytes in a row are one element.
-void PackTerms(size_t loop, AccessSummary* access) {
+// The terms of a word are one element.
+void PackTerms(size_t loop, int64_t terms, AccessSummary* access) {
   const auto at = static_cast<std::ptrdiff_t>(loop);
   const bool packed = access->strides[loop] != 0;
   access->strides.erase(access->strides.begin() + at);
   access->unique.erase(access->unique.begin() + at + 1);
   if (!packed) return;
-  access->element_bytes *= kDotTerms;
-  for (int64_t& stride : access->strides) stride /= kDotTerms;
-  for (double& unique : access->unique) unique = std::ceil(unique / kDotTerms);
+  access->element_bytes *= terms;
+  for (int64_t& stride : access->strides) stride /= terms;
+  for (double& unique : access->unique) unique = std::ceil(unique / static_cast<double>(terms));
 }
 
 // What one instruction does of the loops from `nest` on.
@@ -140,10 +144,11 @@ void MergeDotNest(size_t nest, StatementSummary* s) {
   const int terms = TermsLoop(*s, nest);
   if (terms < 0) return;  // sums that are cleared
   const auto at = static_cast<size_t>(terms);
-  for (AccessSummary& access : s->accesses) PackTerms(at, &access);
+  const int64_t of_word = s->loops[at].extent;
+  for (AccessSummary& access : s->accesses) PackTerms(at, of_word, &access);
   s->loops.erase(s->loops.begin() + terms);
-  s->iterations /= kDotTerms;
-  s->ops = {.dots = 1};
+  s->iterations /= static_cast<double>(of_word);
+  s->ops = {.dots = 1, .dot_terms = static_cast<double>(of_word)};
 }
 
 bool SameIndices(const AccessSummary& access, const std::vector<Expr>& indices) {
@@ -456,7 +461,7 @@ class Summarizer {
 }  // namespace
 
 double OpCounts::flops() const {
-  return add + mul + divide + special + compare + 2 * kDotTerms * dots;
+  return add + mul + divide + special + compare + 2 * dot_terms * dots;
 }
 
 double StatementSummary::Product(ir::ForKind kind) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/ir/ir.h"
+#include "compiler/ir/tensor_intrinsics.h"
 
 namespace tilewright::cost_model {
 
@@ -42,7 +43,8 @@ inline constexpr int64_t kStepThreads = 32;
 
 struct OpCounts {  // per visit of the statement, scalar
   double add = 0, mul = 0, divide = 0, special = 0, compare = 0, select = 0, integer = 0;
-  double dots = 0;  // dot products of ir::kDotTerms bytes each
+  double dots = 0;  // dot products of a word of terms each
+  double dot_terms = ir::kDotTerms;
   // Of a result of integers: vector operations on data, of which no multiplier adds, too. A product
   // is two (x86 vpmulld). `integer` counts index arithmetic of conditions as well.
   double whole = 0;

@@ -213,8 +213,7 @@ bool IsHalfType(DType type) { return type.is_float() && type.bits == 16; }
 // From and to floats of 16 bits, by way of f32.
 StatusOrValue FunctionEmitter::EmitHalfCast(Value* value, DType from, DType to) {
   TW_ASSIGN(llvm::Type * middle, module_.ValueType(ir::kF32.WithLanes(to.lanes)));
-  const auto has = module_.family().has_half_casts;
-  HalfCasts casts(builder_, middle, has != nullptr && has(module_.target()));
+  HalfCasts casts(builder_, middle, module_.target().machine.converts_f16);
   if (IsHalfType(from)) {
     value = casts.Widen(value, from.code == ir::TypeCode::kBFloat);
     from = ir::kF32.WithLanes(from.lanes);

@@ -200,6 +200,7 @@ class FunctionEmitter {
   llvm::Value* ClampToUnsigned(llvm::Value* value, ir::DType to);
   llvm::Value* EmitFloatToInt(llvm::Value* value, ir::DType from, ir::DType to, llvm::Type* type);
   llvm::Value* EmitFused(const ir::Expr& e, const std::vector<llvm::Value*>& args);
+  llvm::Value* EmitPairDot(PairDot dot);
   llvm::Value* EmitDot4(const ir::Expr& e, const std::vector<llvm::Value*>& args);
   absl::StatusOr<llvm::Value*> EmitDotTile(const ir::Expr& e,
                                            const std::vector<llvm::Value*>& args);

@@ -31,6 +31,12 @@ struct Dot4 {
   bool b_below_128 = false;  // so that it is the same with a sign
 };
 
+// sum[j] + Σ_k a[2j + k] * b[2j + k] of bf16, k in 0..2: `lanes` of f32, `lanes` words of a pair.
+struct PairDot {
+  llvm::Value *sum, *a, *b;
+  int lanes;
+};
+
 // ir::Intrinsic::kDotTile: two rows of `columns` sums in squares of two rows and two columns, eight
 // products for each.
 struct DotTile {
@@ -55,14 +61,14 @@ struct LlvmTarget {
   void (*add_attributes)(const target::Target& target, llvm::Function& function);
   llvm::Value* (*dot4)(llvm::IRBuilderBase& builder, const target::Target& target, const Dot4& dot);
   // Null, or returns null, if the target has no such instruction.
+  llvm::Value* (*pair_dot)(llvm::IRBuilderBase& builder, const target::Target& target,
+                           const PairDot& dot) = nullptr;
   llvm::Value* (*dot_tile)(llvm::IRBuilderBase& builder, const target::Target& target,
                            const DotTile& tile) = nullptr;
   // Return null if one instruction does not do it for that many lanes.
   WordRounding (*word_rounding)(const target::Target& target, int lanes);
   PowerScaling (*power_scaling)(const target::Target& target, int lanes);
   NibbleFloats (*nibble_floats)(const target::Target& target, int lanes) = nullptr;  // or null
-  // Whether the target has instructions between f16 and f32; null: it has none.
-  bool (*has_half_casts)(const target::Target& target) = nullptr;
   // Orders non-temporal stores before all later ones.
   void (*fence_stores)(llvm::IRBuilderBase& builder);
   // a * b + c of floats of 32 bits with one rounding, for any number of lanes. Null, or returns

@@ -488,7 +488,7 @@ static bool HasSmallBytes(const Expr& words) {
 Value* FunctionEmitter::EmitDot4(const Expr& e, const std::vector<Value*>& args) {
   const int lanes = e->dtype.lanes;
   Value* a = args[1];
-  if (e->args[1]->dtype.lanes == 4 && lanes > 1) {
+  if (e->args[1]->dtype.lanes * e->args[1]->dtype.bits == 32 && lanes > 1) {
     a = builder_.CreateVectorSplat(static_cast<unsigned>(lanes),
                                    builder_.CreateBitCast(a, builder_.getInt32Ty()));
   } else {
@@ -496,6 +496,7 @@ Value* FunctionEmitter::EmitDot4(const Expr& e, const std::vector<Value*>& args)
         a, llvm::FixedVectorType::get(builder_.getInt32Ty(), static_cast<unsigned>(lanes)));
   }
   Value* b = args[2];
+  if (e->dtype.is_float()) return EmitPairDot({args[0], a, b, lanes});
   const bool words = e->args[2]->dtype.bits == 32;
   if (words) {
     b = builder_.CreateBitCast(
@@ -509,6 +510,24 @@ Value* FunctionEmitter::EmitDot4(const Expr& e, const std::vector<Value*>& args)
                                 .b_signed = !words && e->args[2]->dtype.code == ir::TypeCode::kInt,
                                 .lanes = lanes,
                                 .b_below_128 = words && HasSmallBytes(e->args[2])});
+}
+
+// Without an instruction: the halves of each word as f32, and two multiply-adds.
+Value* FunctionEmitter::EmitPairDot(PairDot dot) {
+  dot.b = builder_.CreateBitCast(dot.b, dot.a->getType());
+  const auto hook = module_.family().pair_dot;
+  if (hook != nullptr) {
+    if (Value* value = hook(builder_, module_.target(), dot)) return value;
+  }
+  llvm::Type* floats = dot.sum->getType();
+  const auto low = [&](Value* words) {
+    return builder_.CreateBitCast(builder_.CreateShl(words, 16), floats);
+  };
+  const auto high = [&](Value* words) {
+    return builder_.CreateBitCast(builder_.CreateAnd(words, 0xffff0000), floats);
+  };
+  Value* sum = builder_.CreateFAdd(dot.sum, builder_.CreateFMul(low(dot.a), low(dot.b)));
+  return builder_.CreateFAdd(sum, builder_.CreateFMul(high(dot.a), high(dot.b)));
 }
 
 StatusOrValue FunctionEmitter::EmitDotTile(const Expr& e, const std::vector<Value*>& args) {

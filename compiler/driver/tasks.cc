@@ -9,6 +9,7 @@
 
 #include "compiler/graph/graph_passes.h"
 #include "compiler/op/custom_text.h"
+#include "compiler/space/dot_product.h"
 #include "compiler/targets/kind_table.h"
 #include "deploy/module/manifest.h"
 #include "deploy/runtime/input_gen.h"
@@ -312,11 +313,14 @@ graph::GraphPassContext PassContext(const target::Target& target) {
                               : machine.block_vectors * machine.vector_bytes / ir::kF32.bytes();
   // Only squares are products to the unit.
   if (machine.has_matrix()) context.enabled = {"block_layouts"};
-  context.half_products = machine.fragments.half_products > 0;
+  if (machine.fragments.half_products > 0) context.half_products = {ir::kF16, ir::kBF16};
   // Only processors: what moves between a host and a device is whole tensors.
   if (target.kind == target::kProcessors) {
     context.view_alignment = module::kTensorAlignment;
     context.packed_weight_rows = kPackedWeightRows;
+    context.half_weights = {ir::kBF16};
+    if (space::HasPairDots(ir::kBF16, machine)) context.half_pairs = {ir::kBF16};
+    if (machine.converts_f16) context.half_weights.push_back(ir::kF16);
     context.attention_rows = kAttentionVectors * machine.vector_bytes / ir::kF32.bytes();
     context.near_row = machine.near_row();
     context.join_products = true;

@@ -2,7 +2,10 @@
 // channels divide by the block ask for it, and make it of images of a few channels (bytes: of any
 // that fit into one block); elementwise operators, pools, means over the image and what moves whole
 // blocks follow where their operands are blocked already. Convolutions of bytes ask for it with
-// other channels, too: channels that nobody reads fill the last block. Transforms stand only where
+// other channels, too: channels that nobody reads fill the last block. Where the machine has dot
+// products of pairs of bf16, convolutions of such that were cast to f32 read them as they are,
+//   conv2d(cast<f32>(x: bf16), w) → conv2d(x, w: bf16): f32,
+// unless fewer multiplications of f32 (Winograd's) give the same. Transforms stand only where
 // a producer and a consumer disagree: a value is packed or unpacked at most once, when somebody
 // first asks for that form.
 #include <algorithm>
@@ -13,6 +16,7 @@
 #include "compiler/graph/blocked_forms.h"
 #include "compiler/graph/graph_passes.h"
 #include "compiler/graph/rewrite_util.h"
+#include "compiler/ir/numeric.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -31,9 +35,10 @@ constexpr int64_t kMostFilled = 3;
 
 class Blocker : BlockedForms {
  public:
-  // `squares`: a matrix unit with `block` lanes computes what it can.
-  Blocker(Graph g, int64_t block, bool squares) : BlockedForms(std::move(g), block) {
-    if (squares) FindRequantized();
+  // A matrix unit with `block` lanes computes what it can.
+  Blocker(Graph g, int64_t block, const GraphPassContext& ctx)
+      : BlockedForms(std::move(g), block), pairs_(Contains(ctx.half_pairs, ir::kBF16)) {
+    if (ctx.matrix_block == block) FindRequantized();
   }
 
   absl::StatusOr<Graph> Run() {
@@ -43,6 +48,7 @@ class Blocker : BlockedForms {
     std::vector<Node> nodes = std::move(g_.nodes);
     g_.nodes.clear();
     for (const Node& node : nodes) {
+      NoteWidened(node);
       TW_ASSIGN(const bool blocked, Blocked(node));
       if (blocked) continue;
       for (ValueId id : node.inputs) TW_TRY(Plain(id));
@@ -75,8 +81,39 @@ class Blocker : BlockedForms {
     return spec != nullptr && spec->elementwise() ? Elementwise(node) : false;
   }
 
+  void NoteWidened(const Node& node) {
+    if (node.op == "cast" && g_.values[node.inputs[0]].type.dtype == ir::kBF16 &&
+        g_.values[node.outputs[0]].type.dtype == ir::kF32) {
+      widened_[node.outputs[0]] = node.inputs[0];
+    }
+  }
+
+  // The data and the weights of a convolution as bf16 where dot products of pairs compute it.
+  struct Pairs {
+    ValueId x, w;
+  };
+  absl::StatusOr<std::optional<Pairs>> PairsOf(const Node& node) {
+    const auto from = widened_.find(node.inputs[0]);
+    if (!pairs_ || from == widened_.end() || block_ % op::kPair != 0 ||
+        !Divides(ShapeOf(node.inputs[0])[1].value()) || op::GetInt(node.attrs, "groups", 1) != 1) {
+      return std::nullopt;
+    }
+    const std::vector<op::TensorType> types = {g_.values[node.inputs[0]].type,
+                                               g_.values[node.inputs[1]].type};
+    for (const std::string& name : op::VariantsOf(*op::FindOp(node.op), types, node.attrs)) {
+      if (name.starts_with("winograd")) return std::nullopt;
+    }
+    TW_ASSIGN(const op::RefTensor weights, ConstantTensor(g_, node.inputs[1]));
+    const bool exact = std::ranges::all_of(
+        weights.values, [](double value) { return ir::RoundFloat(value, ir::kBF16) == value; });
+    if (!exact) return std::nullopt;
+    return Pairs{from->second, AddRounded(&g_, g_.values[node.inputs[1]].name + "_half",
+                                          {ir::kBF16, weights.type.shape}, weights.values)};
+  }
+
   absl::StatusOr<bool> Convolution(const Node& node) {
-    const ValueId x = node.inputs[0], w = node.inputs[1], y = node.outputs[0];
+    ValueId x = node.inputs[0], w = node.inputs[1];
+    const ValueId y = node.outputs[0];
     if (g_.values[x].type.dtype == ir::kI32) return false;  // has no blocked form
     if (node.inputs.size() != 2 || !IsConstant(g_, w) || !LiesPlain(node) ||
         !ShapeOf(x)[1].is_constant()) {
@@ -89,6 +126,11 @@ class Blocker : BlockedForms {
     const int64_t channels = ShapeOf(x)[1].value();
     const bool bytes = g_.values[w].type.dtype == ir::kI8;
     if (!Divides(s[0]) && !(bytes && Fills(s[0]))) return false;
+    TW_ASSIGN(const std::optional<Pairs> pairs, PairsOf(node));
+    if (pairs) {
+      x = pairs->x;
+      w = pairs->w;
+    }
     const bool unit = Divides(channels) && Divides(s[0]) && requantized_.count(y) > 0 &&
                       (!depthwise || channels == groups);
     const int64_t in_block = unit ? block_ : InputBlock(x, bytes, depthwise);
@@ -106,6 +148,7 @@ class Blocker : BlockedForms {
         unit        ? StrCat("OIHW", block_, "o", block_, "i")
         : depthwise ? StrCat("OHW", block_, "o")
         : bytes     ? StrCat("OIHW", in_block / op::kDot, "i", block_, "o", op::kDot, "i")
+        : pairs     ? StrCat("OIHW", in_block / op::kPair, "i", block_, "o", op::kPair, "i")
                     : StrCat("OIHW", in_block, "i", block_, "o");
     TW_ASSIGN(const ValueId packed, Packed(unit && depthwise ? InGroups(w) : w, layout));
     op::Attrs attrs = node.attrs;
@@ -318,6 +361,8 @@ class Blocker : BlockedForms {
     return Follow(node, {blocked_.at(node.inputs[0]), places}, node.attrs);
   }
 
+  const bool pairs_;                                // dot products of pairs of bf16
+  std::map<ValueId, ValueId> widened_;              // f32 → the bf16 that it was cast from
   std::set<ValueId> requantized_;                   // results of convolutions
   std::map<ValueId, std::set<std::string>> users_;  // value → operators that read it
 };
@@ -326,7 +371,7 @@ class Blocker : BlockedForms {
 
 absl::StatusOr<Graph> BlockLayouts(Graph g, const GraphPassContext& ctx) {
   if (ctx.channel_block < 2) return g;
-  return Blocker(std::move(g), ctx.channel_block, ctx.matrix_block == ctx.channel_block).Run();
+  return Blocker(std::move(g), ctx.channel_block, ctx).Run();
 }
 
 }  // namespace tilewright::graph

@@ -75,10 +75,15 @@ class Folder {
     if (outputs_.count(id) > 0 || readers_[id].size() != 1) return -1;
     return producer_[id];
   }
+  // 16-bit floats would round what they are multiplied with.
+  bool IsHalf(ValueId id) const {
+    const ir::DType type = g_.values[id].type.dtype;
+    return type.is_float() && type.bits == 16;
+  }
   bool Linear(int n) const {
     if (n < 0 || dead_[n]) return false;
     const Node& node = g_.nodes[n];
-    return ChannelsOf(node) && IsConstant(g_, node.inputs[1]) &&
+    return ChannelsOf(node) && IsConstant(g_, node.inputs[1]) && !IsHalf(node.inputs[1]) &&
            (node.inputs.size() < 3 || IsConstant(g_, node.inputs[2]));
   }
   // Factor per channel along `axis` of `data` when `id` is a constant that has one value per

@@ -33,8 +33,12 @@ struct GraphPassContext {
   // Of pack_weights: the most rows of data for which a layer reads its weights as bytes, and twice
   // the most for which it reads 4-bit integers; 0: no layer does.
   int64_t packed_weight_rows = 0;
-  // Of half_products: the machine multiplies matrices of 16-bit floats faster than others.
-  bool half_products = false;
+  // Of half_products: the 16-bit floats whose matrices the machine multiplies faster than others,
+  // and those that it widens so fast that dense layers read weights of them as they are.
+  std::vector<ir::DType> half_products, half_weights;
+  // Of half_products and layout_weights: those of which the machine has dot products of pairs,
+  // which dense layers with constant weights use.
+  std::vector<ir::DType> half_pairs;
   // Of fuse_attention: queries of a kernel's block of rows; 0: attention stays in operators.
   int64_t attention_rows = 0;
   // Of fuse_norms: elements of the longest row that stays in the first cache; 0: norms stay in
@@ -83,8 +87,9 @@ absl::StatusOr<Graph> FuseNorms(Graph g, const GraphPassContext& ctx);
 absl::StatusOr<Graph> FuseAttention(Graph g, const GraphPassContext& ctx);
 // Dense layers of one operand whose results become heads that are transposed become one layer.
 absl::StatusOr<Graph> JoinProducts(Graph g, const GraphPassContext& ctx);
-// Only where the machine has a unit for them: products of matrices of 16-bit floats that were cast
-// to f32 read them as they are, with sums f32. So do products with constants that 16 bits hold.
+// Where the machine multiplies 16-bit floats: products of matrices that were cast to f32 read them
+// as they are, with sums f32. So do products with constants that 16 bits hold. Where it only widens
+// them fast, dense layers of f32 read constant weights as they are.
 absl::StatusOr<Graph> HalfProducts(Graph g, const GraphPassContext& ctx);
 // Nodes whose inputs are all constants are evaluated by op::Reference (bounded work and size).
 absl::StatusOr<Graph> FoldConstants(Graph g, const GraphPassContext& ctx);

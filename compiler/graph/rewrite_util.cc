@@ -21,6 +21,10 @@ ValueId AddRounded(Graph* g, const std::string& name, op::TensorType type,
   return AddTensor(g, name, {std::move(type), std::move(values)});
 }
 
+bool Contains(const std::vector<ir::DType>& types, ir::DType type) {
+  return std::find(types.begin(), types.end(), type) != types.end();
+}
+
 std::set<ValueId> OutputSet(const Graph& g) { return {g.outputs.begin(), g.outputs.end()}; }
 
 std::vector<int> Producers(const Graph& g) {

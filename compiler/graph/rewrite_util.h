@@ -21,6 +21,7 @@ ValueId AddTensor(Graph* g, const std::string& name, const op::RefTensor& tensor
 ValueId AddRounded(Graph* g, const std::string& name, op::TensorType type,
                    std::vector<double> values);
 
+bool Contains(const std::vector<ir::DType>& types, ir::DType type);
 std::set<ValueId> OutputSet(const Graph& g);
 // Which node produces each value; -1 for inputs and constants.
 std::vector<int> Producers(const Graph& g);

@@ -15,12 +15,13 @@ using support::StrCat;
 struct LayoutRule {
   std::string_view op, from;
   std::string to;
+  bool pairs = false;  // of bf16, else of bytes where blocks of terms are
 };
 
 // In order of preference: the first that the sizes fit. A matrix unit has one layout, for what it
 // computes.
 std::vector<LayoutRule> LayoutRules(int64_t matrix_block) {
-  static_assert(op::kWeightBlock == 16 && op::kDot == 4);
+  static_assert(op::kWeightBlock == 16 && op::kDot == 4 && op::kPair == 2);
   if (matrix_block > 0) {
     const std::string squares = StrCat("NK", matrix_block, "n", matrix_block, "k");
     return {{"dense", "NK", squares}, {"dense", "KN", squares}};
@@ -29,6 +30,8 @@ std::vector<LayoutRule> LayoutRules(int64_t matrix_block) {
           {"conv2d", "OIHW", "IHWO"},
           {"conv2d_transpose", "IOHW", "OHWI16o"},
           {"conv2d_transpose", "IOHW", "IHWO"},
+          {"dense", "NK", "NK16n2k", /*pairs=*/true},
+          {"dense", "KN", "NK16n2k", /*pairs=*/true},
           {"dense", "NK", "NK16n4k"},
           {"dense", "KN", "NK16n4k"},
           {"dense", "NK", "NK16n"},
@@ -44,8 +47,10 @@ struct Repacking {
   op::Layout from, to;
   std::vector<int64_t> sizes;  // of the weight's axes
   char units, terms;           // the axes of the results and of the sum
+  bool pairs;
 
-  bool of_bytes() const { return to.Block(terms) > 1; }  // blocks of terms are for bytes
+  // Blocks of terms are for dot products and matrix units.
+  bool has_terms() const { return to.Block(terms) > 1; }
   int64_t Size(char axis, const op::OpSpec& spec) const {
     return sizes[spec.weight_layout.find(axis)];
   }
@@ -58,7 +63,8 @@ Repacking RepackingOf(const LayoutRule& rule, const op::OpSpec& spec,
               op::Layout::Parse(rule.to, spec.weight_layout).value(),
               {},
               dense ? 'N' : 'O',
-              dense ? 'K' : 'I'};
+              dense ? 'K' : 'I',
+              rule.pairs};
   const std::vector<op::Dim> sizes = r.from.SizesOf(weight.shape, nullptr).value();
   for (const op::Dim& size : sizes) r.sizes.push_back(size.value());
   return r;
@@ -67,18 +73,19 @@ Repacking RepackingOf(const LayoutRule& rule, const op::OpSpec& spec,
 // A dense layer of some size may end inside a block, which zeros fill: columns that nobody reads.
 constexpr int64_t kMinPaddedBlocks = 8;
 
-bool Fits(const Repacking& r, const op::OpSpec& spec, const Node& node, ir::DType type) {
+bool Fits(const Repacking& r, const op::OpSpec& spec, const Node& node, ir::DType type,
+          bool pairs) {
   if (!r.to.is_cut()) return true;
-  if (r.of_bytes() && type != ir::kI8) return false;
+  if (r.has_terms() && (r.pairs ? !pairs : type != ir::kI8)) return false;
   if (op::GetInt(node.attrs, "groups", 1) != 1) return false;
   const int64_t units = r.Size(r.units, spec), block = r.to.Block(r.units);
-  const bool dots = r.to.Block(r.terms) == op::kDot;
+  const bool dots = r.to.Block(r.terms) == op::kDot || r.pairs;
   const bool fill =
-      dots || (spec.name == "dense" && !r.of_bytes() && units >= kMinPaddedBlocks * block);
+      dots || (spec.name == "dense" && !r.has_terms() && units >= kMinPaddedBlocks * block);
   return r.Size(r.terms, spec) % r.to.Block(r.terms) == 0 && (units % block == 0 || fill);
 }
 
-// A dense layer of bytes computes whole blocks, for dot products fill vectors; what is none of its
+// A dense layer of words computes whole blocks, for dot products fill vectors; what is none of its
 // units is cut off behind it.
 Node CutUnits(Graph* g, Node* node, int64_t units) {
   const ValueId y = node->outputs[0];
@@ -110,10 +117,11 @@ absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext& ctx) {
       const ValueId from = node.inputs[1];
       const ir::DType type = g.values[from].type.dtype;
       // Fragments are loaded from rows or columns alike.
-      const bool half = type == ir::kF16 || type == ir::kBF16;
-      if (ctx.half_products && rule.op == "dense" && half) continue;
+      if (rule.op == "dense" && Contains(ctx.half_products, type)) continue;
       const Repacking r = RepackingOf(rule, spec, g.values[from].type);
-      if (!Fits(r, spec, node, type)) continue;
+      const bool pairs =
+          Contains(ctx.half_pairs, type) && g.values[node.inputs[0]].type.dtype == type;
+      if (!Fits(r, spec, node, type, pairs)) continue;
       ValueId& to = moved.try_emplace({from, rule.to}, -1).first->second;
       if (to < 0) {
         const Value weight = g.values[from];
@@ -123,7 +131,7 @@ absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext& ctx) {
       }
       const int64_t units = r.Size(r.units, spec);
       if (units % r.to.Block(r.units) != 0) {
-        if (r.of_bytes()) {
+        if (r.has_terms()) {
           behind = CutUnits(&g, &node, units);
         } else {
           node.attrs["units"] = units;

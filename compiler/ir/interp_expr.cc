@@ -319,6 +319,13 @@ void ExprMachine::EvalDot4(const Code& code, Cell* out) {
   EvalVector(code.args[0], out);
   EvalVector(code.args[1], a.data());
   EvalVector(code.args[2], b.data());
+  if (code.dtype.is_float()) {
+    for (size_t at = 0; at < b.size(); ++at) {
+      Cell& sum = out[at / 2];
+      sum.d = RoundFloat(sum.d + a[a.size() == 2 ? at % 2 : at].d * b[at].d, kF32);
+    }
+    return;
+  }
   const bool words = code.args[2].dtype.bits == 32;
   for (int lane = 0; lane < lanes; ++lane) {
     int64_t sum = out[lane].i;

@@ -26,7 +26,7 @@
 //   true; masked-off lanes of a Load are 0.
 // - dot4(c, a, b) has in lane j the wrapping sum of c[j] and the four products a[4j+i] * b[4j+i],
 //   8-bit integers widened first; an `a` of four lanes serves every j. A `b` of words, i32xL, has
-//   four u8 in each, the first in the lowest bits.
+//   four u8 in each, the first in the lowest bits. With bf16, c is f32 and the products are two.
 // - dot_tile(c, a0, a1, b0, b1) adds sums of eight products to two rows of columns. The lanes of c
 //   are squares of two rows and two columns: lane 4t + 2i + j is row i of column n = 2t + j. To it
 //   are added, wrapping, the products ai[k] * b0[4n + k] and ai[4 + k] * b1[4n + k], k in 0..4.

@@ -44,10 +44,11 @@ constexpr char kFmaTileReset[] =
 
 std::vector<TensorIntrinsic> MakeTable() {
   std::vector<TensorIntrinsicRow> rows = TargetIntrinsicRows();
-  for (const auto& dots : {Dot4Rows("generic.dot4.", "u8", /*shared=*/true, {}),
-                           Dot4Rows("generic.dot4_s8.", "i8", /*shared=*/true, {}),
-                           Dot4Rows("generic.dot4_lanes.", "u8", /*shared=*/false, {}),
-                           Dot4FieldRows(kNibbleDots, 4), Dot4FieldRows(kByteDots, 8)}) {
+  for (const auto& dots :
+       {Dot4Rows("generic.dot4.", "u8", /*shared=*/true, {}),
+        Dot4Rows("generic.dot4_s8.", "i8", /*shared=*/true, {}),
+        Dot4Rows("generic.dot4_lanes.", "u8", /*shared=*/false, {}), Dot4FieldRows(kNibbleDots, 4),
+        Dot4FieldRows(kByteDots, 8), PairRows(kPairDots, {})}) {
     rows.insert(rows.end(), dots.begin(), dots.end());
   }
   rows.push_back({.name = "generic.fma_tile",
@@ -101,6 +102,24 @@ std::vector<TensorIntrinsicRow> Dot4Rows(const std::string& prefix, const std::s
                                     " { C[j] = 0i32; } }"),
                     .operands = {{"C", 1}, {"A", shared ? 1 : 2}, {"B", 2}},
                     .features = features});
+  }
+  return rows;
+}
+
+std::vector<TensorIntrinsicRow> PairRows(const std::string& prefix,
+                                         const std::vector<std::string>& features) {
+  std::vector<TensorIntrinsicRow> rows;
+  for (int lanes : {4, 8, 16}) {
+    rows.push_back(
+        {.name = StrCat(prefix, lanes),
+         .op = TensorOp::kDot4,
+         .update = StrCat("(C: f32[", lanes, "] output, A: bf16[2] input, B: bf16[", lanes,
+                          ", 2] input) { for j in 0..", lanes,
+                          " { for k in 0..2 { C[j] = C[j] + f32(A[k]) * f32(B[j, k]);", " } } }"),
+         .reset =
+             StrCat("(C: f32[", lanes, "] output) { for j in 0..", lanes, " { C[j] = 0.0f32; } }"),
+         .operands = {{"C", 1}, {"A", 1}, {"B", 2}},
+         .features = features});
   }
   return rows;
 }

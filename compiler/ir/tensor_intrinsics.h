@@ -27,7 +27,7 @@ inline constexpr char kFragmentKey[] = "fragment";
 
 // Who implements an intrinsic, and as what.
 enum class TensorOp : uint8_t {
-  kDot4,     // processors: groups of four products summed into i32 lanes
+  kDot4,     // processors: products of 32 bits of factors each, summed into lanes of 32 bits
   kDotTile,  // processors: the same for two rows, eight products at a time
   kFmaTile,  // processors: a tile of multiply-adds in registers
   kGemm,     // units of an accelerator, each with its memories
@@ -77,6 +77,14 @@ struct TensorIntrinsicRow {
 inline constexpr int64_t kDotTerms = 4;
 std::vector<TensorIntrinsicRow> Dot4Rows(const std::string& prefix, const std::string& a,
                                          bool shared, const std::vector<std::string>& features);
+
+// The same of pairs of bf16, with sums f32: C[j] += Σ_k A[k] * B[j,k], k in 0..2, A shared by all
+// lanes. The description adds the first product, then the second, and rounds each sum. Instructions
+// may add them in another order, and take numbers below the normal ones for 0.
+inline constexpr int64_t kPairTerms = 2;
+std::vector<TensorIntrinsicRow> PairRows(const std::string& prefix,
+                                         const std::vector<std::string>& features);
+inline constexpr char kPairDots[] = "generic.dot2_bf16.";  // then the number of lanes
 
 // The same with unsigned factors that are fields of words, four terms of eight bits or eight of
 // four: C[j] += Σ_k A[k] * (W[j] >> 8k & 255), or

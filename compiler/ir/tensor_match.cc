@@ -271,21 +271,27 @@ class Matcher {
       return false;
     }
     return e->args[1]->kind == ExprKind::kLoad && e->args[1]->mask == nullptr &&
-           e->args[2]->kind == ExprKind::kIntImm && !e->args[0]->dtype.is_vector() &&
-           !(loads && e->args[2]->int_value != 0) &&
+           (loads ? IsInt(e->args[2], 0) : IsImmediate(e->args[2])) &&
+           !e->args[0]->dtype.is_vector() &&
            std::none_of(vars_.begin(), vars_.end(),
                         [&](const Var& v) { return UsesVar(e->args[0], v); });
+  }
+
+  static bool IsImmediate(const Expr& e) {
+    return e->kind == ExprKind::kIntImm || e->kind == ExprKind::kFloatImm;
   }
 
   // A constant where the description reads and widens a factor of a dot product: what is left of a
   // guarded one that is known to lie outside.
   bool IsConstantFactor(const Expr& pattern, const Expr& e) const {
     if (row_.op != TensorOp::kDot4 || pattern->kind != ExprKind::kCast ||
-        pattern->args[0]->kind != ExprKind::kLoad || e->kind != ExprKind::kIntImm) {
+        pattern->args[0]->kind != ExprKind::kLoad || !IsImmediate(e)) {
       return false;
     }
+    const DType narrow = pattern->args[0]->dtype;
     return e->dtype == pattern->dtype &&
-           e->int_value == WrapInt(e->int_value, pattern->args[0]->dtype);
+           (e->kind == ExprKind::kIntImm ? e->int_value == WrapInt(e->int_value, narrow)
+                                         : e->float_value == RoundFloat(e->float_value, narrow));
   }
 
   bool Unify(const Expr& pattern, const Expr& e, State* state) {
@@ -300,7 +306,9 @@ class Matcher {
     }
     if (IsConstantFactor(pattern, e)) {
       const Buffer& factor = pattern->args[0]->buffer;
-      state->operands[factor.get()].otherwise = Int(e->int_value, factor->dtype);
+      state->operands[factor.get()].otherwise = e->kind == ExprKind::kIntImm
+                                                    ? Int(e->int_value, factor->dtype)
+                                                    : Float(e->float_value, factor->dtype);
       return true;
     }
     if (IsGuarded(pattern, e)) {

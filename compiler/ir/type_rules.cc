@@ -52,10 +52,22 @@ std::string BinaryError(const ExprNode& n) {
   return "";
 }
 
-// dot4: i32 lanes, and four 8-bit numbers for each (or four for all); or words of four.
+// dot4: i32 lanes, and four 8-bit numbers for each (or four for all); or words of four. Or f32
+// lanes, and two bf16 for each (or two for all).
 std::string Dot4Error(const ExprNode& n) {
   DType c = n.args[0]->dtype, a = n.args[1]->dtype, b = n.args[2]->dtype;
   int lanes = c.lanes;
+  if (a.Element() == kBF16) {
+    if (c != kF32.WithLanes(lanes) || lanes < 2 || n.dtype != c)
+      return Mismatch("accumulator of dot4", "lanes of f32", TypeName(c));
+    if (a.lanes != 2 && a.lanes != 2 * lanes)
+      return Mismatch("first factor of dot4", "bf16x2 or bf16x" + std::to_string(2 * lanes),
+                      TypeName(a));
+    return b == kBF16.WithLanes(2 * lanes)
+               ? ""
+               : Mismatch("second factor of dot4", "bf16x" + std::to_string(2 * lanes),
+                          TypeName(b));
+  }
   if (c != kI32.WithLanes(lanes) || lanes < 2 || n.dtype != c)
     return Mismatch("accumulator of dot4", "lanes of i32", TypeName(c));
   auto narrow = [](DType t) { return t.is_int() && t.bits == 8; };

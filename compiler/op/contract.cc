@@ -1,8 +1,8 @@
 // Contractions: dense (a matrix of weights in any layout of its axes N and K; in the last block of
 // N the attribute `units` may leave some columns out) and matmul (NumPy semantics with batch
-// dimensions). On floats, i32, or bytes with weights i8 and sums i32. The sum follows the blocks of
-// K: NK16n4k keeps four bytes of a column side by side, as dot products of four bytes read them,
-// NK16n16k has the squares of a matrix unit.
+// dimensions). On floats, i32, or bytes with weights i8 and sums i32. 16-bit floats have sums f32;
+// data may be f32 then. The sum follows the blocks of K: NK16n4k keeps four bytes of a column side
+// by side, as dot products read them, NK16n2k two bf16; NK16n16k has the squares of a matrix unit.
 #include "compiler/op/op_rows.h"
 #include "compiler/op/plain_product.h"
 #include "deploy/support/status.h"

@@ -59,7 +59,8 @@ double RoundToType(double value, ir::DType dtype);
 // AVX2 or one AVX-512 vector of f32. A kernel that computes some blocks reads one contiguous stream
 // for each.
 inline constexpr int64_t kWeightBlock = 16;
-inline constexpr int64_t kDot = 4;  // terms of one dot product of bytes
+inline constexpr int64_t kDot = 4;   // terms of one dot product of bytes
+inline constexpr int64_t kPair = 2;  // of one of bf16
 
 // A dimension in a function under construction: its size variables are size parameters.
 ir::Expr SizeExpr(ir::FunctionBuilder& b, const Dim& dim);

@@ -154,8 +154,8 @@ absl::StatusOr<int64_t> PadValueOf(std::string_view op, const Attrs& attrs, ir::
 // The positions of an input that `output` windows touch; the windows themselves begin at 0 from
 // then on.
 Padded TakePadding(Window* window, const Dim& input, const Dim& output);
-// The type of sums of products: floats and i32 keep theirs, bytes (u8 or i8, times i8) give i32
-// (op.<name>.type).
+// The type of sums of products: floats and i32 keep theirs, bytes (u8 or i8, times i8) give i32,
+// 16-bit floats of one type and f32 times either of them give f32 (op.<name>.type).
 absl::StatusOr<ir::DType> SumType(std::string_view op, const TensorType& x, const TensorType& w);
 // OpSpec::flops of products of the last dimension of the first operand.
 double ContractFlops(std::span<const TensorType> inputs, std::span<const TensorType> outputs,

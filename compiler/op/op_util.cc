@@ -274,13 +274,16 @@ ir::Buffer PadImage(ir::FunctionBuilder& b, const std::string& name, const ir::B
 
 absl::StatusOr<ir::DType> SumType(std::string_view op, const TensorType& x, const TensorType& w) {
   // Products of 16-bit floats are exact in f32.
-  if (x.dtype == w.dtype && (x.dtype == ir::kF16 || x.dtype == ir::kBF16)) return ir::kF32;
+  const bool half = w.dtype == ir::kF16 || w.dtype == ir::kBF16;
+  if (half && (x.dtype == w.dtype || x.dtype == ir::kF32)) return ir::kF32;
   if (x.dtype == w.dtype && (x.dtype.is_float() || x.dtype == ir::kI32)) return x.dtype;
   const bool bytes = (x.dtype == ir::kU8 || x.dtype == ir::kI8) && w.dtype == ir::kI8;
   if (bytes) return ir::kI32;
-  return OpError(op, "type",
-                 StrCat("expected floats or i32 of one type, or bytes and weights of i8, found ",
-                        ToText(x), " and ", ToText(w)));
+  return OpError(
+      op, "type",
+      StrCat("expected floats or i32 of one type, f32 and weights of f16 or bf16, or bytes and "
+             "weights of i8, found ",
+             ToText(x), " and ", ToText(w)));
 }
 
 ir::Expr AsSum(ir::DType sum, const ir::Expr& factor) {

@@ -15,7 +15,7 @@ namespace {
 // spatial iterator; empty if it is none. Chooses the number of results of a thread if nobody did.
 std::string DotIntrinsic(const ir::StmtNode& reduction, int64_t* vectors) {
   constexpr int64_t kFewestLanes = 4;  // the intrinsics have 4, 8 or 16
-  const std::optional<DotProduct> dot = FindDotProduct(reduction);
+  const std::optional<DotProduct> dot = FindByteDots(reduction);
   if (!dot.has_value()) return "";
   const auto lane = static_cast<size_t>(dot->lane_axis);
   for (size_t i = lane + 1; i < reduction.iters.size(); ++i) {

@@ -104,7 +104,7 @@ DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) con
   plan.vector_at = position(vector_axis);
   plan.row_at = position(row_axis);
   plan.width = vector_axis < 0 ? 1 : std::min<int64_t>(lanes, extent(vector_axis));
-  // Of a dot product's operand all bytes of a lane are one term.
+  // Of a dot product's operand the word of a lane is one term.
   int64_t panel =
       plan.width * (plan.dot.has_value() ? 1 : reduction.writes[0].buffer->dtype.bytes());
   for (const ir::IterVar& iter : reduction.iters) {
@@ -157,7 +157,7 @@ void DefaultScheduler::ExplainTile(const StmtNode& reduction, int row_axis, int 
   const int lanes =
       plan.vector_at < 0 ? -1 : static_cast<int>(plan.spatial[static_cast<size_t>(plan.vector_at)]);
   Decide(StrCat("lanes along ", name(lanes), ", ", plan.width, " wide"),
-         plan.dot.has_value() ? "dot products of bytes"
+         plan.dot.has_value() ? "dot products"
                               : LaneCosts(reduction, Lanes(reduction), /*count_store=*/false));
   const int64_t sums = plan.tile.vectors * plan.tile.rows * plan.tile.planes;
   Decide(StrCat(plan.tile.vectors, " vectors x ", plan.tile.rows, " of ", name(row_axis), " x ",

@@ -10,15 +10,16 @@
 namespace tilewright::space {
 
 using ir::Expr;
-using ir::kDotTerms;
 using ir::StmtNode;
 
 std::optional<DotProduct> FindDotProduct(const StmtNode& block) {
   if (block.iters.empty() || block.body->kind != ir::StmtKind::kStore) return std::nullopt;
   const ir::IterVar& last = block.iters.back();
   const ir::Buffer& sums = block.body->buffer;
-  if (last.type != ir::IterType::kReduce || ExtentOf(last.domain.extent) != kDotTerms ||
-      sums->dtype != ir::kI32) {
+  const bool pairs = sums->dtype == ir::kF32;
+  const int64_t terms = pairs ? ir::kPairTerms : ir::kDotTerms;
+  if (last.type != ir::IterType::kReduce || ExtentOf(last.domain.extent) != terms ||
+      (sums->dtype != ir::kI32 && !pairs)) {
     return std::nullopt;
   }
   std::vector<Expr> loads;
@@ -28,20 +29,25 @@ std::optional<DotProduct> FindDotProduct(const StmtNode& block) {
     if (e->kind == ir::ExprKind::kLoad && !schedule::Writes(block, e->buffer)) loads.push_back(e);
     return true;
   });
-  if (loads.size() != 2 || loads[1]->buffer->dtype != ir::kI8) return std::nullopt;
+  if (loads.size() != 2 || loads[1]->buffer->dtype != (pairs ? ir::kBF16 : ir::kI8)) {
+    return std::nullopt;
+  }
   const ir::DType data = loads[0]->buffer->dtype;
+  const bool fits = pairs ? data == ir::kBF16 : data == ir::kU8 || data == ir::kI8;
   auto stride = [](const Expr& load, const ir::Var& var) {
     return AccessStride(load->buffer, load->args, var);
   };
-  if ((data != ir::kU8 && data != ir::kI8) || stride(loads[0], last.var) != 1 ||
-      stride(loads[1], last.var) != 1) {
+  if (!fits || stride(loads[0], last.var) != 1 || stride(loads[1], last.var) != 1) {
     return std::nullopt;
   }
-  DotProduct dot{.data = data, .intrinsic = data == ir::kU8 ? "generic.dot4." : "generic.dot4_s8."};
+  DotProduct dot{.data = data,
+                 .intrinsic = pairs             ? ir::kPairDots
+                              : data == ir::kU8 ? "generic.dot4."
+                                                : "generic.dot4_s8."};
   for (size_t i = 0; i < block.iters.size(); ++i) {
     const ir::Var& var = block.iters[i].var;
     if (block.iters[i].type == ir::IterType::kReduce) {
-      if (stride(loads[0], var) == kDotTerms) dot.group_axis = static_cast<int>(i);
+      if (stride(loads[0], var) == terms) dot.group_axis = static_cast<int>(i);
       continue;
     }
     if (block.iters[i].type != ir::IterType::kSpatial) continue;
@@ -51,14 +57,27 @@ std::optional<DotProduct> FindDotProduct(const StmtNode& block) {
     }
     if (rows != 0) continue;
     const std::optional<int64_t> weights = stride(loads[1], var);
-    if (weights == kDotTerms && AccessStride(sums, block.body->indices, var) == 1) {
+    if (weights == terms && AccessStride(sums, block.body->indices, var) == 1) {
       dot.lane_axis = static_cast<int>(i);
-    } else if (weights.has_value() && *weights > kDotTerms &&
+    } else if (weights.has_value() && *weights > terms &&
                ExtentOf(block.iters[i].domain.extent) > 1) {
       dot.block_axis = static_cast<int>(i);
     }
   }
   return dot.lane_axis < 0 ? std::nullopt : std::optional(dot);
+}
+
+std::optional<DotProduct> FindByteDots(const StmtNode& block) {
+  std::optional<DotProduct> dot = FindDotProduct(block);
+  return dot.has_value() && dot->data.is_float() ? std::nullopt : dot;
+}
+
+bool HasPairDots(ir::DType type, const target::Machine& machine) {
+  return std::any_of(ir::TensorIntrinsics().begin(), ir::TensorIntrinsics().end(),
+                     [&](const ir::TensorIntrinsic& row) {
+                       return row.op == ir::TensorOp::kDot4 && !row.features.empty() &&
+                              row.update.params[1]->dtype == type && HasFeatures(row, machine);
+                     });
 }
 
 bool HasFeatures(const ir::TensorIntrinsic& row, const target::Machine& machine) {

@@ -1,6 +1,7 @@
-// Reductions that a processor's dot products of four bytes compute (x86 vpdpbusd, ARM udot): what
-// schedules and search rules turn into the tensor intrinsics generic.dot4, or where the machine has
-// one, into an intrinsic for a tile of them. Pure; thread-safe.
+// Reductions that a processor's dot products of four bytes compute (x86 vpdpbusd, ARM udot), or of
+// two bf16 (x86 vdpbf16ps): what schedules and search rules turn into the tensor intrinsics
+// generic.dot4 and generic.dot2_bf16, or where the machine has one, into an intrinsic for a tile of
+// them. Pure; thread-safe.
 #pragma once
 
 #include <optional>
@@ -13,9 +14,8 @@
 
 namespace tilewright::space {
 
-// Sums of products of four bytes each, C[.., j] += A[.., k] * B[.., j, k] with k in 0..4: the
-// iterator j, and the tensor intrinsic's name without its lanes. Nothing where the block is no
-// such.
+// Sums of products of a word each, C[.., j] += A[.., k] * B[.., j, k] with k in 0..4 of bytes, in
+// 0..2 of bf16: the iterator j, and the tensor intrinsic's name without its lanes.
 struct DotProduct {
   int lane_axis = -1;
   // A spatial iterator along which B moves and A does not, like j: blocks of output channels. -1
@@ -23,12 +23,18 @@ struct DotProduct {
   int block_axis = -1;
   // Spatial iterators along which A moves and B does not. None where A is read under a condition.
   std::vector<int> row_axes = {};
-  // The reduction iterator along which A continues with the next four bytes; -1: there is none.
+  // The reduction iterator along which A continues with the next word; -1: there is none.
   int group_axis = -1;
   ir::DType data = {};  // of A
   std::string intrinsic;
 };
+// Returns nullopt if the block has another form.
 std::optional<DotProduct> FindDotProduct(const ir::StmtNode& block);
+// The same of bytes alone, which all devices have.
+std::optional<DotProduct> FindByteDots(const ir::StmtNode& block);
+
+// Whether the machine has an instruction for dot products of two floats of this type.
+bool HasPairDots(ir::DType type, const target::Machine& machine);
 
 // Whether the machine has the instruction of a tensor intrinsic.
 bool HasFeatures(const ir::TensorIntrinsic& row, const target::Machine& machine);

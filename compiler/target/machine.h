@@ -163,6 +163,8 @@ struct Machine {
   // The same of dot products: vectors of 32-bit sums, each of four products of bytes. The defaults
   // are those of a processor that makes them of multiplications, widenings and additions.
   double dots_per_cycle = 0.25, dot_latency = 4;
+  // One instruction makes a vector of f16 one of f32, or the reverse. (A shift makes bf16 f32.)
+  bool converts_f16 = false;
   double divide_cycles = 6;       // of one vector
   double special_cycles = 20;     // exp, tanh, ... of one vector
   double slow_lane_cycles = 1.2;  // one element of a gather or scatter

@@ -1,7 +1,7 @@
 // TRANSFORMATIONS of drop_zero_terms (kLoops → kLoops), after unrolling has decided what lies
 // outside of a padded image:
 //   S[i] = S[i] + 0.0 * W[j]   →   nothing, for a private sum S and constants W
-//   S[i] = dot4(S[i], 0, W[j])   →   nothing
+//   S[i] = dot4(S[i], 0, W[j])   →   nothing; of bf16 for such S and W
 // The padding of a convolution is not there: its definition leaves those products out, and so does
 // what checks it. A sum that starts from +0.0 is never -0.0, so that adding +0.0 is nothing, too.
 // (Products with a weight that is infinite would be NaN; by the definition they are left out.)
@@ -44,11 +44,16 @@ bool IsOwnValue(const Expr& e, const Stmt& store) {
   return true;
 }
 
-// A sum of integers that stays what it is.
+// A sum of dot products that stays what it is.
 bool IsZeroDot(const Stmt& store) {
   const Expr& e = store->value;
-  return e->kind == ExprKind::kCall && e->intrinsic == ir::Intrinsic::kDot4 &&
-         IsOwnValue(e->args[0], store) && (IsZero(e->args[1]) || IsZero(e->args[2]));
+  if (e->kind != ExprKind::kCall || e->intrinsic != ir::Intrinsic::kDot4 ||
+      !IsOwnValue(e->args[0], store)) {
+    return false;
+  }
+  if (e->dtype.is_int()) return IsZero(e->args[1]) || IsZero(e->args[2]);
+  return store->buffer->scope == ir::Scope::kLocal && IsZero(e->args[1]) &&
+         IsConstantLoad(e->args[2]);
 }
 
 class Dropper : public ir::Rewriter {

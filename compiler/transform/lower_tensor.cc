@@ -2,6 +2,7 @@
 //   for j, k { C[c+j] = C[c+j] + i32(A[a+k]) * i32(B[b+4j+k]) } @ tensor dot4
 //     → C[ramp(c, 1, L)] = dot4(C[ramp(c, 1, L)], A[ramp(a, 1, 4)], B[ramp(b, 1, 4L)])
 //   with i32(A[a+4j+k]), dot4_lanes, → A[ramp(a, 1, 4L)]
+//   with f32(A[a+k]) * f32(B[b+2j+k]), k in 0..2, dot2_bf16, → A[ramp(a, 1, 2)], B[ramp(b, 1, 2L)]
 //   for j, p, k { C[c+j] = C[c+j] + i32(A[a+t*p+k]) * (W[w+j]>>4p>>8k & 15) } @ dot4_nibbles
 //     → C[c…] = dot4(dot4(C[c…], A[ramp(a, 1, 4)], W & 0x0f0f0f0f), A[ramp(a+t, 1, 4)],
 //                    W >> 4 & 0x0f0f0f0f), where c… = ramp(c, 1, L) and W = W[ramp(w, 1, L)]
@@ -91,11 +92,12 @@ Stmt Dot4(const TensorMatch& match) {
   const TensorOperandMatch &c = match.operands[0], &a = match.operands[1], &b = match.operands[2];
   if (match.intrinsic->update.params[2]->dtype == ir::kI32) return DotOfFields(match);
   Expr at = Index(c.base, lanes);
+  const int terms = static_cast<int>(match.extents[1]);
   // A is shared by all lanes, or each has its own.
-  const int terms = a.buffer == nullptr || a.strides[0] == 0 ? 4 : 4 * lanes;
+  const int own = a.buffer == nullptr || a.strides[0] == 0 ? terms : terms * lanes;
   return ir::MakeStore(c.buffer, {at},
-                       ir::Call(ir::Intrinsic::kDot4, {ir::Load(c.buffer, {at}), Factor(a, terms),
-                                                       Factor(b, 4 * lanes)}));
+                       ir::Call(ir::Intrinsic::kDot4, {ir::Load(c.buffer, {at}), Factor(a, own),
+                                                       Factor(b, terms * lanes)}));
 }
 
 // Offsets of two rows of so many columns in the order of dot_tile's lanes: in lane 4t + 2i + j the

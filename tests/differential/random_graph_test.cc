@@ -16,6 +16,7 @@
 #include "compiler/driver/compile.h"
 #include "compiler/graph/graph_passes.h"
 #include "compiler/op/packed_dense.h"
+#include "compiler/targets/kind_table.h"
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/support/hash.h"
@@ -83,6 +84,8 @@ std::string CheckPasses(const Graph& g, const std::vector<std::string>& disabled
   context.channel_block = ChannelBlock(g);
   context.view_alignment = 4;
   context.packed_weight_rows = 2;
+  context.half_weights = {ir::kF16, ir::kBF16};
+  context.half_pairs = {ir::kBF16};
   context.near_row = 8;
   context.join_products = true;
   auto after = graph::RunGraphPasses(g, context);
@@ -132,6 +135,8 @@ std::string CheckCompiled(const Graph& g, bool blocks, const target::Target& tar
   context.channel_block = ChannelBlock(g);
   context.view_alignment = driver::PassContext(target).view_alignment;
   context.packed_weight_rows = driver::PassContext(target).packed_weight_rows;
+  context.half_weights = driver::PassContext(target).half_weights;
+  if (target.kind == target::kProcessors) context.half_pairs = {ir::kBF16};
   context.near_row = driver::PassContext(target).near_row;
   context.join_products = true;
   if (blocks) context.enabled = {"block_layouts"};
@@ -406,7 +411,7 @@ TEST_P(RandomGraphOnDevice, CompiledModelsComputeTheSame) {
   const int64_t rounds = tests::TestRounds(usual_rounds);
   for (int64_t i = 0; i < rounds; ++i) {
     support::Rng rng = support::Rng(seed).Split("device").Split(static_cast<uint64_t>(i));
-    const Graph g = tests::RandomGraph(&rng);
+    const Graph g = tests::RandomGraph(&rng, {.bfloat_inputs = false});
     auto check = [&](const Graph& s) {
       return CheckCompiled(s, i % 3 == 1, *target::ParseTarget(GetParam().first), {1});
     };

@@ -28,6 +28,7 @@ class Generator {
     g_.name = "random";
     const int64_t inputs = rng_.UniformInt(1, 3);
     for (int64_t i = 0; i < inputs; ++i) values_.push_back(Input(RandomShape()));
+    if (options_.bfloat_inputs && rng_.Bernoulli(0.3)) BFloatInput(RandomShape());
     const size_t nodes =
         static_cast<size_t>(rng_.UniformInt(options_.min_nodes, options_.max_nodes));
     for (int i = 0; i < kAttempts && g_.nodes.size() < nodes; ++i) Grow();
@@ -44,6 +45,12 @@ class Generator {
     const ValueId id = graph::AddValue(&g_, "x", {ir::kF32, std::move(shape)});
     g_.inputs.push_back(id);
     return id;
+  }
+  // Data as a model of bf16 has it.
+  void BFloatInput(Ints shape) {
+    const ValueId id = graph::AddValue(&g_, "x", {ir::kBF16, std::move(shape)});
+    g_.inputs.push_back(id);
+    Emit("cast", {id}, {{"dtype", std::string("f32")}});
   }
   Ints RandomShape() {
     if (rng_.Bernoulli(0.5)) {  // an image
@@ -68,10 +75,10 @@ class Generator {
     }
     return -1;
   }
-  ValueId Constant(Ints shape, double low, double high) {
-    RefTensor t{{ir::kF32, std::move(shape)}, {}};
+  ValueId Constant(Ints shape, double low, double high, ir::DType type = ir::kF32) {
+    RefTensor t{{type, std::move(shape)}, {}};
     for (int64_t i = 0; i < t.type.elements(); ++i) {
-      t.values.push_back(op::RoundToType(low + (high - low) * rng_.UniformDouble(), ir::kF32));
+      t.values.push_back(op::RoundToType(low + (high - low) * rng_.UniformDouble(), type));
     }
     return graph::AddConstant(&g_, "c", t.type, op::ToBytes(t));
   }
@@ -80,8 +87,18 @@ class Generator {
                               op::ToBytes({{ir::kF32, {}}, {op::RoundToType(value, ir::kF32)}}));
   }
   // Weights that keep the size of what they are multiplied with.
+  static double WeightSize(int64_t sum) {
+    return std::sqrt(3.0 / static_cast<double>(std::max<int64_t>(1, sum)));
+  }
+  // Weights as a model of 16-bit floats has them.
+  ValueId HalfWeights(Ints shape, int64_t sum) {
+    const double size = WeightSize(sum);
+    const ir::DType type = rng_.Bernoulli(0.5) ? ir::kF16 : ir::kBF16;
+    return Emit("cast", {Constant(std::move(shape), -size, size, type)},
+                {{"dtype", std::string("f32")}});
+  }
   ValueId Weights(Ints shape, int64_t sum) {
-    const double size = std::sqrt(3.0 / static_cast<double>(std::max<int64_t>(1, sum)));
+    const double size = WeightSize(sum);
     if (rng_.Bernoulli(0.15)) {
       const ValueId id = graph::AddValue(&g_, "w", {ir::kF32, std::move(shape)});
       g_.inputs.push_back(id);
@@ -405,8 +422,10 @@ class Generator {
     if (ShapeOf(x).empty()) return;
     const int64_t k = ShapeOf(x).back(), n = rng_.UniformInt(1, 12);
     const bool kn = rng_.Bernoulli(0.5);
-    Scaled(Emit("dense", {x, Weights(kn ? Ints{k, n} : Ints{n, k}, k)},
-                {{"weight_layout", std::string(kn ? "KN" : "NK")}}));
+    const Ints shape = kn ? Ints{k, n} : Ints{n, k};
+    const ValueId w = rng_.Bernoulli(0.3) ? HalfWeights(shape, k) : Weights(shape, k);
+    if (w < 0) return;
+    Scaled(Emit("dense", {x, w}, {{"weight_layout", std::string(kn ? "KN" : "NK")}}));
   }
   void Matmul() {
     const ValueId a = Pick();

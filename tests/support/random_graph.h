@@ -16,6 +16,7 @@ namespace tilewright::tests {
 struct RandomGraphOptions {
   int min_nodes = 3, max_nodes = 16;
   int64_t max_elements = 1200;  // of any value
+  bool bfloat_inputs = true;    // which some devices refuse
 };
 // Verifies. Inputs take values in [-1, 1]; results stay of that order.
 graph::Graph RandomGraph(support::Rng* rng, const RandomGraphOptions& options = {});

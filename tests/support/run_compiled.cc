@@ -111,7 +111,7 @@ std::vector<target::Target> RunnableTargets() {
 
 std::vector<target::Target> RunnableDotTargets() {
   static const auto* targets = new std::vector<target::Target>(
-      Runnable({"x86-64-v2", "haswell", "alderlake", "cascadelake"}));
+      Runnable({"x86-64-v2", "haswell", "alderlake", "cascadelake", "znver4"}));
   return *targets;
 }
 

@@ -135,6 +135,17 @@ TEST(Tasks, ChannelBlocksAreVectorsOrLinesWhereRegistersAreMany) {
   EXPECT_EQ(block("cpu,arch=aarch64,cpu=cortex-a76"), 16);
 }
 
+TEST(Tasks, DenseLayersKeepTheWeightsThatTheMachineWidensFast) {
+  const auto weights = [](const char* target) {
+    return PassContext(*target::ParseTarget(target)).half_weights;
+  };
+  const std::vector<ir::DType> both = {ir::kBF16, ir::kF16};
+  EXPECT_EQ(weights("cpu,arch=x86_64,cpu=haswell"), both);
+  EXPECT_EQ(weights("cpu,arch=aarch64,cpu=cortex-a53"), both);
+  EXPECT_EQ(weights("cpu,arch=x86_64,cpu=x86-64-v2"), std::vector<ir::DType>{ir::kBF16});
+  EXPECT_EQ(weights("cuda,arch=sm_90a"), std::vector<ir::DType>{});
+}
+
 TEST(Tasks, UniqueByTextWithWeights) {
   const Graph fused = Fused(Twins());
   auto tasks = ExtractTasks(fused);

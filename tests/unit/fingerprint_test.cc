@@ -21,9 +21,10 @@ runtime::CpuInfo Zen4() {
   cpu.model_name = "AMD EPYC 9000";
   cpu.family = 0x19;
   cpu.model = 0x11;
-  cpu.features = {"avx",      "avx2",       "avx512bw", "avx512cd", "avx512dq", "avx512f",
-                  "avx512vl", "avx512vnni", "bmi",      "bmi2",     "f16c",     "fma",
-                  "popcnt",   "sse2",       "sse3",     "sse4.1",   "sse4.2",   "ssse3"};
+  cpu.features = {"avx512bf16", "avx",     "avx2",     "avx512bw",   "avx512cd",
+                  "avx512dq",   "avx512f", "avx512vl", "avx512vnni", "bmi",
+                  "bmi2",       "f16c",    "fma",      "popcnt",     "sse2",
+                  "sse3",       "sse4.1",  "sse4.2",   "ssse3"};
   cpu.cores_usable = 2;
   cpu.l1d_bytes = 32 << 10;
   cpu.l2_bytes = 1 << 20;

@@ -62,7 +62,12 @@ TEST_P(GraphGolden, PassMakesThisText) {
   context.far_weights_bytes = 16;
   context.view_alignment = 8;
   context.packed_weight_rows = 2;
-  context.half_products = true;
+  context.half_products = {ir::kF16, ir::kBF16};
+  context.half_weights = context.half_products;
+  if (GetParam().starts_with("pairs_")) {
+    context.half_products = {};
+    context.half_pairs = {ir::kBF16};
+  }
   context.attention_rows = 8;
   context.near_row = 16;
   context.join_products = true;

@@ -173,6 +173,8 @@ TEST(OpCompute, ProductsOf16BitFloatsHaveWideSums) {
       Case dense{"dense", {{3, 40}, weights}, {{"weight_layout", layout}}};
       dense.dtype = type;
       ExpectComputeMatchesReference(dense, &rng);
+      dense.dtypes = {ir::kF32, type};
+      ExpectComputeMatchesReference(dense, &rng);
     }
     Case matmul{"matmul", {{2, 3, 40}, {40, 5}}, {}};
     matmul.dtype = type;

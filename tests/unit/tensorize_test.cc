@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <iostream>
@@ -318,6 +319,50 @@ TEST(TensorizeTest, Dot4IsExactAtTheEndsOfItsTypes) {
   }
 }
 
+// C[j] += A[0] * B[j,0] + A[1] * B[j,1], from 0.
+ir::Function PairsProgram(const std::string& intrinsic, int lanes) {
+  const std::string n = std::to_string(lanes), terms = std::to_string(2 * lanes);
+  const std::string loop = "for j in 0.." + n + " @{tensor=\"" + intrinsic + n;
+  auto f = ir::ParseFunction("fn dots(A: bf16[2] input, B: bf16[" + terms + "] input, C: f32[" + n +
+                             "] output) stage=scheduled { " + loop +
+                             ".reset\"} { C[j] = 0.0f32; } " + loop +
+                             "\"} { for k in 0..2 {"
+                             " C[j] = C[j] + f32(A[k]) * f32(B[2*j + k]); } } }");
+  TW_CHECK(f.ok()) << f.status();
+  const absl::Status valid = ir::Verify(*f);
+  TW_CHECK(valid.ok()) << valid;
+  return *std::move(f);
+}
+
+// These sums are the same in any order, and whether numbers below the normal ones count or not.
+TEST(TensorizeTest, PairsOfBFloatsAreSummedInF32) {
+  const auto bytes = [](const std::vector<float>& values) {
+    ir::TensorData data;
+    for (const float value : values) {
+      const uint32_t bits = std::bit_cast<uint32_t>(value);
+      data.bytes.push_back(static_cast<uint8_t>(bits >> 16));
+      data.bytes.push_back(static_cast<uint8_t>(bits >> 24));
+    }
+    return data;
+  };
+  for (const int lanes : {4, 8, 16}) {
+    const ir::Function f = PairsProgram("generic.dot2_bf16.", lanes);
+    std::vector<float> weights;
+    for (int i = 0; i < 2 * lanes; ++i) {
+      weights.push_back(i % 7 == 6 ? 0x1p-130F : 3.0F * static_cast<float>(i) - 17);
+    }
+    for (const std::vector<float>& data : {std::vector<float>{255, -254}, {0x1p100F, 1}}) {
+      ir::TensorData x = bytes(data), w = bytes(weights), expected, found;
+      ASSERT_TRUE(ir::Interpret(f, {}, {&x, &w, &expected}).ok());
+      for (const target::Target& target : tests::RunnableDotTargets()) {
+        absl::Status ran = tests::RunCompiled(f, target, 1, {}, {&x, &w, &found});
+        ASSERT_TRUE(ran.ok()) << ran;
+        EXPECT_EQ(found.bytes, expected.bytes) << target.ToString() << " " << lanes;
+      }
+    }
+  }
+}
+
 std::string AssemblyFor(const ir::Function& f, const std::string& cpu) {
   target::Target target = *target::ParseTarget("cpu,arch=x86_64,cpu=" + cpu);
   auto lowered = tests::LowerChecked(f, target);
@@ -421,6 +466,20 @@ TEST(TensorizeTest, VnniTargetsGetTheirInstruction) {
     EXPECT_THAT(plain, testing::HasSubstr("vpmaddwd"));
     EXPECT_THAT(plain, testing::Not(testing::HasSubstr("vpmaddubsw")));
     EXPECT_THAT(plain, testing::Not(testing::HasSubstr("vphaddd")));
+  }
+}
+
+TEST(TensorizeTest, PairsOfBFloatsAreOneInstruction) {
+  const target::Target older = *target::ParseTarget("cpu,arch=x86_64,cpu=cascadelake");
+  for (const int lanes : {4, 8, 16}) {
+    const ir::Function named = PairsProgram("x86.vdpbf16ps.", lanes);
+    const ir::Function generic = PairsProgram("generic.dot2_bf16.", lanes);
+    for (const ir::Function& f : {named, generic}) {
+      EXPECT_THAT(AssemblyFor(f, "znver4"), testing::HasSubstr("vdpbf16ps"));
+    }
+    EXPECT_EQ(support::Slug(tests::LowerChecked(named, older).status()),
+              "transform.lower_tensor_nests.missing_feature");
+    EXPECT_THAT(AssemblyFor(generic, "cascadelake"), testing::Not(testing::HasSubstr("vdpbf16ps")));
   }
 }
 

@@ -194,7 +194,7 @@ class ThreadTiles final : public Sketch {
 
   // Lanes of dot products run along their axis only.
   void AddDotAxis() {
-    if (!p_.dot.has_value()) return;
+    if (!p_.dot.has_value() || p_.dot->data.is_float()) return p_.dot.reset();
     const auto at = std::find(spatial_.begin(), spatial_.end(), DotLaneIter());
     dot_axis_ = static_cast<size_t>(at - spatial_.begin());
     if (std::find(lane_axes_.begin(), lane_axes_.end(), dot_axis_) == lane_axes_.end())

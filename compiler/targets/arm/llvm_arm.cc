@@ -157,8 +157,6 @@ codegen::WordRounding FindWordRounding(const target::Target& target, int lanes) 
 
 codegen::PowerScaling FindPowerScaling(const target::Target&, int) { return nullptr; }
 
-bool HasHalfCasts(const target::Target&) { return true; }
-
 void FenceStores(IRBuilderBase& b) {
   constexpr uint32_t kInnerShareableStores = 0xa;
   b.CreateIntrinsic(llvm::Intrinsic::aarch64_dmb, {}, {b.getInt32(kInnerShareableStores)});
@@ -175,7 +173,6 @@ constinit const codegen::LlvmTarget kLlvmTarget = {
     .dot_tile = EmitDotTile,
     .word_rounding = FindWordRounding,
     .power_scaling = FindPowerScaling,
-    .has_half_casts = HasHalfCasts,
     .fence_stores = FenceStores,
     .saturates = true,
 };

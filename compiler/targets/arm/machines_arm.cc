@@ -148,6 +148,7 @@ constexpr Machine Made(Machine m) {
   constexpr target::Machine kOther = {};
   const bool dots = m.features.find("dotprod") != std::string_view::npos;
   m.dots_per_cycle = dots ? m.fma_per_cycle : m.fma_per_cycle / 4;
+  m.converts_f16 = true;
   m.dot_latency = dots && m.fma_per_cycle > 1 ? 1 : m.fma_latency;
   m.parallel_work = static_cast<int64_t>(m.parallel_region_ns * m.clock_ghz * m.fma_per_cycle *
                                          (m.vector_bytes / 4));

@@ -100,6 +100,24 @@ Value* EmitDot4(IRBuilderBase& b, const target::Target& target, const Dot4& dot)
   return b.CreateAdd(sum, PairSums(b, target, odd[0], odd[1]));
 }
 
+Value* EmitPairDot(IRBuilderBase& b, const target::Target& target, const codegen::PairDot& dot) {
+  if (!target.machine.Has("avx512bf16")) return nullptr;
+  llvm::Intrinsic::ID id;
+  if (dot.lanes == 16) {
+    id = llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512;
+  } else if (dot.lanes == 8) {
+    id = llvm::Intrinsic::x86_avx512bf16_dpbf16ps_256;
+  } else if (dot.lanes == 4) {
+    id = llvm::Intrinsic::x86_avx512bf16_dpbf16ps_128;
+  } else {
+    return nullptr;
+  }
+  llvm::Type* pairs =
+      llvm::FixedVectorType::get(b.getBFloatTy(), 2 * static_cast<unsigned>(dot.lanes));
+  return b.CreateIntrinsic(id, {},
+                           {dot.sum, b.CreateBitCast(dot.a, pairs), b.CreateBitCast(dot.b, pairs)});
+}
+
 Value* RoundSixteen(IRBuilderBase& b, Value* value) {
   llvm::Type* words = llvm::FixedVectorType::get(b.getInt32Ty(), 16);
   return b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_cvtps2dq_512, {},
@@ -138,9 +156,6 @@ codegen::NibbleFloats FindNibbleFloats(const target::Target& target, int lanes) 
   return lanes == 16 && target.machine.Has("avx512f") ? LookUpNibbles : nullptr;
 }
 
-// F16C: every processor with AVX2 has it.
-bool HasHalfCasts(const target::Target& target) { return target.machine.Has("avx2"); }
-
 void FenceStores(IRBuilderBase& b) { b.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {}); }
 
 }  // namespace
@@ -151,10 +166,10 @@ constinit const codegen::LlvmTarget kLlvmTarget = {
     .initialize = Initialize,
     .add_attributes = AddAttributes,
     .dot4 = EmitDot4,
+    .pair_dot = EmitPairDot,
     .word_rounding = FindWordRounding,
     .power_scaling = FindPowerScaling,
     .nibble_floats = FindNibbleFloats,
-    .has_half_casts = HasHalfCasts,
     .fence_stores = FenceStores,
 };
 

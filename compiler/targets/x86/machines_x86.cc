@@ -23,6 +23,10 @@ constexpr std::string_view kVnni =
     "sse2,sse3,ssse3,sse4.1,sse4.2,popcnt,avx,avx2,fma,f16c,bmi,bmi2,"
     "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vnni";
 
+constexpr std::string_view kBFloat =
+    "sse2,sse3,ssse3,sse4.1,sse4.2,popcnt,avx,avx2,fma,f16c,bmi,bmi2,"
+    "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vnni,avx512bf16";
+
 // Latencies, bandwidths and the clock were fitted to the layers of tests/bench on a Zen 4 (cycles
 // are nearly the same from Haswell on, and only ratios matter for ranking). Eight cores share the
 // last level, of which the table has each one's slice. All load as many vectors as they multiply,
@@ -43,6 +47,7 @@ constexpr Machine Row(std::string_view name, int vector_bytes, int vector_regist
           .sums_in_flight = 10,
           .dots_per_cycle = dots ? fma_per_cycle : 0.5,
           .dot_latency = name.starts_with("znver") ? 4.0 : 5.0,
+          .converts_f16 = features.find("f16c") != std::string_view::npos,
           .l1 = {.bytes = l1_bytes},
           .l2 = {.bytes = l2_bytes, .bytes_per_cycle = 28},
           .l3 = {.bytes = l3_bytes, .sharers = 8, .bytes_per_cycle = 22},
@@ -61,13 +66,13 @@ constexpr Machine kX86Machines[] = {
     Row("skylake-avx512", 64, 32, 2, 32 * KiB, 1 * MiB, 1408 * KiB, kV4),
     Row("cascadelake", 64, 32, 2, 32 * KiB, 1 * MiB, 1408 * KiB, kVnni),
     Row("icelake-server", 64, 32, 2, 48 * KiB, 1280 * KiB, 1536 * KiB, kVnni),
-    Row("sapphirerapids", 64, 32, 2, 48 * KiB, 2 * MiB, 1920 * KiB, kVnni),
+    Row("sapphirerapids", 64, 32, 2, 48 * KiB, 2 * MiB, 1920 * KiB, kBFloat),
     Row("alderlake", 32, 16, 2, 48 * KiB, 1280 * KiB, 3 * MiB, kV3Vnni),
     Row("znver1", 32, 16, 1, 32 * KiB, 512 * KiB, 4 * MiB, kV3),
     Row("znver2", 32, 16, 2, 32 * KiB, 512 * KiB, 4 * MiB, kV3),
     Row("znver3", 32, 16, 2, 32 * KiB, 512 * KiB, 4 * MiB, kV3),
-    Row("znver4", 64, 32, 1, 32 * KiB, 1 * MiB, 4 * MiB, kVnni),
-    Row("znver5", 64, 32, 2, 48 * KiB, 1 * MiB, 4 * MiB, kVnni),
+    Row("znver4", 64, 32, 1, 32 * KiB, 1 * MiB, 4 * MiB, kBFloat),
+    Row("znver5", 64, 32, 2, 48 * KiB, 1 * MiB, 4 * MiB, kBFloat),
 };
 
 constexpr std::string_view kX86Levels[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64"};
