@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <set>
 #include <vector>
 
 #include "compiler/target/occupancy.h"
@@ -15,8 +13,10 @@ constexpr double kWordBytes = 4;
 // Of one iteration of a rolled loop: its counter and the addresses that move with it.
 constexpr double kRoundCycles = 2;
 // Of an access of global memory that the first cache answers; of shared memory it is one. These
-// four order 175 kernels on an H100 best (tests/bench/results/gpu_estimate.txt).
+// five order 175 kernels on an H100 best (tests/bench/results/gpu_estimate.txt).
 constexpr double kGlobalCycles = 2;
+// Of each transaction more than the bytes of the access need, on top.
+constexpr double kExcessCycles = 0.75;
 // Of a warp alone, from one operation to the next. The compiler writes small bodies out, so that
 // the loads of two rounds are under way.
 constexpr double kIssueCycles = 2, kSmallBody = 16, kRoundsUnderWay = 2;
@@ -28,26 +28,6 @@ constexpr double kProductLatency = 33, kProductWork = 16 * 8 * 16;
 constexpr double kFourWarps = 4, kSharedTerms = 64, kSharedLatency = 128;
 // A condition in the innermost body, which threads in step and drivers for processors mask.
 constexpr double kMaskedFactor = 1.2;
-
-int64_t FloorDivide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
-
-// Elements that `step` threads touch, from the first thread's first lane.
-std::set<int64_t> Elements(const StatementSummary& s, const AccessSummary& access, int64_t step) {
-  int64_t lanes = 1, stride = 0;
-  for (size_t i = 0; i < s.loops.size(); ++i) {
-    if (s.loops[i].kind != ir::ForKind::kVectorized || access.strides[i] == 0) continue;
-    lanes = s.loops[i].extent;
-    stride = access.strides[i];
-  }
-  std::vector<int64_t> threads = access.thread_offsets;
-  if (threads.empty()) threads = {0};
-  threads.resize(std::min(threads.size(), static_cast<size_t>(step)));
-  std::set<int64_t> elements;
-  for (const int64_t thread : threads) {
-    for (int64_t lane = 0; lane < lanes; ++lane) elements.insert(thread + lane * stride);
-  }
-  return elements;
-}
 
 // Whether a loop of the thread walks along the memory that one transaction gives, so that the next
 // iterations find what this one did not use.
@@ -96,11 +76,13 @@ bool IsAccumulator(const StatementSummary& s, const AccessSummary& access) {
   return access.is_write && s.accumulates && access.buffer->scope == ir::Scope::kLocal;
 }
 
-// Cycles of the first cache for so many transactions of one access.
-double CacheCycles(double transactions, const target::Machine& machine) {
-  if (InTurn(machine.launch) || machine.l1.bytes_per_cycle <= 0) return transactions;
-  const double bytes = transactions * static_cast<double>(machine.launch.transaction_bytes);
-  return kGlobalCycles * std::max(1.0, bytes / machine.l1.bytes_per_cycle);
+// Cycles of the first cache for the transactions of an access.
+double CacheCycles(const StepAccess& step, const target::Machine& machine) {
+  if (InTurn(machine.launch) || machine.l1.bytes_per_cycle <= 0) return step.transactions;
+  const double bytes =
+      step.transactions / step.accesses * static_cast<double>(machine.launch.transaction_bytes);
+  return step.accesses * kGlobalCycles * std::max(1.0, bytes / machine.l1.bytes_per_cycle) +
+         kExcessCycles * step.transactions * (1 - step.coalesced);
 }
 
 // Cycles of the ports that loads and stores take for one operation of a thread or warp.
@@ -113,7 +95,7 @@ double PortCycles(const StatementSummary& s, const RegisterTile& tile,
     if (IsAccumulator(s, access)) continue;
     const BodyLoads loads = LoadsOf(s, access, tile);
     const StepAccess step = AnalyzeStep(s, access, limits, std::max<int64_t>(1, limits.warp));
-    double each = CacheCycles(step.transactions, thread.machine);
+    double each = CacheCycles(step, thread.machine);
     if (access.buffer->scope == ir::Scope::kLocal) each = InTurn(limits) ? 1 : 0;
     if (access.buffer->scope == ir::Scope::kShared && !InTurn(limits)) each = step.bank_cycles;
     // The step is that of the whole vector, which is several loads of the thread.
@@ -396,29 +378,6 @@ target::Target ThreadTarget(const target::Target& target) {
   thread.machine.vector_registers = static_cast<int>(std::max<int64_t>(
       1, limits.registers * static_cast<int64_t>(kWordBytes) / limits.thread_bytes));
   return thread;
-}
-
-StepAccess AnalyzeStep(const StatementSummary& s, const AccessSummary& access,
-                       const target::LaunchLimits& limits, int64_t step) {
-  const std::set<int64_t> elements = Elements(s, access, step);
-  std::set<int64_t> lines, words;
-  for (const int64_t element : elements) {
-    lines.insert(FloorDivide(element * access.element_bytes, limits.transaction_bytes));
-    words.insert(FloorDivide(element * access.element_bytes, static_cast<int64_t>(kWordBytes)));
-  }
-  const int64_t banks = std::max<int64_t>(1, limits.shared_banks);
-  std::map<int64_t, double> in_bank;
-  double most = 1;
-  for (const int64_t word : words) most = std::max(most, ++in_bank[(word % banks + banks) % banks]);
-  const double bytes =
-      static_cast<double>(elements.size()) * static_cast<double>(access.element_bytes);
-  StepAccess out;
-  out.transactions = static_cast<double>(lines.size());
-  out.coalesced =
-      std::ceil(bytes / static_cast<double>(limits.transaction_bytes)) / out.transactions;
-  out.bank_cycles = most;
-  out.conflicts = most / std::ceil(static_cast<double>(words.size()) / static_cast<double>(banks));
-  return out;
 }
 
 LaunchShape AnalyzeLaunch(const ProgramSummary& program, size_t launch,

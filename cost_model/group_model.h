@@ -12,19 +12,9 @@
 #include "compiler/target/target.h"
 #include "cost_model/analytical_model.h"
 #include "cost_model/loop_summary.h"
+#include "cost_model/step_access.h"
 
 namespace tilewright::cost_model {
-
-// One access by threads that go in step, each of all lanes of its vector.
-struct StepAccess {
-  double transactions = 1;  // of memory, that it takes
-  double coalesced = 1;     // transactions that its bytes would fill / those that it takes
-  double bank_cycles = 1;   // of shared memory, that it takes
-  double conflicts = 1;     // bank_cycles / those without two words in one bank
-};
-// `step` threads go in step. REQUIRES: step in [1, kStepThreads].
-StepAccess AnalyzeStep(const StatementSummary& statement, const AccessSummary& access,
-                       const target::LaunchLimits& limits, int64_t step);
 
 // A launch on a unit.
 struct LaunchShape {

@@ -385,7 +385,7 @@ class Summarizer {
     for (const AccessSummary& seen : summary->accesses) {
       if (seen.buffer == buffer && (seen.is_write || SameIndices(seen, indices))) return;
     }
-    AccessSummary access{buffer, indices, buffer->dtype.bytes(), is_write, {}, {}, {}};
+    AccessSummary access{buffer, indices, buffer->dtype.bytes(), is_write, {}, {}, {}, 0};
     const std::vector<double> dim_stride = DimStrides(buffer);
     std::vector<analysis::FirstValue> first;
     for (const LoopSummary& loop : loops_) first.push_back({loop.var, loop.min});
@@ -422,6 +422,7 @@ class Summarizer {
       if (thread == 0) first = flat;
       access->thread_offsets.push_back(static_cast<int64_t>(flat - first));
     }
+    access->first = static_cast<int64_t>(first);
   }
 
   void FillUnique(AccessSummary* access) const {

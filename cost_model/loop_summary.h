@@ -37,6 +37,7 @@ struct AccessSummary {
   // Of a statement in the threads of a group: elements from the first thread's place to that of
   // each of the first kStepThreads, in their order. Empty outside of threads.
   std::vector<int64_t> thread_offsets;
+  int64_t first = 0;  // the first thread's place, in elements from the buffer's start
 };
 // As many threads go in step on the machines that we know, or fewer.
 inline constexpr int64_t kStepThreads = 32;

@@ -388,8 +388,11 @@ std::string CExpressions::Lane(const Expr& e, int lane) {
       return StrCat("(", Lane(e->args[0], lane), " ? ", Lane(e->args[1], lane), " : ",
                     Lane(e->args[2], lane), ")");
     case ExprKind::kLoad: {
-      if (const auto run = runs_.find(e.get()); run != runs_.end())
-        return StrCat(run->second, ".v[", lane, "]");
+      if (const auto run = runs_.find(e.get()); run != runs_.end()) {
+        const int64_t lanes = run->second.lanes;
+        return StrCat(run->second.names[static_cast<size_t>(lane / lanes)], ".v[", lane % lanes,
+                      "]");
+      }
       std::string value = Element(e->buffer, e->args[0], lane);
       if (e->mask == nullptr) return value;
       return StrCat("(", Lane(e->mask, lane), " ? ", value, " : ((", MemoryOf(e->buffer->dtype),
@@ -410,26 +413,28 @@ std::optional<std::string> CExpressions::Run(const ir::Buffer& buffer, const Exp
   return StrCat(NameOf(buffer.get()), " + ", Lane(index->args[0], 0));
 }
 
-std::string CExpressions::WideType(const ir::Buffer& buffer, int64_t lanes) {
-  return StrCat(dialect_.wide, "<", MemoryOf(buffer->dtype), ", ", lanes, ">");
-}
-
-std::optional<std::string> CExpressions::WideRun(const ir::Buffer& buffer, const Expr& index,
-                                                 bool read_only) {
-  const int64_t lanes = index->dtype.lanes, bytes = lanes * buffer->dtype.bytes();
+CExpressions::WideRun CExpressions::WideRunOf(const ir::Buffer& buffer, const Expr& index,
+                                              bool read_only) {
+  WideRun run;
   const bool shaped = !dialect_.wide.empty() && index->kind == ExprKind::kRamp &&
                       ir::IsInt(index->args[1], 1) && !buffer->dtype.is_bool() &&
-                      buffer->scope != ir::Scope::kLocal &&
-                      (bytes == 4 || bytes == 8 || bytes == 16);
-  if (!shaped) return std::nullopt;
+                      buffer->scope != ir::Scope::kLocal;
+  if (!shaped) return run;
   // Buffers are at multiples of more than that.
-  const analysis::Congruence base = analyzer_.CongruenceOf(index->args[0]);
-  if (base.modulus % lanes != 0 || base.remainder % lanes != 0) return std::nullopt;
+  const int64_t lanes = index->dtype.lanes, aligned = AlignedBytes(buffer, index->args[0], lanes);
+  run.lanes = aligned / buffer->dtype.bytes();
+  if (run.lanes < 2 || aligned < 4) return run;
   uses_wide_ = true;
+  run.type = StrCat(dialect_.wide, "<", MemoryOf(buffer->dtype), ", ", run.lanes, ">");
   const std::string_view space =
       buffer->scope == ir::Scope::kShared ? dialect_.shared_space : dialect_.global_space;
-  return StrCat("*(", read_only ? "const " : "", space, WideType(buffer, lanes), "*)(",
-                NameOf(buffer.get()), " + ", PlaceOf(buffer.get(), Lane(index->args[0], 0)), ")");
+  const std::string pointer =
+      StrCat("*(", read_only ? "const " : "", space, run.type, "*)(", NameOf(buffer.get()), " + ");
+  for (int64_t first = 0; first < lanes; first += run.lanes) {
+    const std::string place = Lane(index, static_cast<int>(first));
+    run.parts.push_back(StrCat(pointer, PlaceOf(buffer.get(), place), ")"));
+  }
+  return run;
 }
 
 std::string CExpressions::PlaceOf(const ir::BufferNode* buffer, std::string index) const {
@@ -451,7 +456,12 @@ int64_t CExpressions::AlignedBytes(const ir::Buffer& buffer, const Expr& index,
   return std::gcd(std::gcd(std::gcd(base.modulus, base.remainder), stride) * bytes, kMostBytes);
 }
 
-std::string CExpressions::NameRun(const Expr& load) { return runs_[load.get()] = Temporary("run"); }
+std::vector<std::string> CExpressions::NameRun(const Expr& load, const WideRun& run) {
+  NamedRun& named = runs_[load.get()];
+  named.lanes = run.lanes;
+  for (size_t i = 0; i < run.parts.size(); ++i) named.names.push_back(Temporary("run"));
+  return named.names;
+}
 
 bool CExpressions::HasVectors(DType type) const {
   return dialect_.vectors && IsVectorWidth(type.lanes) && !type.is_bool();

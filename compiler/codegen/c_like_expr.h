@@ -31,7 +31,7 @@ class CExpressions {
   void SetName(const void* symbol, std::string text) { names_[symbol] = std::move(text); }
   const std::string& NameOf(const void* symbol) const { return names_.at(symbol); }
 
-  // The elements of an array lie where `function` of their number says; runs that WideRun gives
+  // The elements of an array lie where `function` of their number says; what WideRunOf gives
   // stay together.
   void Place(const ir::BufferNode* buffer, std::string function) {
     places_[buffer] = std::move(function);
@@ -57,15 +57,17 @@ class CExpressions {
   std::optional<std::string> Vector(const ir::Expr& e);
   // &buffer[base] for an index that is a run of elements.
   std::optional<std::string> Run(const ir::Buffer& buffer, const ir::Expr& index);
-  // The type of `lanes` neighbours of a buffer. REQUIRES: WideRun gives such a run.
-  std::string WideType(const ir::Buffer& buffer, int64_t lanes);
-  // The lvalue of a whole run as one access, in a language that has wide ones; nullopt where the
-  // run is not known to be at a multiple of its size.
-  std::optional<std::string> WideRun(const ir::Buffer& buffer, const ir::Expr& index,
-                                     bool read_only);
-  // Declares a variable that holds what a load of a run gives, for the statement at hand; returns
-  // its name.
-  std::string NameRun(const ir::Expr& load);
+  // A run in the fewest accesses of 16, 8 or 4 bytes, all as wide, in a language that has wide
+  // ones: their type and lvalues. None where the run is not known to be at a multiple of any.
+  struct WideRun {
+    std::string type;
+    int64_t lanes = 0;  // of each
+    std::vector<std::string> parts;
+  };
+  WideRun WideRunOf(const ir::Buffer& buffer, const ir::Expr& index, bool read_only);
+  // Declares variables that hold what a load of a run gives, for the statement at hand; returns
+  // their names.
+  std::vector<std::string> NameRun(const ir::Expr& load, const WideRun& run);
   bool IsNamedRun(const ir::Expr& e) const { return runs_.contains(e.get()); }
   void ForgetRuns() { runs_.clear(); }
   // The largest power of two, up to 16, that the address of this element is known to be at a
@@ -119,7 +121,11 @@ class CExpressions {
   std::unordered_map<const ir::BufferNode*, Registers> registers_;
   std::unordered_map<const void*, std::string> names_;
   std::unordered_map<const ir::BufferNode*, std::string> places_;
-  std::unordered_map<const ir::ExprNode*, std::string> runs_;
+  struct NamedRun {
+    int64_t lanes = 1;  // of each name
+    std::vector<std::string> names;
+  };
+  std::unordered_map<const ir::ExprNode*, NamedRun> runs_;
   std::set<std::string> taken_, helpers_;
   std::string error_;
   bool uses_double_ = false, uses_half_ = false, uses_bfloat_ = false, uses_dot4_ = false,

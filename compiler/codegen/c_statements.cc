@@ -177,13 +177,17 @@ void CEmitter::LoadRuns(const Expr& value, const Expr& condition) {
     const bool known = condition != nullptr && ir::StructuralEqual(condition, mask);
     reads = known ? condition : both(mask);
   }
-  const auto run = expr_.WideRun(value->buffer, value->args[0], /*read_only=*/true);
-  if (!run.has_value()) return;
-  if (reads == nullptr) return Line(StrCat("const auto ", expr_.NameRun(value), " = ", *run, ";"));
-  const std::string type = expr_.WideType(value->buffer, value->dtype.lanes);
-  const std::string name = expr_.NameRun(value);
-  Line(StrCat(type, " ", name, " = {};"));
-  Line(StrCat("if (", expr_.Lane(reads, 0), ") ", name, " = ", *run, ";"));
+  const auto run = expr_.WideRunOf(value->buffer, value->args[0], /*read_only=*/true);
+  if (run.parts.empty()) return;
+  const std::vector<std::string> names = expr_.NameRun(value, run);
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (reads == nullptr) {
+      Line(StrCat("const auto ", names[i], " = ", run.parts[i], ";"));
+      continue;
+    }
+    Line(StrCat(run.type, " ", names[i], " = {};"));
+    Line(StrCat("if (", expr_.Lane(reads, 0), ") ", names[i], " = ", run.parts[i], ";"));
+  }
 }
 
 // Declares variables for the lanes of a value; returns what they are called.
@@ -214,11 +218,11 @@ bool CEmitter::CopyAsync(const Stmt& s) {
   if (!in_async_ || !async_) return false;
   const std::optional<WideCopy> copy = WideCopyOf(s);
   if (!copy.has_value()) return false;
-  const auto to = expr_.WideRun(s->buffer, s->indices[0], /*read_only=*/false);
-  const auto from = expr_.WideRun(copy->load->buffer, copy->load->args[0], /*read_only=*/true);
-  if (!to.has_value() || !from.has_value()) return false;
+  const auto to = expr_.WideRunOf(s->buffer, s->indices[0], /*read_only=*/false);
+  const auto from = expr_.WideRunOf(copy->load->buffer, copy->load->args[0], /*read_only=*/true);
+  if (to.parts.size() != 1 || from.parts.size() != 1) return false;
   const std::string condition = copy->condition == nullptr ? "1" : expr_.Lane(copy->condition, 0);
-  Line(StrCat(dialect_.async.copy, "(&", *to, ", &", *from, ", ", condition, ");"));
+  Line(StrCat(dialect_.async.copy, "(&", to.parts[0], ", &", from.parts[0], ", ", condition, ");"));
   return true;
 }
 
@@ -242,14 +246,16 @@ void CEmitter::EmitStore(const Stmt& s) {
   Line("{");
   ++indent_;
   const std::vector<std::string> values = LanesOf(s->value);
-  const auto wide =
-      s->mask == nullptr ? expr_.WideRun(s->buffer, index, /*read_only=*/false) : std::nullopt;
-  if (wide.has_value()) {
-    const std::string whole = expr_.Temporary("wide");
-    Line(StrCat("const ", expr_.WideType(s->buffer, lanes), " ", whole, " = {{",
-                support::Join(values, ", "), "}};"));
-    Line(StrCat(*wide, " = ", whole, ";"));
-    lanes = 0;
+  if (s->mask == nullptr) {
+    const auto run = expr_.WideRunOf(s->buffer, index, /*read_only=*/false);
+    for (size_t part = 0; part < run.parts.size(); ++part) {
+      const auto first = values.begin() + static_cast<std::ptrdiff_t>(part) * run.lanes;
+      const std::string wide = expr_.Temporary("wide");
+      Line(StrCat("const ", run.type, " ", wide, " = {{",
+                  support::Join(std::vector<std::string>(first, first + run.lanes), ", "), "}};"));
+      Line(StrCat(run.parts[part], " = ", wide, ";"));
+    }
+    if (!run.parts.empty()) lanes = 0;
   }
   for (int i = 0; i < lanes; ++i) {
     std::string store = StrCat(expr_.Element(s->buffer, index, i), " = ", values[i], ";");

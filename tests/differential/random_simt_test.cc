@@ -130,6 +130,7 @@ class RandomSimtTest : public testing::TestWithParam<LanguageRow> {
  private:
   static void Run(const Case& c, const simt::CompiledPlan& compiled) {
     EquivalenceOptions options;
+    options.max_steps = 100'000'000;  // the largest products of four warps
     options.run_other = [&](const ir::Function&, const std::vector<int64_t>& sizes,
                             std::vector<ir::TensorData*> args) {
       return simt::RunPlan(compiled, sizes, args);

@@ -64,6 +64,27 @@ TEST(CudaCodegen, SumsOf16BitFloatsAreRefused) {
   EXPECT_EQ(support::Slug(EmitCuda({*f}).status()), "codegen.cuda.unsupported");
 }
 
+// A run is as few accesses as its place allows: of 16 bytes at most, or of 8.
+TEST(CudaCodegen, LongRunsAreSeveralWideAccesses) {
+  const auto f = ir::ParseFunction(R"(fn copy(X: f32[512] input, Y: f32[512] output) stage=flat {
+  for t in 0..32 threadIdx.x {
+    Y[ramp(t * 8, 1, 8)] = X[ramp(t * 8 + 2, 1, 8)];
+  }
+}
+)");
+  ASSERT_TRUE(f.ok()) << f.status();
+  const auto text = EmitCuda({*f});
+  ASSERT_TRUE(text.ok()) << text.status();
+  const auto count = [&](const std::string& part) {
+    int times = 0;
+    for (size_t at = 0; (at = text->find(part, at)) != std::string::npos; ++at) ++times;
+    return times;
+  };
+  EXPECT_EQ(count("= *(const tw_wide<float, 2>*)(X + "), 4) << *text;
+  EXPECT_EQ(count("*(tw_wide<float, 4>*)(Y + "), 2) << *text;
+  EXPECT_NE(text->find("*(tw_wide<float, 4>*)(Y + ((t * 8) + 4))"), std::string::npos) << *text;
+}
+
 bool HaveNvrtc() { return NvrtcName() != "nvrtc-none"; }
 
 TEST(CudaCodegen, ATaskBecomesACubinForEachMachine) {

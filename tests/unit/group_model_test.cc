@@ -107,6 +107,38 @@ TEST(GroupModel, AccessesCoalesceByTheStrideOfTheThreads) {
   EXPECT_DOUBLE_EQ(Step(vectors, "B").coalesced, 1);
 }
 
+target::LaunchLimits WithWideLoads(int64_t transaction_bytes) {
+  target::LaunchLimits limits = Gpu().machine.launch;
+  limits.load_bytes = 16;
+  limits.transaction_bytes = transaction_bytes;
+  return limits;
+}
+
+// A vector of eight floats is two accesses of four, with gaps between the threads in each.
+TEST(GroupModel, LongVectorsAreSeveralAccesses) {
+  const ProgramSummary program = Matmul(
+      "split %1 [?,8]; reorder %0 %4 %2 %5; bind %0 blockIdx.x; bind %4 threadIdx.x; vectorize %5");
+  const StatementSummary& s = Critical(program);
+  const StepAccess step = AnalyzeStep(s, AccessOf(s, "B"), WithWideLoads(32), 32);
+  EXPECT_EQ(step.accesses, 2);
+  EXPECT_EQ(step.transactions, 2 * 8);  // of each of the 8 threads' halves
+  EXPECT_EQ(step.coalesced, 0.5);
+  // The banks: eight threads, of 16 bytes each, in one turn, if none of them met another.
+  EXPECT_EQ(step.bank_cycles, 2 * 2);
+  EXPECT_EQ(step.conflicts, 2);
+}
+
+// Rows of 33 floats begin anywhere in a transaction.
+TEST(GroupModel, AccessesThatBeginAnywhereTakeMoreTransactions) {
+  const ProgramSummary program =
+      Summary(tests::MatmulProgram(64, 33, 64), "bind %0 blockIdx.x; bind %1 threadIdx.x");
+  const StatementSummary& s = Critical(program);
+  const StepAccess step = AnalyzeStep(s, AccessOf(s, "B"), WithWideLoads(32), 32);
+  EXPECT_EQ(step.transactions, 4 + 7.0 / 8);
+  EXPECT_DOUBLE_EQ(step.coalesced, 4 / (4 + 7.0 / 8));
+  EXPECT_EQ(AnalyzeStep(s, AccessOf(s, "A"), WithWideLoads(32), 32).transactions, 1);
+}
+
 // 8 rows of 1024 terms, by 256 threads each; the last 256 sums by every thread or, where the
 // machine has them, by the threads of a sub-group in turn.
 TEST(GroupModel, SubGroupsShareOutASum) {

@@ -129,6 +129,24 @@ TEST(SearchTaskTest, APredictionIsTheBestOfThePoolAndChangesNoPick) {
             Hashes(Ask(MakeTask(1).get(), 8, "b1", prior.get())));
 }
 
+// On devices of groups and threads mutations of the pool's best are asked for, too.
+TEST(SearchTaskTest, APredictionByTheEstimateIsRefined) {
+  const auto gain = [](int generations) {
+    SearchOptions options;
+    options.considered = 64;
+    options.estimate_generations = generations;
+    auto task = SearchTask::Create({{"direct", tests::DenseReluProgram(512, 1024, 768)}},
+                                   2.0 * 512 * 1024 * 768, *target::ParseTarget("cuda,arch=sm_90"),
+                                   options);
+    TW_CHECK(task.ok()) << support::StatusText(task.status());
+    auto prior = cost_model::MakePriorModel(cost_model::FeatureSet::kGroups);
+    const auto best = (*task)->PredictBest("", prior.get());
+    TW_CHECK(best.ok()) << support::StatusText(best.status());
+    return best->gain;
+  };
+  EXPECT_GT(gain(6), gain(0) + 0.1);
+}
+
 TEST(SearchTaskTest, NothingIsPickedTwiceAlsoAfterARestart) {
   auto task = MakeTask(1);
   auto model = cost_model::MakePriorModel();

@@ -425,6 +425,27 @@ absl::StatusOr<AskResult> SearchTask::Rank(support::Rng* rng, cost_model::CostMo
   return result;
 }
 
+// Generations of mutations of a ranked pool's best.
+absl::Status SearchTask::Refine(cost_model::CostModel* model, support::Rng* rng,
+                                AskResult* result) {
+  Pool pool;
+  for (Pick& pick : result->ranked) {
+    pool.hashes.insert(pick.candidate.program_hash);
+    pool.scores.push_back(static_cast<float>(pick.predicted));
+    pool.drafts.push_back(std::move(pick.candidate));
+  }
+  for (int generation = 0; generation < options_.estimate_generations; ++generation) {
+    AddFresh(rng, BestPredicted(pool, kParents), false, options_.offspring, &pool, result);
+    TW_TRY(Score(model, &pool, result));
+  }
+  result->ranked.clear();
+  for (const size_t i : ByScore(pool.scores)) {
+    const int rank = static_cast<int>(result->ranked.size()) + 1;
+    result->ranked.push_back({std::move(pool.drafts[i]), pool.scores[i], rank, false});
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Prediction> SearchTask::PredictBest(std::string_view default_steps,
                                                    cost_model::CostModel* model) {
   TW_ASSIGN(const Candidate standard, FromSteps(default_steps));
@@ -432,7 +453,9 @@ absl::StatusOr<Prediction> SearchTask::PredictBest(std::string_view default_step
   support::Rng rng = support::Rng(options_.seed).Split("predict");
   std::vector<std::string> inherited;
   Neighbours neighbours;
-  TW_ASSIGN(const AskResult result, Rank(&rng, model, &inherited, &neighbours));
+  TW_ASSIGN(AskResult result, Rank(&rng, model, &inherited, &neighbours));
+  if (set_ == cost_model::FeatureSet::kGroups && !model->pretrained())
+    TW_TRY(Refine(model, &rng, &result));
   if (result.ranked.empty()) return Prediction{};
   const Pick& best = result.ranked[0];
   const double gain = best.predicted - score[0] - kOptimism;

@@ -42,6 +42,9 @@ struct SearchOptions {
   int fresh = 48;        // of those, made for this batch from the best told
   int generations = 6;   // of mutations of what a pre-trained model likes best, `offspring` each,
   int late_generations = 1;  // while little is known, and then: the best told are better parents
+  // The same, of a choice by the estimate alone, on devices of groups and threads: their spaces
+  // are so sparse that few random points are any good.
+  int estimate_generations = 24;
   int offspring = 24;
   double base_growth = 1;  // additional points of the stream for each told program
   // Chains of mutations that cool down, instead of those generations, with as many drafts.
@@ -183,6 +186,7 @@ class SearchTask {
                                                    cost_model::CostModel* model);
   absl::StatusOr<AskResult> Rank(support::Rng* rng, cost_model::CostModel* model,
                                  std::vector<std::string>* inherited, Neighbours* neighbours);
+  absl::Status Refine(cost_model::CostModel* model, support::Rng* rng, AskResult* result);
   void Choose(int total, const std::vector<std::string>& inherited, const Neighbours& neighbours,
               support::Rng* rng, AskResult* result);
   int TakeInherited(const std::vector<std::string>& inherited, int count, AskResult* result,

@@ -1,0 +1,25 @@
+// What an access of threads that go in step asks of memory: transactions of global memory, turns of
+// the banks of shared memory. From the addresses of the first threads, on average over where in a
+// transaction they begin. Pure functions; thread-safe.
+#pragma once
+
+#include <cstdint>
+
+#include "compiler/target/target.h"
+#include "cost_model/loop_summary.h"
+
+namespace tilewright::cost_model {
+
+// One access by threads that go in step, each of all lanes of its vector.
+struct StepAccess {
+  double accesses = 1;      // of a thread: a vector of more than its widest one is several
+  double transactions = 1;  // of memory, that they take, on average over where they begin
+  double coalesced = 1;     // transactions that its bytes would fill / those that it takes
+  double bank_cycles = 1;   // of shared memory, that it takes
+  double conflicts = 1;     // bank_cycles / those without two words in one bank
+};
+// `step` threads go in step. REQUIRES: step in [1, kStepThreads].
+StepAccess AnalyzeStep(const StatementSummary& statement, const AccessSummary& access,
+                       const target::LaunchLimits& limits, int64_t step);
+
+}  // namespace tilewright::cost_model
