@@ -1,7 +1,6 @@
-// Spectra: discrete Fourier transforms (DFT, STFT) as products with constant tables, and mel bands.
+// Spectra: discrete Fourier transforms (DFT, STFT) as products with constant tables.
 // A long transform is split in two along a factor of its length, as Cooley and Tukey do.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 #include <numeric>
@@ -264,36 +263,100 @@ Result ImportDft(NodeReader& n) {
 
 namespace {
 
-// Where the elements of all frames are in a signal, i64 [frames * points].
-ValueId FramePlaces(Composer& c, const op::Dim& frames, int64_t points, int64_t step) {
-  if (!frames.is_constant()) {
-    const ValueId first = c.Mul(c.Counting(ir::kI64, frames, 0, 2), c.Number(step));
-    const ValueId places = c.Add(first, c.Counting(ir::kI64, points, 1, 2));
-    return c.ReshapeTo(places, {frames * op::Dim(points)});
-  }
+struct Stft {
+  ValueId x = kNone, window = kNone;
+  bool onesided = true;
+
+  int64_t Bins(int64_t points) const { return onesided ? points / 2 + 1 : points; }
+};
+
+// Where the elements of all frames are in a signal, i64 [frames * points]; `step` is a number of
+// the graph.
+ValueId FramePlaces(Composer& c, const op::Dim& frames, int64_t points, ValueId step) {
+  const ValueId first = c.Mul(c.Counting(ir::kI64, frames, 0, 2), step);
+  const ValueId places = c.Add(first, c.Counting(ir::kI64, points, 1, 2));
+  return c.ReshapeTo(places, {frames * op::Dim(points)});
+}
+// The same as a constant.
+ValueId FramePlaces(Composer& c, int64_t frames, int64_t points, int64_t step) {
   std::vector<double> places;
-  for (int64_t f = 0; f < frames.value(); ++f) {
+  for (int64_t f = 0; f < frames; ++f) {
     for (int64_t j = 0; j < points; ++j) places.push_back(static_cast<double>(f * step + j));
   }
-  return c.Constant(ir::kI64, {frames.value() * points}, std::move(places));
+  return c.Constant(ir::kI64, {frames * points}, std::move(places));
+}
+
+// [n, frames, bins, 2] of the frames that begin at `places`.
+ValueId SpectraAt(Composer& c, const Stft& stft, ValueId places, const op::Dim& frames,
+                  int64_t points) {
+  const op::TensorType type = c.TypeOf(stft.x);
+  ValueId x = type.dtype.bits == 16 ? c.Cast(stft.x, ir::kF32) : stft.x;
+  x = c.Op("gather", {x, places}, {{"axis", int64_t{1}}});
+  x = c.ReshapeTo(x, {type.shape[0] * frames, points, type.shape[2]});
+  if (stft.window != kNone) {
+    x = c.Mul(x, c.Reshape(c.Cast(stft.window, c.TypeOf(x).dtype), {1, points, 1}));
+  }
+  const int64_t bins = stft.Bins(points);
+  x = c.ReshapeTo(Transform(c, x, bins, false), {type.shape[0], frames, bins, 2});
+  return c.Cast(x, type.dtype);
+}
+
+// A frame_step or a frame_length that are inputs of the model. The stated shape says how many
+// frames there are, and leaves at most two lengths of them: the module computes the result for
+// each, and chooses.
+Result StftAtRunTime(Composer& c, const Stft& stft) {
+  NodeReader& n = c.node();
+  const std::optional<std::vector<int64_t>> stated = n.StatedShape();
+  const int64_t length = c.FixedSize(stft.x, 1);
+  const int64_t own = stft.window == kNone ? -1 : c.FixedSize(stft.window, 0);
+  const ValueId step = c.Op("max", {c.Reshape(c.Cast(c.Input(1), ir::kI64), {}), c.Number(1)});
+  const ValueId given = n.HasInput(3) ? c.Reshape(c.Cast(c.Input(3), ir::kI64), {}) : c.Number(own);
+  TW_TRY(c.status());
+  RunTimeChoice choice(c);
+  if (stated && stated->size() == 4) {
+    const int64_t frames = (*stated)[1], bins = (*stated)[2];
+    const int64_t longest = stft.onesided ? 2 * bins - 1 : bins;
+    for (int64_t points = std::max<int64_t>(1, stft.onesided ? longest - 1 : longest);
+         points <= std::min(longest, length); ++points) {
+      if (own >= 0 && own != points) continue;
+      if (frames < 1 || frames > kMaxFramePlaces / points) continue;
+      // The last frame ends inside of the signal, and no other fits behind it.
+      const ValueId last = c.Div(c.Number(length - points), step);
+      const ValueId wanted = c.Op("and", {c.Op("equal", {given, c.Number(points)}),
+                                          c.Op("equal", {last, c.Number(frames - 1)})});
+      const ValueId places =
+          c.Op("min", {FramePlaces(c, op::Dim(frames), points, step), c.Number(length - 1)});
+      choice.Add(wanted, SpectraAt(c, stft, places, op::Dim(frames), points));
+    }
+  }
+  if (choice.empty()) {
+    return n.Error("dynamic",
+                   "expected a constant frame_step and frame_length, or a stated shape that one "
+                   "gives");
+  }
+  return choice.Done(StrCat("frames of ", n.label(), " that give the stated shape"));
 }
 
 }  // namespace
 
 Result ImportStft(NodeReader& n) {
   Composer c(n);
-  ValueId x = c.Input(0);
+  Stft stft;
+  stft.x = c.Input(0);
   TW_TRY(c.status());
-  const op::TensorType type = c.TypeOf(x);
+  const op::TensorType type = c.TypeOf(stft.x);
   TW_ASSIGN(const int64_t onesided, n.Int("onesided", 1));
-  TW_TRY(CheckSignal(c, x, onesided != 0, false));
-  ValueId window = c.OptionalInput(2);
+  stft.onesided = onesided != 0;
+  TW_TRY(CheckSignal(c, stft.x, stft.onesided, false));
+  stft.window = c.OptionalInput(2);
   TW_TRY(c.status());
-  const bool bad_window = window != kNone && c.Rank(window) != 1;
-  const int64_t own = window == kNone || bad_window ? -1 : c.Shape(window)[0];
+  const bool bad_window = stft.window != kNone && c.Rank(stft.window) != 1;
+  const bool good_rank = type.shape.size() == 3;
+  if (good_rank && !bad_window && (n.IsDynamic(1) || n.IsDynamic(3))) return StftAtRunTime(c, stft);
+  const int64_t own = stft.window == kNone || bad_window ? -1 : c.Shape(stft.window)[0];
   TW_ASSIGN(const int64_t step, NumberIn(n, 1, "frame_step", 0));
   TW_ASSIGN(const int64_t points, NumberIn(n, 3, "frame_length", own));
-  const op::Dim length = type.shape.size() == 3 ? type.shape[1] : op::Dim(0);
+  const op::Dim length = good_rank ? type.shape[1] : op::Dim(0);
   const int64_t shortest = n.importer().Bound(length, false).value_or(0);
   if (!length.is_constant() && points > shortest) {
     return n.Error("open_size", StrCat("expected signals that are as long as a frame of ", points,
@@ -311,59 +374,9 @@ Result ImportStft(NodeReader& n) {
     return n.Error("too_large", StrCat("expected at most ", kMaxFramePlaces,
                                        " elements in all frames, found more"));
   }
-  if (type.dtype.bits == 16) x = c.Cast(x, ir::kF32);
-  const op::Dim batch = type.shape[0];
-  x = c.Op("gather", {x, FramePlaces(c, frames, points, step)}, {{"axis", int64_t{1}}});
-  x = c.ReshapeTo(x, {batch * frames, points, type.shape[2]});
-  if (window != kNone) {
-    x = c.Mul(x, c.Reshape(c.Cast(window, c.TypeOf(x).dtype), {1, points, 1}));
-  }
-  const int64_t bins = onesided != 0 ? points / 2 + 1 : points;
-  x = c.ReshapeTo(Transform(c, x, bins, false), {batch, frames, bins, 2});
-  return c.Done(c.Cast(x, type.dtype));
-}
-
-// What each bin of a spectrum adds to each band: triangles between neighbouring frequencies that
-// are evenly spaced on the mel scale. Frequencies fall on the bin below them.
-Result ImportMelWeightMatrix(NodeReader& n) {
-  Composer c(n);
-  double number[5];
-  for (int i = 0; i < 5; ++i) {
-    TW_ASSIGN(const ValueId id, n.Input(i));
-    const std::optional<double> known = n.importer().ConstantScalar(id);
-    if (!known) return n.Error("dynamic", StrCat("expected a constant input ", i, ", found none"));
-    number[i] = *known;
-  }
-  TW_ASSIGN(const ir::DType type, ReadType(n, "output_datatype", ir::kF32));
-  const auto [bands_given, length, rate, lowest, highest] = std::to_array(number);
-  const bool sizes_good = bands_given >= 1 && length >= 1 && rate >= 1 && lowest >= 0 &&
-                          highest >= lowest && 2 * highest <= rate &&
-                          bands_given * (length / 2 + 1) <= double{kLargestTable};
-  if (!sizes_good) {
-    return n.Error("shape", StrCat("expected bands, a length, a rate and frequencies up to half of "
-                                   "it, at most ",
-                                   kLargestTable, " weights, found others"));
-  }
-  const auto bands = static_cast<int64_t>(bands_given);
-  const int64_t bins = static_cast<int64_t>(length) / 2 + 1;
-  const auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
-  const double step = (mel(highest) - mel(lowest)) / static_cast<double>(bands + 2);
-  const auto bin = [&](int64_t edge) {
-    const double at = mel(lowest) + static_cast<double>(edge) * step;
-    const double hertz = 700 * (std::pow(10, at / 2595) - 1);
-    return static_cast<int64_t>(std::floor((length + 1) * hertz / rate));
-  };
-  std::vector<double> weights(static_cast<size_t>(bins * bands), 0);
-  for (int64_t band = 0; band < bands; ++band) {
-    const int64_t low = bin(band), middle = bin(band + 1), high = bin(band + 2);
-    for (int64_t j = low; j < std::min(bins, std::max(high, middle + 1)); ++j) {
-      const int64_t side = j <= middle ? middle - low : high - middle;
-      const int64_t from_edge = j <= middle ? j - low : high - j;
-      weights[j * bands + band] =
-          side == 0 ? 1 : static_cast<double>(from_edge) / static_cast<double>(side);
-    }
-  }
-  return c.Done(c.Constant(type, {bins, bands}, std::move(weights)));
+  const ValueId places = frames.is_constant() ? FramePlaces(c, frames.value(), points, step)
+                                              : FramePlaces(c, frames, points, c.Number(step));
+  return c.Done(SpectraAt(c, stft, places, frames, points));
 }
 
 }  // namespace tilewright::graph::onnx

@@ -194,6 +194,37 @@ TEST(OnnxFourier, AxisOfTheRun) {
   EXPECT_EQ(Slug(none), "graph.onnx.dynamic");
 }
 
+// A step and a length that a run gives, where they make the stated shape.
+TEST(OnnxFourier, FramesOfTheRun) {
+  const RefTensor signal = TensorOf({2, 23, 1}, Parts(RandomLine(46, true, 9), 1));
+  const auto model = [](bool open) {
+    OnnxBuilder b(17);
+    b.Input("x", {2, 23, 1}).Output("y", {2, 4, 5, 2});
+    for (const char* name : {"step", "length"})
+      if (open) b.Input(name, {}, pb::TensorProto::INT64);
+    return b;
+  };
+  OnnxBuilder b = model(true);
+  b.Node("STFT", {"x", "step", "", "length"}, "y");
+  const auto g = ImportOnnx(b.Bytes());
+  ASSERT_TRUE(g.ok()) << g.status();
+  const auto with = [&](int64_t step, int64_t length) {
+    return std::vector<RefTensor>{signal, op::FromIntegers({ir::kI64, {}}, {step}),
+                                  op::FromIntegers({ir::kI64, {}}, {length})};
+  };
+  for (const auto& [step, length] : {std::pair(5, 8), {4, 8}, {4, 9}}) {
+    OnnxBuilder fixed = model(false);
+    fixed.Ints("step", {step}).Ints("length", {length});
+    fixed.Node("STFT", {"x", "step", "", "length"}, "y");
+    const auto expected = tests::EvaluateOnnx(fixed, {signal}, 1e-4);
+    const auto found = tests::EvaluateOnnx(b, with(step, length), 1e-4);
+    ExpectNear(found[0], {2, 4, 5, 2}, expected[0].values);
+  }
+  for (const auto& [step, length] : {std::pair(3, 8), {6, 8}, {5, 9}, {4, 7}, {0, 8}, {-1, 9}})
+    EXPECT_EQ(support::Slug(Interpret(*g, with(step, length)).status()),
+              "graph.interp.stated_shape");
+}
+
 TEST(OnnxFourier, Refusals) {
   EXPECT_EQ(Slug(Dft{0, 1, 0}.Model({8, 2}, {5, 2})), "graph.onnx.attribute");
   EXPECT_EQ(Slug(Dft{1, 1, 0}.Model({8, 1}, {5, 1})), "graph.onnx.attribute");
@@ -215,6 +246,32 @@ TEST(OnnxMelWeightMatrix, BandsOverBins) {
   Numbers expected(72, 0);
   for (const int64_t place : {0, 1, 10, 11, 20, 29, 38, 47}) expected[place] = 1;
   EXPECT_EQ(tests::EvaluateOnnx(b, {}, 0)[0].values, expected);
+}
+
+// Operands of the run give what constants give; those that make another shape are refused.
+TEST(OnnxMelWeightMatrix, BandsOfTheRun) {
+  OnnxBuilder b(17);
+  for (const char* name : {"bands", "length", "rate"}) b.Input(name, {}, pb::TensorProto::INT64);
+  b.Input("lowest", {}).Input("highest", {}).Output("y", {33, 20});
+  b.Node("MelWeightMatrix", {"bands", "length", "rate", "lowest", "highest"}, "y");
+  const auto with = [](int64_t bands, int64_t length, double lowest) {
+    const auto whole = [](int64_t v) { return op::FromIntegers({ir::kI64, {}}, {v}); };
+    return std::vector<RefTensor>{whole(bands), whole(length), whole(8192), TensorOf({}, {lowest}),
+                                  TensorOf({}, {4000})};
+  };
+  for (const double lowest : {0.0, 250.0}) {
+    OnnxBuilder fixed(17);
+    fixed.Ints("bands", {20}).Ints("length", {64}).Ints("rate", {8192});
+    fixed.Scalar("lowest", lowest).Scalar("highest", 4000).Output("y", {33, 20});
+    fixed.Node("MelWeightMatrix", {"bands", "length", "rate", "lowest", "highest"}, "y");
+    const Numbers expected = tests::EvaluateOnnx(fixed, {}, 0)[0].values;
+    EXPECT_GT(std::count(expected.begin(), expected.end(), 0.5), 0);
+    EXPECT_EQ(tests::EvaluateOnnx(b, with(20, 64, lowest), 1e-7)[0].values, expected);
+  }
+  const auto g = ImportOnnx(b.Bytes());
+  ASSERT_TRUE(g.ok()) << g.status();
+  EXPECT_EQ(support::Slug(Interpret(*g, with(19, 64, 0)).status()), "graph.interp.stated_shape");
+  EXPECT_EQ(support::Slug(Interpret(*g, with(20, 62, 0)).status()), "graph.interp.stated_shape");
 }
 
 }  // namespace
