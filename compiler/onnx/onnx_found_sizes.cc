@@ -73,8 +73,24 @@ std::optional<SizeRange> Importer::RangeGiven(const std::string& own, const std:
   return most ? std::optional<SizeRange>({0, *most}) : std::nullopt;
 }
 
+std::optional<int64_t> Importer::LargestEnd() const {
+  int64_t largest = 0;
+  for (const auto* ends : {&model_.graph().input(), &model_.graph().output()}) {
+    for (const pb::ValueInfoProto& end : *ends) {
+      const pb::TypeProto& type = end.type();
+      if (!type.has_tensor_type() || !type.tensor_type().has_shape()) return std::nullopt;
+      for (const Stated& dim : type.tensor_type().shape().dim()) {
+        if (!dim.has_dim_value() || dim.dim_value() < 0) return std::nullopt;
+        largest = std::max<int64_t>(largest, dim.dim_value());
+      }
+    }
+  }
+  return largest;
+}
+
 absl::StatusOr<Dim> Importer::FoundSize(const std::string& value, int64_t axis,
-                                        std::optional<int64_t> most) {
+                                        std::optional<int64_t> most,
+                                        std::optional<int64_t> presumed) {
   const std::string own = StrCat(value, "_", axis);
   std::string name = own;
   for (const std::string& same : OfSameShape(value)) {
@@ -88,7 +104,8 @@ absl::StatusOr<Dim> Importer::FoundSize(const std::string& value, int64_t axis,
   // A name in a subgraph has another size in each of its runs.
   const auto known = found_sizes_.find(name);
   if (known != found_sizes_.end() && scopes_.empty()) return known->second;
-  const std::optional<SizeRange> range = RangeGiven(own, name, most);
+  std::optional<SizeRange> range = RangeGiven(own, name, most);
+  if (!range && presumed) range = SizeRange{0, *presumed};
   if (!range || range->max < range->min) {
     return Bad("size_bound",
                StrCat("expected the largest size of dimension ", axis, " of ", Quote(value),
@@ -117,7 +134,8 @@ absl::Status Importer::CheckClaimed() const {
 Dim Composer::SizeFound(int64_t axis, const SizeBound& bound, int output) {
   if (bound.known) return *bound.known;
   if (!status_.ok()) return 1;
-  absl::StatusOr<Dim> size = n_.importer().FoundSize(n_.output_name(output), axis, bound.most);
+  absl::StatusOr<Dim> size =
+      n_.importer().FoundSize(n_.output_name(output), axis, bound.most, n_.importer().LargestEnd());
   if (size.ok()) return *size;
   status_ = n_.Error("size_bound", support::Detail(size.status()));
   return 1;

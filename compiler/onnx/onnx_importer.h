@@ -148,10 +148,14 @@ class Importer {
   std::vector<std::string> OfSameShape(const std::string& name) const;
   bool IsScalar(const std::string& name) const;
   // A size of an output of the node that only a run finds: the number or the input's dimension that
-  // the model states, or a variable from 0 to `most`, whose range --shape may narrow. Who asks for
-  // it expects it of what the run finds. graph.onnx.size_bound where nobody knows the largest size.
+  // the model states, or a variable from 0 to `most`, whose range --shape may narrow. Where nobody
+  // knows the largest size it is `presumed`, and graph.onnx.size_bound without that. Who asks for
+  // it expects it of what the run finds.
   absl::StatusOr<op::Dim> FoundSize(const std::string& value, int64_t axis,
-                                    std::optional<int64_t> most);
+                                    std::optional<int64_t> most,
+                                    std::optional<int64_t> presumed = std::nullopt);
+  // The largest dimension of the model's inputs and outputs; nullopt if it does not state them all.
+  std::optional<int64_t> LargestEnd() const;
   // A value without elements: an input or a constant. No node reads or makes one; Emit gives a
   // constant instead, and conversions use it as a list.
   bool IsEmpty(ValueId id) const { return TypeOf(id).fixed() && TypeOf(id).elements() == 0; }

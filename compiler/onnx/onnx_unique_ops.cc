@@ -1,6 +1,6 @@
-// Unique: the different elements of a tensor, where each comes first, which one each element is,
-// and how often it comes. Of a constant they are known at import; else a run finds how many there
-// are.
+// Unique: the different elements of a tensor, or slices along an axis, where each comes first,
+// which one each element is, and how often it comes. Of a constant they are known at import; else a
+// run finds how many there are.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -19,6 +19,7 @@ using support::StrCat;
 using Ints = std::vector<int64_t>;
 
 constexpr int64_t kMostSorted = int64_t{1} << 15;  // elements, of which all pairs are compared
+constexpr int64_t kMostPairs = int64_t{1} << 24;   // elements of all pairs of slices
 
 // Numbers that order as the elements of a tensor do; NaN comes last and is one number.
 Ints OrderedKeys(const op::RefTensor& tensor) {
@@ -48,14 +49,40 @@ ValueId Differ(Composer& c, ValueId a, ValueId b) {
   return c.Op("and", {differ, c.Op("or", {is_number(a), is_number(b)})});
 }
 
+// For each slice along an axis how many are less: the first element in which two differ decides.
+// Equal slices have equal numbers.
+ValueId SlicesBelow(Composer& c, ValueId x, int64_t axis) {
+  std::vector<int64_t> perm = {axis};
+  for (int64_t d = 0; d < c.Rank(x); ++d) {
+    if (d != axis) perm.push_back(d);
+  }
+  const int64_t slices = c.FixedSize(x, axis);
+  const int64_t each = c.Elements(x).is_constant() ? c.Elements(x).value() / slices : 1;
+  x = c.ReshapeTo(c.Transpose(x, perm), {slices, each});
+  const ValueId own = c.Reshape(x, {slices, 1, each}), other = c.Reshape(x, {1, slices, each});
+  const ValueId differ = Differ(c, own, other);
+  ValueId less = c.Op("less", {other, own});
+  if (c.TypeOf(x).dtype.is_float()) {  // NaN comes last
+    const ValueId is_nan = c.Op("not", {c.Op("equal", {own, own})});
+    less = c.Op("and", {differ, c.Op("or", {less, is_nan})});
+  }
+  const ValueId so_far = Cumulative(c, "prod", c.Cast(c.Op("not", {differ}), ir::kI64), 2,
+                                    /*exclusive=*/true, /*reverse=*/false);
+  const ValueId decides = c.Mul(so_far, c.Cast(less, ir::kI64));
+  return c.Reshape(c.Reduce("sum", decides, {1, 2}), {slices});
+}
+
 // A list that only a run knows: sorted, equal elements are neighbours.
 class RunTimeUnique {
  public:
-  RunTimeUnique(Composer& c, ValueId x, int64_t length) : c_(c), x_(x), length_(length) {}
+  RunTimeUnique(Composer& c, ValueId x, int64_t length) : c_(c), x_(x), from_(x), length_(length) {}
+  // The slices of `from` along an axis, of which x has the order.
+  RunTimeUnique(Composer& c, ValueId x, int64_t length, ValueId from, int64_t axis)
+      : c_(c), x_(x), from_(from), axis_(axis), length_(length) {}
 
   Result Run(bool sorted) {
     Sort();
-    const Dim count = CountOfTrue(c_, sorted ? first_ : FirstInOrder(), 0);
+    const Dim count = CountOfTrue(c_, sorted ? first_ : FirstInOrder(), axis_);
     return sorted ? BySize(count) : ByPlace(count);
   }
 
@@ -115,11 +142,12 @@ class RunTimeUnique {
     TW_TRY(c_.node().BindOutput(1, indices));
     TW_TRY(c_.node().BindOutput(2, inverse));
     TW_TRY(c_.node().BindOutput(3, counts));
-    return c_.Done(At(x_, indices));
+    return c_.Done(c_.Op("gather", {from_, indices}, {{"axis", axis_}}));
   }
 
   Composer& c_;
-  const ValueId x_;
+  const ValueId x_, from_;
+  const int64_t axis_ = 0;
   const int64_t length_;
   // The sorting permutation and its inverse; in sorted order, whether an element is the first of
   // its value, and the number of its value.
@@ -135,19 +163,21 @@ Result ImportUnique(NodeReader& n) {
   TW_ASSIGN(const int64_t sorted, n.Int("sorted", 1));
   const Value& value = n.importer().ValueOf(x);
   if (value.constant == nullptr) {
-    if (c.Rank(x) > 1 && n.Find("axis") != nullptr) {
-      return n.Error("dynamic", "expected a constant operand, or no axis, found others");
-    }
-    x = c.Flat(x);
-    const int64_t length = c.Shape(x)[0];
+    TW_ASSIGN(const int64_t axis, AxisOrFlat(n, c, &x));
+    const int64_t length = c.FixedSize(x, axis);
+    const Dim elements = c.Elements(x);
     TW_TRY(c.status());
-    if (length < 1 || length > kMostSorted) {
-      return n.Error("too_large", StrCat("expected 1 to ", kMostSorted,
-                                         " elements where they are only known when the model runs, "
-                                         "found ",
-                                         length));
+    const bool list = c.Rank(x) == 1;
+    if (length < 1 || length > kMostSorted ||
+        (!list && (!elements.is_constant() || elements.value() > kMostPairs / length))) {
+      return n.Error("too_large",
+                     StrCat("expected 1 to ", kMostSorted, " elements or slices, and ", kMostPairs,
+                            " elements in all pairs of slices, where they "
+                            "are only known when the model runs, found ",
+                            op::ToText(c.TypeOf(x))));
     }
-    return RunTimeUnique(c, x, length).Run(sorted != 0);
+    if (list) return RunTimeUnique(c, x, length).Run(sorted != 0);
+    return RunTimeUnique(c, SlicesBelow(c, x, axis), length, x, axis).Run(sorted != 0);
   }
   TW_ASSIGN(const op::RefTensor tensor, op::FromBytes(value.type, value.constant->view()));
   TW_ASSIGN(const int64_t axis, AxisOrFlat(n, c, &x));

@@ -249,6 +249,56 @@ TEST(OnnxFoundSizes, Unique) {
   }
 }
 
+// Slices along an axis, compared element by element.
+TEST(OnnxFoundSizes, UniqueSlices) {
+  const RefTensor x = TensorOf({2, 4, 2}, {3, 1, 2, 9, 3, 1, 2, 9, 5, 0, 5, 0, 4, 7, 5, 0});
+  const RefTensor turned = TensorOf({2, 4, 2}, {5, 0, 5, 0, 4, 7, 5, 0, 3, 1, 2, 9, 3, 1, 2, 9});
+  const RefTensor twos = TensorOf({2, 4, 2}, Numbers(16, 2.0));
+  // Along axis 1: (3,1 5,0) (2,9 5,0) (3,1 4,7) (2,9 5,0).
+  const std::map<std::pair<int64_t, int64_t>, std::vector<Example>> runs = {
+      {{1, 1},
+       {{{x},
+         {TensorOf({2, 3, 2}, {2, 9, 3, 1, 3, 1, 5, 0, 4, 7, 5, 0}), Ints({1, 2, 0}),
+          Ints({2, 0, 1, 0}), Ints({2, 1, 1})}},
+        {{twos}, {TensorOf({2, 1, 2}, {2, 2, 2, 2}), Ints({0}), Ints({0, 0, 0, 0}), Ints({4})}}}},
+      {{1, 0},
+       {{{x},
+         {TensorOf({2, 3, 2}, {3, 1, 2, 9, 3, 1, 5, 0, 5, 0, 4, 7}), Ints({0, 1, 2}),
+          Ints({0, 1, 2, 1}), Ints({1, 2, 1})}}}},
+      {{-3, 1},
+       {{{x}, {x, Ints({0, 1}), Ints({0, 1}), Ints({1, 1})}},
+        {{turned}, {x, Ints({1, 0}), Ints({1, 0}), Ints({1, 1})}}}}};
+  for (const auto& [attributes, examples] : runs) {
+    const auto [axis, sorted] = attributes;
+    SCOPED_TRACE(testing::Message() << axis << " " << sorted);
+    OnnxBuilder b(11);
+    b.Input("x", {2, 4, 2}).Output("y", {axis == 1 ? 2 : kUnknown, axis == 1 ? kUnknown : 4, 2});
+    pb::NodeProto* node = b.Node("Unique", {"x"}, "y");
+    for (const char* name : {"first", "which", "count"}) {
+      node->add_output(name);
+      b.Output(name, {kUnknown}, kInt64);
+    }
+    OnnxBuilder::Attr(node, "axis", axis);
+    OnnxBuilder::Attr(node, "sorted", sorted);
+    ExpectRuns(b, examples);
+  }
+}
+
+// NaN comes last, and is one number.
+TEST(OnnxFoundSizes, UniqueSlicesWithNaN) {
+  OnnxBuilder b(11);
+  b.Input("x", {4, 1});
+  pb::NodeProto* node = b.Node("Unique", {"x"}, "y");
+  for (const char* name : {"first", "which", "count"}) {
+    node->add_output(name);
+    b.Output(name, {kUnknown}, kInt64);
+  }
+  OnnxBuilder::Attr(node, "axis", int64_t{0});
+  const double nan = std::nan("");
+  ExpectRuns(b, {{{TensorOf({4, 1}, {nan, 1, nan, -3})},
+                  {Ints({3, 1, 0}), Ints({2, 1, 2, 0}), Ints({1, 1, 2})}}});
+}
+
 TEST(OnnxFoundSizes, TopK) {
   OnnxBuilder b(11);
   b.Input("x", {4})
