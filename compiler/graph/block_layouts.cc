@@ -5,7 +5,7 @@
 // other channels, too: channels that nobody reads fill the last block. Where the machine has dot
 // products of pairs of bf16, convolutions of such that were cast to f32 read them as they are,
 //   conv2d(cast<f32>(x: bf16), w) → conv2d(x, w: bf16): f32,
-// unless fewer multiplications of f32 (Winograd's) give the same. Transforms stand only where
+// unless fewer multiplications of f32 (Winograd's) are as fast. Transforms stand only where
 // a producer and a consumer disagree: a value is packed or unpacked at most once, when somebody
 // first asks for that form.
 #include <algorithm>
@@ -37,7 +37,9 @@ class Blocker : BlockedForms {
  public:
   // A matrix unit with `block` lanes computes what it can.
   Blocker(Graph g, int64_t block, const GraphPassContext& ctx)
-      : BlockedForms(std::move(g), block), pairs_(Contains(ctx.half_pairs, ir::kBF16)) {
+      : BlockedForms(std::move(g), block),
+        pairs_(Contains(ctx.half_pairs, ir::kBF16)),
+        far_bytes_(ctx.far_weights_bytes) {
     if (ctx.matrix_block == block) FindRequantized();
   }
 
@@ -88,6 +90,18 @@ class Blocker : BlockedForms {
     }
   }
 
+  // Whether f32 is as fast as pairs of bf16: in Winograd's form, unless each run reads its weights
+  // from memory.
+  bool HasFastForm(const Node& node) const {
+    constexpr int64_t kWinogradGrowth = 4;  // 6 x 6 points for 3 x 3 weights
+    const std::vector<op::TensorType> types = {g_.values[node.inputs[0]].type,
+                                               g_.values[node.inputs[1]].type};
+    if (far_bytes_ > 0 && kWinogradGrowth * types[1].bytes() > far_bytes_) return false;
+    const std::vector<std::string> forms = op::VariantsOf(*op::FindOp(node.op), types, node.attrs);
+    return std::ranges::any_of(
+        forms, [](const std::string& name) { return name.starts_with("winograd"); });
+  }
+
   // The data and the weights of a convolution as bf16 where dot products of pairs compute it.
   struct Pairs {
     ValueId x, w;
@@ -98,11 +112,7 @@ class Blocker : BlockedForms {
         !Divides(ShapeOf(node.inputs[0])[1].value()) || op::GetInt(node.attrs, "groups", 1) != 1) {
       return std::nullopt;
     }
-    const std::vector<op::TensorType> types = {g_.values[node.inputs[0]].type,
-                                               g_.values[node.inputs[1]].type};
-    for (const std::string& name : op::VariantsOf(*op::FindOp(node.op), types, node.attrs)) {
-      if (name.starts_with("winograd")) return std::nullopt;
-    }
+    if (HasFastForm(node)) return std::nullopt;
     TW_ASSIGN(const op::RefTensor weights, ConstantTensor(g_, node.inputs[1]));
     const bool exact = std::ranges::all_of(
         weights.values, [](double value) { return ir::RoundFloat(value, ir::kBF16) == value; });
@@ -362,6 +372,7 @@ class Blocker : BlockedForms {
   }
 
   const bool pairs_;                                // dot products of pairs of bf16
+  const int64_t far_bytes_;                         // weights that no cache holds; 0: unknown
   std::map<ValueId, ValueId> widened_;              // f32 → the bf16 that it was cast from
   std::set<ValueId> requantized_;                   // results of convolutions
   std::map<ValueId, std::set<std::string>> users_;  // value → operators that read it

@@ -80,7 +80,8 @@ std::vector<TensorIntrinsicRow> Dot4Rows(const std::string& prefix, const std::s
 
 // The same of pairs of bf16, with sums f32: C[j] += Σ_k A[k] * B[j,k], k in 0..2, A shared by all
 // lanes. The description adds the first product, then the second, and rounds each sum. Instructions
-// may add them in another order, and take numbers below the normal ones for 0.
+// may add them in another order, round sums to a neighbour that is not the nearest, and take
+// numbers below the normal ones for 0.
 inline constexpr int64_t kPairTerms = 2;
 std::vector<TensorIntrinsicRow> PairRows(const std::string& prefix,
                                          const std::vector<std::string>& features);

@@ -122,6 +122,30 @@ __attribute__((target("avx512f,avx512vnni"))) double BlockDots512(float seed, do
   return static_cast<double>(s0[0]);
 }
 
+// Dot products of two bf16, added to f32: four operations per lane.
+__attribute__((target("avx512f,avx512bf16"))) double BlockPairs512(float seed, double* operations) {
+  const __m512 a = _mm512_set1_ps(seed), b = a;
+  __m512 s0 = a, s1 = a, s2 = a, s3 = a, s4 = a, s5 = a, s6 = a, s7 = a, s8 = a, s9 = a;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    asm volatile(
+        "vdpbf16ps %[b], %[a], %0\n"
+        "vdpbf16ps %[b], %[a], %1\n"
+        "vdpbf16ps %[b], %[a], %2\n"
+        "vdpbf16ps %[b], %[a], %3\n"
+        "vdpbf16ps %[b], %[a], %4\n"
+        "vdpbf16ps %[b], %[a], %5\n"
+        "vdpbf16ps %[b], %[a], %6\n"
+        "vdpbf16ps %[b], %[a], %7\n"
+        "vdpbf16ps %[b], %[a], %8\n"
+        "vdpbf16ps %[b], %[a], %9\n"
+        : "+v"(s0), "+v"(s1), "+v"(s2), "+v"(s3), "+v"(s4), "+v"(s5), "+v"(s6), "+v"(s7), "+v"(s8),
+          "+v"(s9)
+        : [a] "v"(a), [b] "v"(b));
+  }
+  *operations = 4.0 * 16 * kChains * static_cast<double>(kSteps);
+  return static_cast<double>(s0[0]);
+}
+
 // The same of AVX-VNNI, for processors without AVX-512.
 __attribute__((target("avx2"))) double BlockDots256(float seed, double* operations) {
   const __m256i a = _mm256_set1_epi32(static_cast<int>(seed)), b = a;
@@ -191,6 +215,15 @@ Block ChooseDots(const runtime::CpuInfo& cpu) {
   return nullptr;
 }
 
+// Null where the processor has no dot products of bf16.
+Block ChoosePairs(const runtime::CpuInfo& cpu) {
+#if defined(__x86_64__)
+  if (cpu.HasFeature("avx512bf16")) return BlockPairs512;
+#endif
+  (void)cpu;
+  return nullptr;
+}
+
 // The calling thread's processor time: neighbours on the core do not make a machine slower.
 int64_t ThreadNs() { return support::ReadClockNs(CLOCK_THREAD_CPUTIME_ID); }
 
@@ -240,6 +273,11 @@ double MeasureFmaPeak(const runtime::CpuInfo& cpu, int threads, int64_t round_ms
 double MeasureInt8Peak(const runtime::CpuInfo& cpu, int threads, int64_t round_ms) {
   const Block dots = ChooseDots(cpu);
   return dots == nullptr ? 0 : Best(dots, threads, round_ms);
+}
+
+double MeasureBFloatPeak(const runtime::CpuInfo& cpu, int threads, int64_t round_ms) {
+  const Block pairs = ChoosePairs(cpu);
+  return pairs == nullptr ? 0 : Best(pairs, threads, round_ms);
 }
 
 }  // namespace tilewright::peaks

@@ -24,16 +24,23 @@ Roofline Roofline::Measure(int threads) {
     reads.push_back({bytes, ReadBandwidth(static_cast<size_t>(bytes), threads)});
   }
   return Roofline(MeasureFmaPeak(cpu, threads, kRoundMs), MeasureInt8Peak(cpu, threads, kRoundMs),
-                  std::move(reads));
+                  std::move(reads), MeasureBFloatPeak(cpu, threads, kRoundMs));
 }
 
-Roofline::Roofline(double gflop_s, double int8_gop_s, std::vector<Bandwidth> reads)
-    : gflop_s_(gflop_s), int8_gop_s_(int8_gop_s), reads_(std::move(reads)) {}
+Roofline::Roofline(double gflop_s, double int8_gop_s, std::vector<Bandwidth> reads,
+                   double bfloat_gflop_s)
+    : gflop_s_(gflop_s),
+      int8_gop_s_(int8_gop_s),
+      bfloat_gflop_s_(bfloat_gflop_s > 0 ? bfloat_gflop_s : gflop_s),
+      reads_(std::move(reads)) {}
 
 double Roofline::PeakOf(module::DType type) const {
   switch (type) {
     case module::DType::kFloat32:
+    case module::DType::kFloat16:
       return gflop_s_;
+    case module::DType::kBFloat16:
+      return bfloat_gflop_s_;
     case module::DType::kFloat64:
       return gflop_s_ / 2;  // half the lanes
     case module::DType::kInt8:

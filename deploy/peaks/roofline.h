@@ -28,7 +28,9 @@ class Roofline {
   // Of `threads` threads together. REQUIRES: threads >= 1.
   static Roofline Measure(int threads);
   // From measured values; `reads` by growing working set, at least one.
-  Roofline(double gflop_s, double int8_gop_s, std::vector<Bandwidth> reads);
+  // Without an own peak (0), bf16 computes in f32; so does f16.
+  Roofline(double gflop_s, double int8_gop_s, std::vector<Bandwidth> reads,
+           double bfloat_gflop_s = 0);
 
   // Nanoseconds; 0 if nothing is known about the kernel. A working set counts as the next smaller
   // one that was measured: the bound holds, though a larger one may be true.
@@ -46,6 +48,7 @@ class Roofline {
 
   double gflop_s_;
   double int8_gop_s_;
+  double bfloat_gflop_s_;
   std::vector<Bandwidth> reads_;
 };
 

@@ -4,17 +4,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <iostream>
 #include <string>
 #include <vector>
 
 #include "compiler/driver/tasks.h"
 #include "compiler/space/default_schedule.h"
+#include "compiler/space/dot_product.h"
 #include "compiler/space/space.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/run_compiled.h"
+#include "tests/support/run_emulated.h"
 #include "tests/support/test_seed.h"
 
 namespace tilewright::space {
@@ -58,13 +61,15 @@ std::vector<schedule::Variant> VariantsOf(const std::string& task) {
 // A sum that is near the middle of two bf16 may become either of them.
 constexpr double kTolerance = 1.0 / 128;
 
+// In an emulator of another processor where `emulated`.
 absl::Status Equal(const ir::Function& plain, const ir::Function& scheduled,
-                   const target::Target& target) {
+                   const target::Target& target, bool emulated = false) {
   tests::EquivalenceOptions options;
   options.tolerance = kTolerance;
   options.run_other = [&](const ir::Function& g, const std::vector<int64_t>& sizes,
                           std::vector<ir::TensorData*> args) {
-    return tests::RunCompiled(g, target, 1, sizes, std::move(args));
+    return emulated ? tests::RunEmulated(g, target, sizes, std::move(args))
+                    : tests::RunCompiled(g, target, 1, sizes, std::move(args));
   };
   return tests::SameResults(plain, scheduled, options);
 }
@@ -82,6 +87,42 @@ TEST(PairProducts, DefaultSchedulesEqualTheInterpreter) {
                              << support::StatusText(same);
     }
   }
+}
+
+// bfdot.
+TEST(PairProducts, DefaultSchedulesEqualTheInterpreterOnArm) {
+  if (tests::EmulatedTargets().empty()) GTEST_SKIP() << "no emulator of AArch64 here";
+  const target::Target target = *target::ParseTarget("cpu,arch=aarch64,threads=1,cpu=neoverse-v1");
+  EXPECT_TRUE(HasPairDots(ir::kBF16, target.machine));
+  for (const std::string& task : Tasks()) {
+    const ir::Function plain = VariantsOf(task)[0].function;
+    schedule::Schedule s(plain);
+    ApplyDefaultSchedule(target, {}, &s);
+    EXPECT_THAT(schedule::ToText(s.steps()), testing::HasSubstr("intrin=generic.dot2_bf16.4"));
+    const absl::Status same = Equal(plain, s.function(), target, /*emulated=*/true);
+    EXPECT_TRUE(same.ok()) << task << support::StatusText(same);
+  }
+}
+
+// Against a processor without the instruction.
+TEST(PairProducts, TakeHalfTheInstructionsOnArm) {
+  if (tests::EmulatedTargets().empty()) GTEST_SKIP() << "no emulator of AArch64 here";
+  int64_t instructions[2];
+  for (const bool has : {false, true}) {
+    const target::Target target =
+        *target::ParseTarget(StrCat("cpu,arch=aarch64,threads=1,cpu=neoverse-", has ? "v1" : "n1"));
+    schedule::Schedule s(VariantsOf(Dense(12, 4, 128))[0].function);
+    ApplyDefaultSchedule(target, {}, &s);
+    std::vector<ir::TensorData> args = tests::SeededArguments(s.function(), {}, 1);
+    std::vector<ir::TensorData*> pointers;
+    for (ir::TensorData& arg : args) pointers.push_back(&arg);
+    const auto cost = tests::CountEmulated(s.function(), target, {}, pointers);
+    ASSERT_TRUE(cost.ok()) << support::StatusText(cost.status());
+    instructions[has ? 1 : 0] = cost->instructions;
+  }
+  std::cout << "instructions " << instructions[0] << " without bfdot, " << instructions[1]
+            << " with it\n";
+  EXPECT_GT(instructions[0], 2 * instructions[1]);
 }
 
 TEST(PairProducts, SampledSchedulesEqualTheInterpreter) {

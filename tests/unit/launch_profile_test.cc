@@ -48,11 +48,16 @@ TEST(RooflineTest, EachTypeHasItsPeakAndOthersAreBoundByMemoryAlone) {
   EXPECT_DOUBLE_EQ(roofline.LeastNs({1e6, 0, module::DType::kFloat64}), 2e4);
   EXPECT_DOUBLE_EQ(roofline.LeastNs({1e9, 20, module::DType::kInt64}), .1);
   EXPECT_EQ(roofline.BoundOf({1e9, 0, module::DType::kInt64}), Bound::kUnknown);
+  // 16-bit floats compute in f32 where they have no peak of their own.
+  EXPECT_DOUBLE_EQ(roofline.PeakOf(module::DType::kFloat16), 100);
+  EXPECT_DOUBLE_EQ(roofline.PeakOf(module::DType::kBFloat16), 100);
+  EXPECT_DOUBLE_EQ(Roofline(100, 400, roofline.reads(), 200).PeakOf(module::DType::kBFloat16), 200);
 }
 
 TEST(RooflineTest, ThisMachineHasOne) {
   const Roofline roofline = Roofline::Measure(1);
   EXPECT_GT(roofline.PeakOf(module::DType::kFloat32), .1);
+  EXPECT_GT(roofline.PeakOf(module::DType::kBFloat16), .1);
   ASSERT_GE(roofline.reads().size(), 4u);
   EXPECT_GT(roofline.reads().front().gb_s, .1);
   EXPECT_GT(roofline.reads().front().gb_s, roofline.reads().back().gb_s)

@@ -131,6 +131,7 @@ nlohmann::json RooflineJson(const peaks::Roofline& roofline) {
   }
   return {{"gflop_s", roofline.PeakOf(module::DType::kFloat32)},
           {"int8_gop_s", roofline.PeakOf(module::DType::kInt8)},
+          {"bf16_gflop_s", roofline.PeakOf(module::DType::kBFloat16)},
           {"read", std::move(reads)}};
 }
 

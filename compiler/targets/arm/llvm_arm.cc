@@ -1,5 +1,6 @@
 // Dot products are sdot, udot and usdot where the target has them, else multiplications of 16-bit
-// numbers and sums of pairs. All are exact: a product of two bytes fits 16 bits.
+// numbers and sums of pairs. All are exact: a product of two bytes fits 16 bits. Those of pairs of
+// bf16 are bfdot.
 #include <llvm/IR/IntrinsicsAArch64.h>
 #include <llvm/Support/TargetSelect.h>
 
@@ -116,6 +117,21 @@ Value* EmitDot4(IRBuilderBase& b, const target::Target& target, const Dot4& dot)
   return b.CreateBitCast(all, dot.sum->getType());
 }
 
+Value* EmitPairDot(IRBuilderBase& b, const target::Target& target, const codegen::PairDot& dot) {
+  if (!target.machine.Has("bf16") || dot.lanes % kWords != 0) return nullptr;
+  llvm::Type* pairs = Lanes(b.getBFloatTy(), 2 * kWords);
+  std::vector<Value*> sums;
+  for (int at = 0; at < dot.lanes; at += kWords) {
+    const auto part = [&](Value* words) {
+      return b.CreateBitCast(codegen::LanesOf(b, words, at, kWords), pairs);
+    };
+    sums.push_back(DotInstruction(b, llvm::Intrinsic::aarch64_neon_bfdot,
+                                  codegen::LanesOf(b, dot.sum, at, kWords), part(dot.a),
+                                  part(dot.b)));
+  }
+  return codegen::JoinLanes(b, std::move(sums));
+}
+
 // Two rows times two columns at a time. A group of four terms of four columns is a register; the
 // instruction wants all eight terms of two columns in one: it takes the words of both in turn.
 Value* EmitDotTile(IRBuilderBase& b, const target::Target& target, const codegen::DotTile& tile) {
@@ -170,6 +186,7 @@ constinit const codegen::LlvmTarget kLlvmTarget = {
     .initialize = Initialize,
     .add_attributes = AddAttributes,
     .dot4 = EmitDot4,
+    .pair_dot = EmitPairDot,
     .dot_tile = EmitDotTile,
     .word_rounding = FindWordRounding,
     .power_scaling = FindPowerScaling,
