@@ -26,6 +26,9 @@ constexpr double kProductLatency = 33, kProductWork = 16 * 8 * 16;
 // The same of products of four warps, which take kSharedTerms terms in a group that a warp waits
 // for (Luo et al., 2024: 128 cycles of m64n256k16 on an H100, of which the issue is half).
 constexpr double kFourWarps = 4, kSharedTerms = 64, kSharedLatency = 128;
+// Of what a body loads, what the compiler keeps in registers at a time, if there are no more sums:
+// by NVRTC's reports of the chosen kernels (tests/bench/results/simt_counts.json).
+constexpr int64_t kOperandsKept = 16;
 // A condition in the innermost body, which threads in step and drivers for processors mask.
 constexpr double kMaskedFactor = 1.2;
 
@@ -314,9 +317,15 @@ class LaunchModel {
     const double words =
         tile.lanes * std::max(1.0, static_cast<double>(s.accesses[0].element_bytes) / kWordBytes);
     const auto sums = static_cast<int64_t>(tile.accumulators * words);
-    const auto operands = static_cast<int64_t>((tile.live - tile.accumulators) * words);
-    return static_cast<double>(
-        std::min(target::TileRegisters(sums, operands), std::max<int64_t>(limits_.registers, 1)));
+    // Of a large body the compiler loads one part after the other.
+    const auto operands = std::min(static_cast<int64_t>((tile.live - tile.accumulators) * words),
+                                   std::max(kOperandsKept, sums));
+    int64_t used = target::TileRegisters(sums, operands);
+    // Loads of later rounds go where registers cost no group.
+    if (s.accumulates)
+      used = std::max(used, std::min(2 * used, target::FreeRegisters(
+                                                   limits_, static_cast<int64_t>(s.Threads()))));
+    return static_cast<double>(std::min(used, std::max<int64_t>(limits_.registers, 1)));
   }
 
   // A thread that runs alone puts its sums away at each barrier, and takes them up again behind it.
@@ -337,10 +346,11 @@ class LaunchModel {
     const double busy = std::min(Units(), shape.groups);
     const auto units = static_cast<int>(Units());
     const double waste = Waste(s);
-    const double l2 = waste * Traffic(s, machine_.l1.ReachableBytes(units), &t->l1_fill);
-    const double l3 = waste * Traffic(s, machine_.l2.ReachableBytes(units), &t->l2_fill);
+    const StatementSummary in_step = InTurn(limits_) ? s : InStep(s);
+    const double l2 = waste * Traffic(in_step, machine_.l1.ReachableBytes(units), &t->l1_fill);
+    const double l3 = waste * Traffic(in_step, machine_.l2.ReachableBytes(units), &t->l2_fill);
     const double last = machine_.l3.ReachableBytes(1);
-    const double memory = waste * Traffic(s, last, &t->l3_fill) * MissShare(footprint_, last);
+    const double memory = waste * Traffic(in_step, last, &t->l3_fill) * MissShare(footprint_, last);
     t->l2_bytes += l2, t->l3_bytes += l3, t->memory_bytes += memory;
     t->l2_ns += l2 / machine_.l2.bytes_per_cycle / machine_.clock_ghz / busy;
     t->l3_ns += l3 / machine_.l3.bytes_per_cycle / machine_.clock_ghz / busy;

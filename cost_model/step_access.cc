@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/analysis/analyzer.h"
+
 namespace tilewright::cost_model {
 namespace {
 
@@ -133,7 +135,43 @@ int64_t BankTurns(const std::vector<int64_t>& places, int64_t bytes,
   return turns;
 }
 
+// Distinct elements of an access by the loops that still run, of loops in a new order.
+void FillUnique(const std::vector<LoopSummary>& loops, AccessSummary* access) {
+  const double all = access->unique[0];
+  access->unique.assign(loops.size() + 1, 1);
+  analysis::Analyzer analyzer;
+  for (const LoopSummary& loop : loops) analyzer.Set(loop.var, analysis::Interval::Point(loop.min));
+  for (size_t i = loops.size(); i-- > 0;) {
+    analyzer.Set(loops[i].var, {loops[i].min, loops[i].min + loops[i].extent - 1});
+    double spans = 1;
+    for (const ir::Expr& index : access->indices) {
+      const analysis::Interval range = analyzer.Values(index);
+      spans *= range.is_bounded() ? static_cast<double>(range.max - range.min + 1) : all;
+    }
+    const double most = access->unique[i + 1] * static_cast<double>(loops[i].extent);
+    access->unique[i] = std::max(1.0, std::min({spans, most, all}));
+  }
+}
+
 }  // namespace
+
+StatementSummary InStep(const StatementSummary& statement) {
+  std::vector<size_t> order;
+  for (const bool threads : {false, true}) {
+    for (size_t i = 0; i < statement.loops.size(); ++i) {
+      if (ir::IsThreadAxis(statement.loops[i].kind) == threads) order.push_back(i);
+    }
+  }
+  StatementSummary out = statement;
+  if (std::is_sorted(order.begin(), order.end())) return out;
+  for (size_t i = 0; i < order.size(); ++i) out.loops[i] = statement.loops[order[i]];
+  for (size_t a = 0; a < out.accesses.size(); ++a) {
+    for (size_t i = 0; i < order.size(); ++i)
+      out.accesses[a].strides[i] = statement.accesses[a].strides[order[i]];
+    FillUnique(out.loops, &out.accesses[a]);
+  }
+  return out;
+}
 
 StepAccess AnalyzeStep(const StatementSummary& s, const AccessSummary& access,
                        const target::LaunchLimits& limits, int64_t step) {

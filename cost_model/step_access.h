@@ -22,4 +22,8 @@ struct StepAccess {
 StepAccess AnalyzeStep(const StatementSummary& statement, const AccessSummary& access,
                        const target::LaunchLimits& limits, int64_t step);
 
+// Returns the statement with the loops over threads inside all others, as far as memory sees it:
+// threads in step touch what each of them wants before any of them continues.
+StatementSummary InStep(const StatementSummary& statement);
+
 }  // namespace tilewright::cost_model

@@ -50,6 +50,7 @@ struct LaunchLimits {
   // What the groups that a unit runs at a time share. A unit that runs threads one after the other
   // is full with one thread. 0 bytes or registers: groups share none.
   int64_t unit_threads = 1, unit_shared_bytes = 0, unit_registers = 0;
+  int64_t unit_groups = 0;  // that a unit runs at a time; 0: as many as fit
   int64_t units = 1;
   // As many threads keep the largest device of the row busy: with as many results, a thread for
   // each is enough.

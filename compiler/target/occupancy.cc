@@ -16,6 +16,7 @@ int64_t GroupsPerUnit(const LaunchLimits& limits, int64_t threads, int64_t share
   const int64_t warp = std::max<int64_t>(1, limits.warp);
   const int64_t in_step = (threads + warp - 1) / warp * warp;
   int64_t groups = limits.unit_threads / in_step;
+  if (limits.unit_groups > 0) groups = std::min(groups, limits.unit_groups);
   if (limits.unit_shared_bytes > 0 && shared_bytes > 0)
     groups = std::min(groups, limits.unit_shared_bytes / shared_bytes);
   if (limits.unit_registers > 0 && registers > 0)
@@ -28,6 +29,13 @@ double Occupancy(const LaunchLimits& limits, int64_t threads, int64_t shared_byt
   const int64_t groups = GroupsPerUnit(limits, threads, shared_bytes, registers);
   const auto held = static_cast<double>(std::max<int64_t>(1, limits.unit_threads));
   return std::min(1.0, static_cast<double>(groups * threads) / held);
+}
+
+int64_t FreeRegisters(const LaunchLimits& limits, int64_t threads) {
+  const int64_t warp = std::max<int64_t>(1, limits.warp);
+  const int64_t in_step = (threads + warp - 1) / warp * warp;
+  const int64_t groups = GroupsPerUnit(limits, threads, 0, 0);
+  return groups == 0 ? 0 : limits.unit_registers / (in_step * groups);
 }
 
 int64_t TileRegisters(int64_t sums, int64_t operands) {

@@ -4,8 +4,8 @@
     simt_counts.py [--target cuda,arch=sm_90a] [--rows] [-o results/simt_counts.json] [NETWORK ...]
 
 Schedules are those that `compile` chooses by the estimate. Of each launch some groups run on the emulator (simt_counts.cc). The table
-has for each network: sectors of global memory over the least that the bytes of the warps' requests need, turns of the banks of shared
-memory over those without conflicts, and how the estimate's registers and occupancy compare with NVRTC's report. --rows prints each
+has for each network: sectors of global memory (of all groups, in thousands), the counted ones over the least that the bytes of the
+warps' requests need, turns of the banks of shared memory over those without conflicts, and how the estimate's registers and occupancy compare with NVRTC's report. --rows prints each
 launch. It says nothing about time."""
 
 import argparse
@@ -20,6 +20,7 @@ from fleet import BIN, make_models  # noqa: E402
 from network_check import NAMES  # noqa: E402
 
 MOST = 1.05  # sectors over the least
+COUNTED = 4  # groups of a launch, by simt_counts.cc
 
 
 def rows_of(name, target):
@@ -40,6 +41,11 @@ def ratio(rows, moved, least):
     return round(sum(row["counts"][moved] for row in rows) / total, 3) if total else None
 
 
+def sectors(rows):
+    """Thousands of sectors of all groups."""
+    return round(sum(row["counts"]["global_sectors"] * max(1, row["groups"] / COUNTED) for row in rows) / 1e3)
+
+
 def one(row, moved, least):
     return row["counts"][moved] / max(1, row["counts"][least])
 
@@ -48,6 +54,7 @@ def summary(rows):
     known = [row for row in rows if "registers" in row]
     return {
         "launches": len(rows),
+        "thousand_sectors": sectors(rows),
         "sectors_over_least": ratio(rows, "global_sectors", "global_ideal_sectors"),
         "launches_within_5_percent": share(rows, lambda r: one(r, "global_sectors", "global_ideal_sectors") <= MOST),
         "bank_turns_over_least": ratio(rows, "shared_turns", "shared_ideal_turns"),

@@ -139,6 +139,29 @@ TEST(GroupModel, AccessesThatBeginAnywhereTakeMoreTransactions) {
   EXPECT_EQ(AnalyzeStep(s, AccessOf(s, "A"), WithWideLoads(32), 32).transactions, 1);
 }
 
+// Threads in step read a column of A for each term, not a row for each thread.
+TEST(GroupModel, ThreadsInStepShareWhatTheyTouch) {
+  const StatementSummary step = InStep(Critical(Matmul(kRows)));
+  ASSERT_EQ(step.loops.size(), 3u);
+  EXPECT_EQ(step.loops[1].kind, ir::ForKind::kSerial);
+  EXPECT_EQ(step.loops[2].kind, ir::ForKind::kThreadX);
+  const AccessSummary& a = AccessOf(step, "A");
+  EXPECT_EQ(a.strides, (std::vector<int64_t>{0, 1, 64}));
+  EXPECT_EQ(a.unique, (std::vector<double>{64 * 64, 64 * 64, 64, 1}));
+  EXPECT_EQ(AccessOf(step, "B").unique, (std::vector<double>{64 * 64, 64, 1, 1}));
+}
+
+// A sum takes registers that cost no group; a large body keeps only some of what it loads.
+TEST(GroupModel, CountsTheRegistersOfAThread) {
+  EXPECT_EQ(AnalyzeLaunch(Matmul(kColumns), 0, Gpu()).registers, 32);  // 64 K / 2048 threads
+  target::Target places = Gpu();
+  places.machine.launch.unit_groups = 16;
+  EXPECT_EQ(AnalyzeLaunch(Matmul(kColumns), 0, places).registers, 2 * (1 + 3 + 16));
+  const ProgramSummary large =
+      Matmul("split %2 [?,32]; bind %0 blockIdx.x; bind %1 threadIdx.x; unroll %5");
+  EXPECT_EQ(AnalyzeLaunch(large, 0, Gpu()).registers, 1 + 16 + 16);
+}
+
 // 8 rows of 1024 terms, by 256 threads each; the last 256 sums by every thread or, where the
 // machine has them, by the threads of a sub-group in turn.
 TEST(GroupModel, SubGroupsShareOutASum) {

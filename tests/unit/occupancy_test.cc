@@ -46,6 +46,19 @@ TEST(Occupancy, TheScarcestOfThreadsRegistersAndSharedMemoryBoundsIt) {
   }
 }
 
+// Small groups: a unit has places for 32, whose threads may have twice the registers.
+TEST(Occupancy, AUnitHasPlacesForSoManyGroups) {
+  LaunchLimits limits = kUnit;
+  EXPECT_EQ(FreeRegisters(limits, 32), 32);
+  limits.unit_groups = 32;
+  EXPECT_EQ(GroupsPerUnit(limits, 32, 0, 16), 32);
+  EXPECT_EQ(Occupancy(limits, 32, 0, 64), 0.5);
+  EXPECT_EQ(FreeRegisters(limits, 20), 64);
+  EXPECT_EQ(FreeRegisters(limits, 64), 32);
+  EXPECT_EQ(FreeRegisters(limits, 2000), 0);
+  EXPECT_EQ(FreeRegisters(ParseTarget("opencl")->machine.launch, 16), 0);
+}
+
 // Where threads run one after the other, one is as good as many.
 TEST(Occupancy, AUnitWithoutThreadsInFlightIsAlwaysFull) {
   const LaunchLimits& limits = ParseTarget("opencl")->machine.launch;

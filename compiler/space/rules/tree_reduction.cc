@@ -138,8 +138,10 @@ class TreeReduction final : public Sketch {
     if (terms < 0) return;
     const std::vector<int> copy = make->CacheWrite(terms);
     if (copy.empty()) return;
-    std::vector<int> results = s->LoopsOf(s->BlockHandle(r.block));
-    if (results.size() < r.spatial) return;
+    const int sums = s->BlockHandle(r.block);
+    std::vector<int> results = make->CacheWrite(sums);  // a column's sum stays in a register
+    if (results.size() < r.spatial + 1) return;
+    results.erase(results.begin());
     const std::vector<int> own =
         make->Split(results[r.spatial - 1], {schedule::kInfer, columns}, false);
     if (own.size() != 2) return;
@@ -148,6 +150,7 @@ class TreeReduction final : public Sketch {
     const int group = make->Fuse(results);
     make->Bind(group, "blockIdx.x");
     make->Bind(own[1], "threadIdx.x");
+    make->ComputeAt(sums, own[1]);
     const std::vector<int> loops = make->ComputeAt(copy[0], group);  // the parts first
     if (loops.size() != r.spatial + 1) return;
     make->Bind(loops[0], "threadIdx.y");

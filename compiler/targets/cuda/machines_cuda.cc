@@ -43,6 +43,7 @@ constexpr target::Machine Row(std::string_view name, std::string_view features, 
   m.launch.usual_threads = 128;
   m.launch.unit_shared_bytes = unit_shared_bytes;
   m.launch.unit_registers = 64 << 10;
+  m.launch.unit_groups = 32;
   m.launch.transaction_bytes = 32;
   m.launch.launch_ns = 4'000;
   m.launch.group_ns = 20;
