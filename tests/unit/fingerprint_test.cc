@@ -68,6 +68,15 @@ TEST(Fingerprint, AMachineWithoutAvx512AcceptsNoCodeForIt) {
   EXPECT_EQ(device.key(), "cpu-x86-64-v3");
 }
 
+// A hypervisor hides instructions: dot products of bytes stay.
+TEST(Fingerprint, AMachineWithoutBf16IsOneWithDotProducts) {
+  runtime::CpuInfo cpu = Zen4();
+  std::erase(cpu.features, "avx512bf16");
+  const v1::DeviceReport device = CpuDevice(cpu, {}, {1, 0});
+  EXPECT_EQ(device.key(), "cpu-cascadelake");
+  EXPECT_EQ(Text(device, "cpu_accepts").find("znver4"), std::string::npos);
+}
+
 TEST(Fingerprint, TheHashFollowsWhatMattersForTimingOnly) {
   const std::string base = CpuDevice(Zen4(), {"6.1.0", 8LL << 30}, {100, 0}).fingerprint();
   EXPECT_EQ(base.size(), 64u);

@@ -86,6 +86,10 @@ constexpr target::ModelRow kX86Models[] = {
     {"AuthenticAMD", 0x19, 0x20, 0x5F, "znver3"},
     {"AuthenticAMD", 0x19, 0x60, 0xAF, "znver4"},
     {"AuthenticAMD", 0x1A, 0x00, 0xFF, "znver5"},
+    // Hypervisors may hide bf16; code for these runs on all of them.
+    {"AuthenticAMD", 0x19, 0x10, 0x1F, "cascadelake"},
+    {"AuthenticAMD", 0x19, 0x60, 0xAF, "cascadelake"},
+    {"AuthenticAMD", 0x1A, 0x00, 0xFF, "cascadelake"},
     {"GenuineIntel", 6, 0x3C, 0x3C, "haswell"},
     {"GenuineIntel", 6, 0x3F, 0x3F, "haswell"},
     {"GenuineIntel", 6, 0x45, 0x46, "haswell"},
@@ -100,6 +104,8 @@ constexpr target::ModelRow kX86Models[] = {
     {"GenuineIntel", 6, 0x6A, 0x6C, "icelake-server"},
     {"GenuineIntel", 6, 0x8F, 0x8F, "sapphirerapids"},
     {"GenuineIntel", 6, 0xCF, 0xCF, "sapphirerapids"},  // emeraldrapids
+    {"GenuineIntel", 6, 0x8F, 0x8F, "icelake-server"},  // without bf16
+    {"GenuineIntel", 6, 0xCF, 0xCF, "icelake-server"},
     {"GenuineIntel", 6, 0x97, 0x9A, "alderlake"},
 };
 
