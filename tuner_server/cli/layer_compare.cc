@@ -86,6 +86,12 @@ class Comparison {
   graph::Evaluation expected_;
 };
 
+// Twice what a value of 16 bits is rounded by: sums that lie between two of them go to either.
+double RoundingOf(ir::DType type) {
+  if (type.Element() == ir::kBF16) return 0x1p-7;
+  return type.Element() == ir::kF16 ? 0x1p-10 : 0;
+}
+
 }  // namespace
 
 absl::StatusOr<runtime::CompareResult> CompareWithReference(const RefTensor& expected,
@@ -103,10 +109,9 @@ absl::StatusOr<runtime::CompareResult> CompareWithReference(const RefTensor& exp
   for (const double value : expected.values) {
     if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
   }
-  const bool floats = expected.type.dtype.is_float();
-  const double limit = floats                          ? precision.atol + precision.rtol * largest
-                       : expected.type.dtype.is_bool() ? 0
-                                                       : 1;
+  const ir::DType type = expected.type.dtype;
+  const double rtol = std::max(precision.rtol, RoundingOf(type));
+  const double limit = type.is_float() ? precision.atol + rtol * largest : type.is_bool() ? 0 : 1;
   return runtime::CompareTensors(dtype, actual.data(), bytes.data(), expected.type.elements(),
                                  {limit, 0});
 }
