@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""How much faster networks are in int8 than in float32, on the processors of other machines that this one can be: `tilewright
-quantize` makes the int8 models, schedules are the defaults, one thread; `tilewright bench diff` runs the two in turns.
+"""How much faster networks are in narrow types than in float32, on one thread: schedules are the defaults, `tilewright bench diff`
+runs the two modules in turns. In int8 on the processors of other machines that this one can be, in bf16 and float16 on its own.
 
-    bytes_race.py [--cpu NAME ...] [--seconds S] [-o RESULTS.json] [NETWORK ...]
+    narrow_race.py [--types int8 bf16 f16] [--cpu NAME ...] [--threads N] [--seconds S] [-o RESULTS.json] [NETWORK ...]
 
-A ratio is the time in float32 / the time in int8, the median of pairs. Exit code 1 if one is below 1: then int8 is slower."""
+`tilewright quantize` makes the int8 models; in the others every tensor has 16 bits. A ratio is the time in float32 / the time in the
+narrow type, the median of pairs. Exit code 1 if one of int8 or bf16 is below 1: then the narrow type is slower."""
 
 import argparse
 import json
@@ -21,6 +22,7 @@ import onnx  # noqa: E402
 from fleet import make_models  # noqa: E402
 from lane import commit  # noqa: E402
 from network_check import command  # noqa: E402
+from onnx import TensorProto, numpy_helper  # noqa: E402
 from quantized_networks import input_shape, noisy, quantize  # noqa: E402
 
 # Dot products of bytes in AVX-512, none in AVX-512, AVX2, SSE2.
@@ -29,21 +31,43 @@ NETWORKS = ("resnet18", "resnet50", "mobilenet", "dqn", "bert_small")
 CALIBRATION = 4
 
 
-def models(folder, name):
-    """The network in float32 and in int8."""
-    path = make_models(folder, name, "--logits") / name / "model.onnx"
+def quantized(folder, path):
     shape = input_shape(onnx.load(path))
     rng = np.random.default_rng(0)
     np.save(folder / "data.npy", np.concatenate(
         [noisy(i, shape, i) if len(shape) == 4 else rng.normal(0, 1, shape).astype(np.float32) for i in range(CALIBRATION)]))
     quantize(path, folder / "data.npy", folder / "int8.onnx")
-    return path, folder / "int8.onnx"
+    return folder / "int8.onnx"
 
 
-def race(folder, pair, cpu, seconds):
+def halved(folder, path, element):
+    """The model with every f32 in 16 bits."""
+    model = onnx.load(path)
+    for tensor in model.graph.initializer:
+        if tensor.data_type != TensorProto.FLOAT:
+            continue
+        values, narrow = numpy_helper.to_array(tensor), TensorProto(name=tensor.name, dims=tensor.dims, data_type=element)
+        if element == TensorProto.FLOAT16:
+            narrow.raw_data = values.astype(np.float16).tobytes()
+        else:  # rounded to even
+            bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)
+            narrow.raw_data = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16).tobytes()
+        tensor.CopyFrom(narrow)
+    for value in [*model.graph.input, *model.graph.output, *model.graph.value_info]:
+        if value.type.tensor_type.elem_type == TensorProto.FLOAT:
+            value.type.tensor_type.elem_type = element
+    onnx.save(model, str(folder / "half.onnx"))
+    return folder / "half.onnx"
+
+
+MAKERS = {"int8": quantized, "bf16": lambda folder, path: halved(folder, path, TensorProto.BFLOAT16),
+          "f16": lambda folder, path: halved(folder, path, TensorProto.FLOAT16)}
+
+
+def race(folder, pair, target, seconds):
     modules = [folder / f"{i}.tw" for i in range(2)]
     for model, module in zip(pair, modules):
-        command("compile", model, "--target", f"cpu,arch=x86_64,cpu={cpu},threads=1", "--effort", 0, "-o", module)
+        command("compile", model, "--target", target, "--effort", 0, "-o", module)
     found = json.loads(command("bench", "diff", *modules, "--seconds", seconds, "-o", "json"))
     return {key: round(found[key], 3) for key in ("ratio", "ratio_low", "ratio_high")}
 
@@ -55,26 +79,33 @@ def runs_here(cpu):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cpu", nargs="+", default=CPUS)
+    parser.add_argument("--types", nargs="+", choices=MAKERS, default=list(MAKERS))
+    parser.add_argument("--cpu", nargs="+", default=CPUS, help="of int8")
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("networks", nargs="*", metavar="NETWORK", default=NETWORKS)
     flags = parser.parse_args()
-    cpus = [cpu for cpu in flags.cpu if runs_here(cpu)]
-    for cpu in set(flags.cpu) - set(cpus):
-        print(f"[SKIP] this machine cannot run code for {cpu}")
+    cpus = [f"cpu,arch=x86_64,cpu={cpu}" for cpu in flags.cpu if runs_here(cpu)]
+    for cpu in flags.cpu:
+        if not runs_here(cpu):
+            print(f"[SKIP] this machine cannot run code for {cpu}")
     rows = []
     for name in flags.networks:
-        with tempfile.TemporaryDirectory(prefix="tilewright-bytes-") as folder:
-            pair = models(Path(folder), name)
-            for cpu in cpus:
-                rows.append({"network": name, "cpu": cpu, **race(Path(folder), pair, cpu, flags.seconds)})
-                print(f"{name:12} {cpu:16} {rows[-1]['ratio']:6.2f}", flush=True)
+        with tempfile.TemporaryDirectory(prefix="tilewright-narrow-") as where:
+            folder = Path(where)
+            path = make_models(folder, name, "--logits") / name / "model.onnx"
+            for kind in flags.types:
+                pair = path, MAKERS[kind](folder, path)
+                for target in cpus if kind == "int8" else ["native"]:
+                    target += f",threads={flags.threads}"
+                    rows.append({"network": name, "type": kind, "target": target, **race(folder, pair, target, flags.seconds)})
+                    print(f"{name:12} {kind:5} {target:45} {rows[-1]['ratio']:6.2f}", flush=True)
     if flags.output:
         flags.output.write_text(json.dumps({
             "commit": commit(), "command": "tests/bench/" + " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-            "machine": platform.machine(), "unit": "time in float32 / time in int8", "rows": rows}, indent=1) + "\n")
-    return 0 if all(row["ratio"] >= 1 for row in rows) else 1
+            "machine": platform.machine(), "unit": "time in float32 / time in the type", "rows": rows}, indent=1) + "\n")
+    return 0 if all(row["ratio"] >= 1 for row in rows if row["type"] != "f16") else 1
 
 
 if __name__ == "__main__":
