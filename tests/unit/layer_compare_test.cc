@@ -104,6 +104,33 @@ TEST(LayerCompare, IntegersMayDifferByOne) {
   EXPECT_EQ(Verdicts(bytes), "scaled:ok moved:ok rounded:differs");
 }
 
+// A kernel that rounds to bf16 on its way to f32 may round to either side; one of f32 alone not.
+TEST(LayerCompare, ValuesOf16BitsAreRoundedToEitherSide) {
+  const auto verdict = [](const char* narrow, float found) {
+    const auto g = graph::ParseGraph(std::string(R"(graph "net" {
+  input %0 "x": f32[2]
+  %1 "y": f32[2] = fused(%0) "y" graph "round" {
+    input %0 "x": f32[2]
+    %1 "n": )") + narrow + R"([2] = cast(%0) {dtype=")" +
+                                     narrow + R"("} "n"
+    %2 "w": f32[2] = cast(%1) {dtype="f32"} "w"
+    output %2
+  }
+  output %1
+})");
+    EXPECT_TRUE(g.ok()) << g.status();
+    const std::string bytes = op::ToBytes({{ir::kF32, {2}}, {1, found}});
+    const auto layers = CompareLayers(*g, {}, {{{ir::kF32, {2}}, {1, 1.00390625}}}, {{1, bytes}},
+                                      {}, [](size_t, size_t) {});
+    EXPECT_TRUE(layers.ok()) << layers.status();
+    return layers.ok() && layers->at(0).verdict == LayerVerdict::kSame;
+  };
+  EXPECT_TRUE(verdict("bf16", 1));
+  EXPECT_TRUE(verdict("bf16", 1.0078125));
+  EXPECT_FALSE(verdict("bf16", 1.015625));
+  EXPECT_FALSE(verdict("f64", 1));
+}
+
 TEST(LayerCompare, AMissingValueIsAnError) {
   const Bytes bytes = Right();
   const auto layers =

@@ -16,6 +16,25 @@ namespace {
 using graph::ValueId;
 using op::RefTensor;
 
+// Twice what a value of 16 bits is rounded by: sums that lie between two of them go to either.
+double RoundingOf(ir::DType type) {
+  if (type.Element() == ir::kBF16) return 0x1p-7;
+  return type.Element() == ir::kF16 ? 0x1p-10 : 0;
+}
+
+// The same of all values in a kernel.
+double RoundingIn(const graph::Graph& graph, const graph::Node& node) {
+  double largest = 0;
+  for (ValueId id : node.outputs) {
+    largest = std::max(largest, RoundingOf(graph.values[id].type.dtype));
+  }
+  if (node.body == nullptr) return largest;
+  for (const graph::Value& value : node.body->values) {
+    largest = std::max(largest, RoundingOf(value.type.dtype));
+  }
+  return largest;
+}
+
 class Comparison {
  public:
   Comparison(const graph::Graph& graph, const op::Sizes& sizes, const ActualValues& actual,
@@ -40,7 +59,7 @@ class Comparison {
       if (storage_[id].root != id || checked_.contains(id)) continue;
       TW_ASSIGN(const std::string_view bytes, ActualOf(id));
       LayerResult layer{node.name, expected.type, {}, LayerVerdict::kSame};
-      TW_ASSIGN(layer.compared, CompareWithReference(expected, bytes, precision_));
+      TW_ASSIGN(layer.compared, CompareWithReference(expected, bytes, PrecisionOf(node)));
       if (!layer.compared.ok()) {
         TW_ASSIGN(layer.verdict, Blame(node, i, bytes));
       }
@@ -50,6 +69,10 @@ class Comparison {
   }
 
  private:
+  Precision PrecisionOf(const graph::Node& node) const {
+    return {std::max(precision_.rtol, RoundingIn(graph_, node)), precision_.atol};
+  }
+
   absl::StatusOr<std::string_view> ActualOf(ValueId id) const {
     const auto found = actual_.find(storage_[id].root);
     if (found != actual_.end()) return found->second;
@@ -74,7 +97,7 @@ class Comparison {
     }
     TW_ASSIGN(const std::vector<RefTensor> results, expected_.ResultsFrom(node, args));
     TW_ASSIGN(const runtime::CompareResult own,
-              CompareWithReference(results[result], bytes, precision_));
+              CompareWithReference(results[result], bytes, PrecisionOf(node)));
     return own.ok() ? LayerVerdict::kInherits : LayerVerdict::kDiffers;
   }
 
@@ -85,12 +108,6 @@ class Comparison {
   const std::set<ValueId> checked_;
   graph::Evaluation expected_;
 };
-
-// Twice what a value of 16 bits is rounded by: sums that lie between two of them go to either.
-double RoundingOf(ir::DType type) {
-  if (type.Element() == ir::kBF16) return 0x1p-7;
-  return type.Element() == ir::kF16 ? 0x1p-10 : 0;
-}
 
 }  // namespace
 

@@ -15,8 +15,8 @@
 namespace tilewright::cli {
 
 // Of floats: |a - e| <= atol + rtol * max|e|, so that what cancels to almost nothing is measured by
-// its tensor; of 16 bits, at least by one step of the largest. Integers may differ by 1, where a
-// requantization rounds.
+// its tensor; where a kernel rounds to 16 bits, at least by one step of the largest. Integers may
+// differ by 1, where a requantization rounds.
 struct Precision {
   double rtol = 1e-3;
   double atol = 1e-5;
