@@ -25,8 +25,6 @@ using graph::GraphPassContext;
 // DQN, as fast with blocks as without, decides otherwise with 64 of them.
 constexpr int kDrafts = 8;
 
-constexpr std::string_view kBytes = "int8";  // driver::Task::data_type
-
 // How often the model runs each task, by the task's hash.
 struct Uses {
   driver::Task task;
@@ -40,12 +38,6 @@ absl::Status Count(const Graph& fused, int sign, std::map<std::string, Uses>* us
     known->second.more += sign * task.weight;
   }
   return absl::OkStatus();
-}
-
-// The estimate for devices of groups has seen no programs of bytes, and finds their blocks slower.
-// In blocks they are 1.26 times as fast even where no instruction sums up four products (PoCL).
-bool IsOfUnknownBytes(const driver::Task& task, const target::Target& target) {
-  return target.machine.has_groups() && task.data_type == kBytes;
 }
 
 absl::StatusOr<double> PredictNs(const driver::Task& task, const target::Target& target,
@@ -65,7 +57,6 @@ absl::StatusOr<bool> IsFaster(const Graph& with, const Graph& without,
   double more_ns = 0;
   for (const auto& [hash, use] : uses) {
     if (use.more == 0) continue;
-    if (IsOfUnknownBytes(use.task, target)) return true;
     TW_ASSIGN(const double ns, PredictNs(use.task, target, model.get()));
     more_ns += use.more * ns;
   }
