@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 from fleet import BIN, BUILD, make_models, run_checks  # noqa: E402
+from half_tensors import as_bf16, half_tensor  # noqa: E402
 from network_check import check, text  # noqa: E402
 from networks_quick import VARIANTS  # noqa: E402
 
@@ -68,19 +69,6 @@ def what_users_see():
         tilewright("run", other, code=1, said="sm_80")
 
 
-def as_bf16(values):
-    """The nearest numbers of 16 bits with the exponent of 32, ties to even."""
-    bits = np.asarray(values, np.float32).view(np.uint32)
-    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16 << 16).astype(np.uint32).view(np.float32)
-
-
-def tensor(values, kind, name):
-    if kind == TensorProto.FLOAT16:
-        return numpy_helper.from_array(values.astype(np.float16), name)
-    upper = (np.ascontiguousarray(values, np.float32).view(np.uint32) >> 16).astype(np.uint16)
-    return TensorProto(name=name, data_type=kind, dims=values.shape, raw_data=upper.tobytes())
-
-
 def products_of_halves():
     """ONNX products of 16-bit floats of both kinds, with a bias and Relu, have the tensor cores by default: whole tiles and
     ragged ones."""
@@ -94,13 +82,13 @@ def products_of_halves():
                 [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["q"]),
                  helper.make_node("Relu", ["q"], ["y"])], "halves",
                 [helper.make_tensor_value_info("x", kind, [m, k])], [helper.make_tensor_value_info("y", kind, [m, n])],
-                [tensor(w, kind, "w"), tensor(b, kind, "b")])
+                [half_tensor(w, kind, "w"), half_tensor(b, kind, "b")])
             with tempfile.TemporaryDirectory(prefix="tilewright-halves-") as folder:
                 files = {name: Path(folder) / name for name in ("m.onnx", "m.tw", "x.pb", "y.pb", "dump")}
                 onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), files["m.onnx"])
-                files["x.pb"].write_bytes(tensor(x, kind, "x").SerializeToString())
+                files["x.pb"].write_bytes(half_tensor(x, kind, "x").SerializeToString())
                 y = rounded(np.maximum(rounded(rounded(x @ w) + b), 0))
-                files["y.pb"].write_bytes(tensor(y, kind, "y").SerializeToString())
+                files["y.pb"].write_bytes(half_tensor(y, kind, "y").SerializeToString())
                 tilewright("compile", files["m.onnx"], "--target", TARGET, "-o", files["m.tw"], "--dump-ir", files["dump"],
                            code=0, said="")
                 kernels = "".join(text.read_text() for text in files["dump"].glob("*.cu"))
