@@ -16,7 +16,6 @@
 #include "compiler/graph/blocked_forms.h"
 #include "compiler/graph/graph_passes.h"
 #include "compiler/graph/rewrite_util.h"
-#include "compiler/ir/numeric.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -113,12 +112,9 @@ class Blocker : BlockedForms {
       return std::nullopt;
     }
     if (HasFastForm(node)) return std::nullopt;
-    TW_ASSIGN(const op::RefTensor weights, ConstantTensor(g_, node.inputs[1]));
-    const bool exact = std::ranges::all_of(
-        weights.values, [](double value) { return ir::RoundFloat(value, ir::kBF16) == value; });
-    if (!exact) return std::nullopt;
-    return Pairs{from->second, AddRounded(&g_, g_.values[node.inputs[1]].name + "_half",
-                                          {ir::kBF16, weights.type.shape}, weights.values)};
+    TW_ASSIGN(const ValueId weights, AddHalf(&g_, node.inputs[1], ir::kBF16));
+    if (weights < 0) return std::nullopt;
+    return Pairs{from->second, weights};
   }
 
   absl::StatusOr<bool> Convolution(const Node& node) {

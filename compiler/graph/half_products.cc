@@ -5,11 +5,8 @@
 // Other machines read constant weights as they are and widen them in registers:
 //   dense(x: f32, cast<f32>(w: f16))   →   dense(x, w): f32, and the same of bf16
 // The same numbers are multiplied, and sums are f32 as before.
-#include <algorithm>
-
 #include "compiler/graph/forward_rewriter.h"
 #include "compiler/graph/graph_passes.h"
-#include "compiler/ir/numeric.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::graph {
@@ -27,18 +24,6 @@ class HalfProductMaker : public ForwardRewriter {
     if (cast == nullptr) return -1;
     const ir::DType from = TypeOf(cast->inputs[0]).dtype;
     return from == ir::kF16 || from == ir::kBF16 ? cast->inputs[0] : -1;
-  }
-
-  // The same where it is a constant of numbers that 16 bits hold: an import has cast them.
-  absl::StatusOr<ValueId> HalfConstant(ValueId id, ir::DType half) {
-    if (!IsConstant(g_, id) || TypeOf(id).dtype != ir::kF32) return -1;
-    TW_ASSIGN(const op::RefTensor tensor, ConstantTensor(g_, id));
-    const bool exact = std::all_of(tensor.values.begin(), tensor.values.end(),
-                                   [&](double x) { return ir::RoundFloat(x, half) == x; });
-    if (!exact) return -1;
-    op::TensorType type = tensor.type;
-    type.dtype = half;
-    return AddRounded(&g_, NameOf(id) + "_half", std::move(type), tensor.values);
   }
 
   // Whether constants are folded to the value, which moves of them make.
@@ -65,10 +50,10 @@ class HalfProductMaker : public ForwardRewriter {
     const ir::DType half = TypeOf(a < 0 ? b : a).dtype;
     if (!Contains(ctx_.half_products, half) && !HasPairs(node, half)) return false;
     if (a < 0) {
-      TW_ASSIGN(a, HalfConstant(node.inputs[0], half));
+      TW_ASSIGN(a, AddHalf(&g_, node.inputs[0], half));
     }
     if (b < 0) {
-      TW_ASSIGN(b, HalfConstant(node.inputs[1], half));
+      TW_ASSIGN(b, AddHalf(&g_, node.inputs[1], half));
     }
     if (a < 0 || b < 0 || TypeOf(a).dtype != TypeOf(b).dtype) return false;
     Define(node, node.op, {a, b}, node.attrs);

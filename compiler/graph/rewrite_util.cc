@@ -1,7 +1,11 @@
 #include "compiler/graph/rewrite_util.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
+
+#include "compiler/ir/numeric.h"
+#include "deploy/support/status.h"
 
 namespace tilewright::graph {
 
@@ -19,6 +23,15 @@ ValueId AddRounded(Graph* g, const std::string& name, op::TensorType type,
                    std::vector<double> values) {
   for (double& v : values) v = op::RoundToType(v, type.dtype);
   return AddTensor(g, name, {std::move(type), std::move(values)});
+}
+
+absl::StatusOr<ValueId> AddHalf(Graph* g, ValueId id, ir::DType half) {
+  if (!IsConstant(*g, id) || g->values[id].type.dtype != ir::kF32) return -1;
+  TW_ASSIGN(const op::RefTensor tensor, ConstantTensor(*g, id));
+  const bool exact = std::all_of(tensor.values.begin(), tensor.values.end(),
+                                 [&](double x) { return ir::RoundFloat(x, half) == x; });
+  if (!exact) return -1;
+  return AddRounded(g, g->values[id].name + "_half", {half, tensor.type.shape}, tensor.values);
 }
 
 bool Contains(const std::vector<ir::DType>& types, ir::DType type) {

@@ -20,6 +20,9 @@ ValueId AddTensor(Graph* g, const std::string& name, const op::RefTensor& tensor
 // A constant that holds `values` rounded to the element type.
 ValueId AddRounded(Graph* g, const std::string& name, op::TensorType type,
                    std::vector<double> values);
+// A constant of f32 in 16 bits, a constant of its own; -1 if it is none, or 16 bits do not hold its
+// numbers.
+absl::StatusOr<ValueId> AddHalf(Graph* g, ValueId id, ir::DType half);
 
 bool Contains(const std::vector<ir::DType>& types, ir::DType type);
 std::set<ValueId> OutputSet(const Graph& g);

@@ -26,6 +26,11 @@ constexpr int kRounds = 3;
 using Block = double (*)(float seed, double* operations);
 
 #if defined(__x86_64__)
+// An instruction with the operands before its sum, once for each chain.
+#define ON_EACH_CHAIN(text)                                                                \
+  text "%0\n" text "%1\n" text "%2\n" text "%3\n" text "%4\n" text "%5\n" text "%6\n" text \
+       "%7\n" text "%8\n" text "%9\n"
+
 __attribute__((target("avx512f"))) double BlockAvx512(float seed, double* operations) {
   __m512 s0 = _mm512_set1_ps(seed + 0);
   __m512 s1 = _mm512_set1_ps(seed + 1);
@@ -41,20 +46,10 @@ __attribute__((target("avx512f"))) double BlockAvx512(float seed, double* operat
   const __m512 term = _mm512_set1_ps(seed);
   for (int64_t step = 0; step < kSteps; ++step) {
     // The compiler must neither fold the chains nor keep them in memory.
-    asm volatile(
-        "vfmadd213ps %[term], %[factor], %0\n"
-        "vfmadd213ps %[term], %[factor], %1\n"
-        "vfmadd213ps %[term], %[factor], %2\n"
-        "vfmadd213ps %[term], %[factor], %3\n"
-        "vfmadd213ps %[term], %[factor], %4\n"
-        "vfmadd213ps %[term], %[factor], %5\n"
-        "vfmadd213ps %[term], %[factor], %6\n"
-        "vfmadd213ps %[term], %[factor], %7\n"
-        "vfmadd213ps %[term], %[factor], %8\n"
-        "vfmadd213ps %[term], %[factor], %9\n"
-        : "+v"(s0), "+v"(s1), "+v"(s2), "+v"(s3), "+v"(s4), "+v"(s5), "+v"(s6), "+v"(s7), "+v"(s8),
-          "+v"(s9)
-        : [factor] "v"(factor), [term] "v"(term));
+    asm volatile(ON_EACH_CHAIN("vfmadd213ps %[term], %[factor], ")
+                 : "+v"(s0), "+v"(s1), "+v"(s2), "+v"(s3), "+v"(s4), "+v"(s5), "+v"(s6), "+v"(s7),
+                   "+v"(s8), "+v"(s9)
+                 : [factor] "v"(factor), [term] "v"(term));
   }
   *operations = 2.0 * 16 * kChains * static_cast<double>(kSteps);
   return _mm512_cvtss_f32(s0) + _mm512_cvtss_f32(s1) + _mm512_cvtss_f32(s2) + _mm512_cvtss_f32(s3) +
@@ -77,20 +72,10 @@ __attribute__((target("avx2,fma"))) double BlockAvx2(float seed, double* operati
   const __m256 term = _mm256_set1_ps(seed);
   for (int64_t step = 0; step < kSteps; ++step) {
     // The compiler must neither fold the chains nor keep them in memory.
-    asm volatile(
-        "vfmadd213ps %[term], %[factor], %0\n"
-        "vfmadd213ps %[term], %[factor], %1\n"
-        "vfmadd213ps %[term], %[factor], %2\n"
-        "vfmadd213ps %[term], %[factor], %3\n"
-        "vfmadd213ps %[term], %[factor], %4\n"
-        "vfmadd213ps %[term], %[factor], %5\n"
-        "vfmadd213ps %[term], %[factor], %6\n"
-        "vfmadd213ps %[term], %[factor], %7\n"
-        "vfmadd213ps %[term], %[factor], %8\n"
-        "vfmadd213ps %[term], %[factor], %9\n"
-        : "+x"(s0), "+x"(s1), "+x"(s2), "+x"(s3), "+x"(s4), "+x"(s5), "+x"(s6), "+x"(s7), "+x"(s8),
-          "+x"(s9)
-        : [factor] "x"(factor), [term] "x"(term));
+    asm volatile(ON_EACH_CHAIN("vfmadd213ps %[term], %[factor], ")
+                 : "+x"(s0), "+x"(s1), "+x"(s2), "+x"(s3), "+x"(s4), "+x"(s5), "+x"(s6), "+x"(s7),
+                   "+x"(s8), "+x"(s9)
+                 : [factor] "x"(factor), [term] "x"(term));
   }
   *operations = 2.0 * 8 * kChains * static_cast<double>(kSteps);
   return _mm256_cvtss_f32(s0) + _mm256_cvtss_f32(s1) + _mm256_cvtss_f32(s2) + _mm256_cvtss_f32(s3) +
@@ -103,20 +88,10 @@ __attribute__((target("avx512f,avx512vnni"))) double BlockDots512(float seed, do
   const __m512i a = _mm512_set1_epi32(static_cast<int>(seed)), b = a;
   __m512i s0 = a, s1 = a, s2 = a, s3 = a, s4 = a, s5 = a, s6 = a, s7 = a, s8 = a, s9 = a;
   for (int64_t step = 0; step < kSteps; ++step) {
-    asm volatile(
-        "vpdpbusd %[b], %[a], %0\n"
-        "vpdpbusd %[b], %[a], %1\n"
-        "vpdpbusd %[b], %[a], %2\n"
-        "vpdpbusd %[b], %[a], %3\n"
-        "vpdpbusd %[b], %[a], %4\n"
-        "vpdpbusd %[b], %[a], %5\n"
-        "vpdpbusd %[b], %[a], %6\n"
-        "vpdpbusd %[b], %[a], %7\n"
-        "vpdpbusd %[b], %[a], %8\n"
-        "vpdpbusd %[b], %[a], %9\n"
-        : "+v"(s0), "+v"(s1), "+v"(s2), "+v"(s3), "+v"(s4), "+v"(s5), "+v"(s6), "+v"(s7), "+v"(s8),
-          "+v"(s9)
-        : [a] "v"(a), [b] "v"(b));
+    asm volatile(ON_EACH_CHAIN("vpdpbusd %[b], %[a], ")
+                 : "+v"(s0), "+v"(s1), "+v"(s2), "+v"(s3), "+v"(s4), "+v"(s5), "+v"(s6), "+v"(s7),
+                   "+v"(s8), "+v"(s9)
+                 : [a] "v"(a), [b] "v"(b));
   }
   *operations = 8.0 * 16 * kChains * static_cast<double>(kSteps);
   return static_cast<double>(s0[0]);
@@ -127,20 +102,10 @@ __attribute__((target("avx512f,avx512bf16"))) double BlockPairs512(float seed, d
   const __m512 a = _mm512_set1_ps(seed), b = a;
   __m512 s0 = a, s1 = a, s2 = a, s3 = a, s4 = a, s5 = a, s6 = a, s7 = a, s8 = a, s9 = a;
   for (int64_t step = 0; step < kSteps; ++step) {
-    asm volatile(
-        "vdpbf16ps %[b], %[a], %0\n"
-        "vdpbf16ps %[b], %[a], %1\n"
-        "vdpbf16ps %[b], %[a], %2\n"
-        "vdpbf16ps %[b], %[a], %3\n"
-        "vdpbf16ps %[b], %[a], %4\n"
-        "vdpbf16ps %[b], %[a], %5\n"
-        "vdpbf16ps %[b], %[a], %6\n"
-        "vdpbf16ps %[b], %[a], %7\n"
-        "vdpbf16ps %[b], %[a], %8\n"
-        "vdpbf16ps %[b], %[a], %9\n"
-        : "+v"(s0), "+v"(s1), "+v"(s2), "+v"(s3), "+v"(s4), "+v"(s5), "+v"(s6), "+v"(s7), "+v"(s8),
-          "+v"(s9)
-        : [a] "v"(a), [b] "v"(b));
+    asm volatile(ON_EACH_CHAIN("vdpbf16ps %[b], %[a], ")
+                 : "+v"(s0), "+v"(s1), "+v"(s2), "+v"(s3), "+v"(s4), "+v"(s5), "+v"(s6), "+v"(s7),
+                   "+v"(s8), "+v"(s9)
+                 : [a] "v"(a), [b] "v"(b));
   }
   *operations = 4.0 * 16 * kChains * static_cast<double>(kSteps);
   return static_cast<double>(s0[0]);
@@ -151,20 +116,10 @@ __attribute__((target("avx2"))) double BlockDots256(float seed, double* operatio
   const __m256i a = _mm256_set1_epi32(static_cast<int>(seed)), b = a;
   __m256i s0 = a, s1 = a, s2 = a, s3 = a, s4 = a, s5 = a, s6 = a, s7 = a, s8 = a, s9 = a;
   for (int64_t step = 0; step < kSteps; ++step) {
-    asm volatile(
-        "%{vex%} vpdpbusd %[b], %[a], %0\n"
-        "%{vex%} vpdpbusd %[b], %[a], %1\n"
-        "%{vex%} vpdpbusd %[b], %[a], %2\n"
-        "%{vex%} vpdpbusd %[b], %[a], %3\n"
-        "%{vex%} vpdpbusd %[b], %[a], %4\n"
-        "%{vex%} vpdpbusd %[b], %[a], %5\n"
-        "%{vex%} vpdpbusd %[b], %[a], %6\n"
-        "%{vex%} vpdpbusd %[b], %[a], %7\n"
-        "%{vex%} vpdpbusd %[b], %[a], %8\n"
-        "%{vex%} vpdpbusd %[b], %[a], %9\n"
-        : "+x"(s0), "+x"(s1), "+x"(s2), "+x"(s3), "+x"(s4), "+x"(s5), "+x"(s6), "+x"(s7), "+x"(s8),
-          "+x"(s9)
-        : [a] "x"(a), [b] "x"(b));
+    asm volatile(ON_EACH_CHAIN("%{vex%} vpdpbusd %[b], %[a], ")
+                 : "+x"(s0), "+x"(s1), "+x"(s2), "+x"(s3), "+x"(s4), "+x"(s5), "+x"(s6), "+x"(s7),
+                   "+x"(s8), "+x"(s9)
+                 : [a] "x"(a), [b] "x"(b));
   }
   *operations = 8.0 * 8 * kChains * static_cast<double>(kSteps);
   return static_cast<double>(s0[0]);

@@ -22,12 +22,9 @@ double RoundingOf(ir::DType type) {
   return type.Element() == ir::kF16 ? 0x1p-10 : 0;
 }
 
-// The same of all values in a kernel.
-double RoundingIn(const graph::Graph& graph, const graph::Node& node) {
+// The same of all values inside of a kernel.
+double RoundingIn(const graph::Node& node) {
   double largest = 0;
-  for (ValueId id : node.outputs) {
-    largest = std::max(largest, RoundingOf(graph.values[id].type.dtype));
-  }
   if (node.body == nullptr) return largest;
   for (const graph::Value& value : node.body->values) {
     largest = std::max(largest, RoundingOf(value.type.dtype));
@@ -70,7 +67,7 @@ class Comparison {
 
  private:
   Precision PrecisionOf(const graph::Node& node) const {
-    return {std::max(precision_.rtol, RoundingIn(graph_, node)), precision_.atol};
+    return {std::max(precision_.rtol, RoundingIn(node)), precision_.atol};
   }
 
   absl::StatusOr<std::string_view> ActualOf(ValueId id) const {
