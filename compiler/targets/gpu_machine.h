@@ -42,9 +42,11 @@ constexpr void SetUnits(int64_t units, int64_t unit_threads, target::LaunchLimit
 
 // Any device of a kind whose targets name none. Limits of a launch are what devices of these days
 // have. Two units, as the drivers for processors have that such kinds are tested on, which run the
-// threads of a group one after the other. The caller sets registers, lanes and costs.
+// threads of a group one after the other: dot products of bytes are those of a processor
+// without an instruction for them. The caller sets registers, lanes and costs.
 constexpr target::Machine AnyDevice() {
   target::Machine m{.features = "fma"};
+  m.dots_per_cycle = 0.5;
   m.searched_body_ops = 256;
   m.searched_tile = {.steps = 256};
   m.short_reduction = 8;

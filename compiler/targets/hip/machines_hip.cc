@@ -27,6 +27,7 @@ struct Facts {
 constexpr target::Machine Row(const Facts& f) {
   target::Machine m = targets::WarpMachine(f.name, f.features);
   m.fma_per_cycle = f.fma_per_cycle;
+  m.dots_per_cycle = f.fma_per_cycle;  // v_dot4
   m.divide_cycles = 8;
   m.spill_cycles = 2;
   m.l1 = {.bytes = f.l1_bytes, .bytes_per_cycle = 64, .line_bytes = 128};

@@ -18,6 +18,7 @@ constexpr target::Machine Apple7() {
   target::Machine m = targets::WarpMachine("apple7", "fma,apple7");
   // Of simdgroups, by the four parts of a core together.
   m.fma_per_cycle = 4;
+  m.dots_per_cycle = 1;  // made of multiplications
   m.divide_cycles = 6;
   m.spill_cycles = 4;
   m.l1 = {.bytes = 8 * KiB, .bytes_per_cycle = 64};
