@@ -7,6 +7,7 @@
 #include "compiler/driver/in_place.h"
 #include "compiler/driver/module_builder.h"
 #include "compiler/driver/specialise.h"
+#include "compiler/graph/loops.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/visit.h"
@@ -408,12 +409,25 @@ absl::Status CheckOpenSizes(const graph::Graph& fused, const target::Target& tar
           "driver.compile.size_range",
           StrCat("expected a range of sizes for ", name, ", found none"));
     }
-    if (targets::BackendOf(target).on_device || target.machine.has_matrix()) {
+    if (!RunsOnProcessor(target)) {
       return support::Unimplemented(
           "driver.compile.open_size",
           StrCat("expected fixed sizes for ", target.kind, ", found ", name,
                  " open; only processors run modules of open sizes"));
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckLoops(const graph::Graph& fused, const target::Target& target) {
+  const std::vector<graph::Loop> loops = graph::LoopsOf(fused);
+  if (loops.empty()) return absl::OkStatus();
+  if (!RunsOnProcessor(target)) {
+    const std::string name = support::Quote(fused.nodes[loops[0].end].name);
+    return support::Unimplemented(
+        "driver.compile.loop",
+        StrCat("expected loops of a known number of trips for ", target.kind, ", found ", name,
+               "; only processors run loops whose end a run decides"));
   }
   return absl::OkStatus();
 }
@@ -424,6 +438,7 @@ absl::StatusOr<std::vector<ModelFunction>> FunctionsOf(const graph::Graph& fused
                                                        const target::Target& target) {
   TW_TRY(graph::Verify(fused));
   TW_TRY(CheckOpenSizes(fused, target));
+  TW_TRY(CheckLoops(fused, target));
   std::vector<ModelFunction> functions = {{.fused = &fused}};
   for (const graph::Graph& g : specialised) {
     TW_TRY(graph::Verify(g));
@@ -434,6 +449,10 @@ absl::StatusOr<std::vector<ModelFunction>> FunctionsOf(const graph::Graph& fused
 }
 
 }  // namespace
+
+bool RunsOnProcessor(const target::Target& target) {
+  return !targets::BackendOf(target).on_device && !target.machine.has_matrix();
+}
 
 absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const target::Target& target,
                                          ScheduleProvider* schedules, const CompileOptions& options,

@@ -41,6 +41,9 @@ struct CompileOptions {
   // it.
   std::span<const graph::Graph> specialised = {};
 };
+// Whether the processor alone runs modules for the target: they may have open sizes and loops.
+bool RunsOnProcessor(const target::Target& target);
+
 struct CompileReport {
   struct Kernel {
     std::string task_hash, task_name, task_label, steps, program_hash;

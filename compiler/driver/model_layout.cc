@@ -5,6 +5,7 @@
 
 #include "compiler/driver/launch_writer.h"
 #include "compiler/graph/keep_state.h"
+#include "compiler/graph/loops.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -46,11 +47,16 @@ absl::Status ModelLayout::Run(module::Function* function) {
   TW_TRY(AddEnds(function));
   for (const graph::Node& node : g_.nodes) {
     if (graph::IsView(node)) continue;
-    for (ValueId id : node.inputs) {
-      TW_TRY(g_.values[storage_[id].root].constant ? Constant(storage_[id].root)
-                                                   : Intermediate(id));
-    }
+    for (ValueId id : node.inputs) TW_TRY(Operand(id));
     for (ValueId id : node.outputs) TW_TRY(Intermediate(id));
+  }
+  for (const graph::Loop& loop : graph::LoopsOf(g_)) {
+    for (const graph::Loop::Carried& carried : loop.carried) {
+      for (ValueId id : {carried.init, carried.value, carried.next}) TW_TRY(Operand(id));
+    }
+    for (const graph::Loop::Stacked& stacked : loop.stacked) {
+      for (ValueId id : {stacked.part, stacked.whole}) TW_TRY(Operand(id));
+    }
   }
   if (graph::IsSymbolic(g_)) PlaceOpen();
   return absl::OkStatus();
@@ -139,6 +145,11 @@ void ModelLayout::PlaceOpen() {
     tensor.offset = 0;
     for (ValueId below : plan_.after[i]) tensor.after.push_back(TensorId(below));
   }
+}
+
+absl::Status ModelLayout::Operand(ValueId id) {
+  const ValueId root = storage_[id].root;
+  return g_.values[root].constant ? Constant(root) : Intermediate(id);
 }
 
 absl::Status ModelLayout::Intermediate(ValueId id) {

@@ -65,6 +65,7 @@ class ModelLayout {
   absl::Status AddEnds(module::Function* function);
   absl::Status Add(graph::ValueId id, module::TensorKind kind, int64_t offset);
   absl::Status AddState(const graph::Node& append);
+  absl::Status Operand(graph::ValueId id);
   absl::Status Intermediate(graph::ValueId id);
   absl::Status Constant(graph::ValueId id);
   void PlaceOpen();

@@ -6,6 +6,7 @@
 
 #include "compiler/driver/launch_writer.h"
 #include "compiler/driver/model_layout.h"
+#include "compiler/graph/loops.h"
 #include "compiler/targets/backend.h"
 #include "deploy/module/launch_names.h"
 #include "deploy/module/size_plan.h"
@@ -98,8 +99,10 @@ class ModelWriter {
   absl::Status AddLaunches(const ModelFunction& of, const ModelLayout& layout, LaunchWriter* writer,
                            module::Function* function) {
     std::vector<module::LaunchNames> names;
+    std::vector<int64_t> first;  // by node: how many launches there are before it
     for (size_t n = 0; n < of.fused->nodes.size(); ++n) {
       const Node& node = of.fused->nodes[n];
+      first.push_back(static_cast<int64_t>(function->launches.size()));
       if (graph::IsView(node)) continue;
       const auto task = static_cast<size_t>(of.of_node[n]);
       TW_ASSIGN(std::vector<module::Launch> launches,
@@ -110,7 +113,23 @@ class ModelWriter {
       }
     }
     manifest_.provenance[module::LaunchNamesKey(function->name)] = module::LaunchNamesText(names);
+    for (const graph::Loop& loop : graph::LoopsOf(*of.fused)) {
+      function->loops.push_back(LoopOf(loop, first, layout));
+    }
     return absl::OkStatus();
+  }
+
+  static module::Loop LoopOf(const graph::Loop& loop, const std::vector<int64_t>& first,
+                             const ModelLayout& layout) {
+    module::Loop made{first[loop.begin], first[loop.end], {}, {}};
+    const auto id = [&](ValueId value) { return layout.TensorId(value); };
+    for (const graph::Loop::Carried& c : loop.carried) {
+      made.carried.push_back({id(c.init), id(c.value), id(c.next)});
+    }
+    for (const graph::Loop::Stacked& s : loop.stacked) {
+      made.stacked.push_back({id(s.part), id(s.whole)});
+    }
+    return made;
   }
 
   absl::StatusOr<std::vector<module::Launch>> Launches(const Node& node, size_t task,
@@ -214,6 +233,7 @@ absl::StatusOr<module::ModuleParts> ModelParts(std::span<const ModelFunction> fu
   }
   TW_TRY(ModelWriter(tasks, placed, report->kernels, code, &parts).Add(functions));
   if (!counted.empty()) Substitute(counted, &manifest);
+  manifest.format_version = manifest.NeededFormatVersion();
   if (manifest.open_sizes()) TW_TRY(module::SetNeedsAtMaxima(&manifest));
   AddProvenance(options, *report, &manifest);
   report->arena_bytes = manifest.arena_bytes;

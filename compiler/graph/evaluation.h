@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/graph/found_sizes.h"
 #include "compiler/graph/graph.h"
+#include "compiler/graph/loops.h"
 
 namespace tilewright::graph {
 
@@ -22,9 +23,9 @@ class Evaluation {
 
   // Takes the inputs, of the types that the graph has at these sizes (graph.interp.inputs, .type).
   absl::Status Begin(const std::vector<op::RefTensor>& inputs);
-  // Computes the next node's results, and finds the sizes that checks of these find. In the order
-  // of the graph's nodes.
-  absl::Status Step(const Node& node);
+  // Computes the results of node `n`, or all trips of the loop whose body begins there, and finds
+  // the sizes that checks of these find. Returns the node that comes next; the first is 0.
+  absl::StatusOr<size_t> Step(size_t n);
   // A node's results from other operands, at the sizes that are known after its step.
   absl::StatusOr<std::vector<op::RefTensor>> ResultsFrom(
       const Node& node, const std::vector<op::RefTensor>& args) const;
@@ -36,12 +37,18 @@ class Evaluation {
   const op::RefTensor& ValueOf(ValueId id) const { return *values_[id]; }
 
  private:
+  const Loop* LoopAt(size_t n) const;
+  absl::Status Run(size_t begin, size_t end);
+  absl::Status RunLoop(const Loop& loop);
+  absl::Status StackTrips(const Loop::Stacked& stacked, const std::vector<op::RefTensor>& parts);
+  absl::Status Compute(const Node& node);
   absl::Status Find(const std::vector<ValueId>& made);
   absl::Status TakeChecks(std::vector<op::RefTensor>* outputs) const;
 
   const Graph& g_;
   op::Sizes sizes_;
   const std::map<std::string, FoundSize> places_ = FoundSizes(g_);
+  const std::vector<Loop> loops_ = LoopsOf(g_);
   std::vector<std::optional<op::RefTensor>> values_;
 };
 

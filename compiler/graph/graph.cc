@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "compiler/graph/found_sizes.h"
+#include "compiler/graph/loops.h"
 #include "compiler/graph/storage_map.h"
 #include "compiler/graph/symbolic_shapes.h"
 #include "compiler/op/empty.h"
@@ -58,6 +59,7 @@ class Verifier {
                                        support::Quote(g_.values[id].name)));
       }
     }
+    TW_TRY(CheckLoops(g_));
     return CheckViews(g_);
   }
 

@@ -131,9 +131,9 @@ uint64_t StructuralHash(const Graph& graph);
 absl::StatusOr<std::vector<op::RefTensor>> Interpret(const Graph& graph,
                                                      const std::vector<op::RefTensor>& inputs,
                                                      const op::Sizes& sizes = {});
-// The graph with the results of all kernels among its outputs, after those that it has: each
-// storage once, under the name of the node's result. Slices and concats that were views are
-// kernels in it, since every output has storage of its own.
+// The graph with the results of all kernels outside of loops among its outputs, after those that it
+// has: each storage once, under the name of the node's result. Slices and concats that were views
+// are kernels in it, since every output has storage of its own.
 Graph ShowValues(Graph graph);
 double Flops(const Graph& graph);
 

@@ -88,7 +88,66 @@ absl::Status Evaluation::Begin(const Tensors& inputs) {
   return absl::OkStatus();
 }
 
-absl::Status Evaluation::Step(const Node& node) {
+const Loop* Evaluation::LoopAt(size_t n) const {
+  const auto loop = std::ranges::find(loops_, n, &Loop::begin);
+  return loop == loops_.end() ? nullptr : &*loop;
+}
+
+absl::StatusOr<size_t> Evaluation::Step(size_t n) {
+  if (const Loop* loop = LoopAt(n)) {
+    TW_TRY(RunLoop(*loop));
+    return loop->end + 1;
+  }
+  TW_TRY(Compute(g_.nodes[n]));
+  return n + 1;
+}
+
+absl::Status Evaluation::Run(size_t begin, size_t end) {
+  for (size_t n = begin; n < end;) {
+    TW_ASSIGN(n, Step(n));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Evaluation::RunLoop(const Loop& loop) {
+  std::vector<Tensors> parts(loop.stacked.size());
+  const ValueId going = loop.carried[0].value;
+  while (values_[going]->values[0] != 0) {
+    // A loop in this one begins behind its first node.
+    if (loop.begin < loop.end) TW_TRY(Compute(g_.nodes[loop.begin]));
+    TW_TRY(Run(loop.begin + 1, loop.end));
+    for (size_t i = 0; i < parts.size(); ++i) parts[i].push_back(*values_[loop.stacked[i].part]);
+    Tensors next;
+    for (const Loop::Carried& carried : loop.carried) next.push_back(*values_[carried.next]);
+    for (size_t i = 0; i < next.size(); ++i) values_[loop.carried[i].value] = std::move(next[i]);
+  }
+  for (size_t i = 0; i < parts.size(); ++i) TW_TRY(StackTrips(loop.stacked[i], parts[i]));
+  values_[g_.nodes[loop.end].outputs[0]] = values_[going];
+  return absl::OkStatus();
+}
+
+// Of trips that there were not: zeros.
+absl::Status Evaluation::StackTrips(const Loop::Stacked& stacked, const Tensors& parts) {
+  TW_ASSIGN(op::TensorType type, TypeAt(g_.values[stacked.whole], sizes_));
+  if (static_cast<int64_t>(parts.size()) > type.size(0)) {
+    return support::InvalidArgument(
+        "graph.interp.trips",
+        StrCat(support::Quote(g_.values[stacked.whole].name), ": expected at most ", type.size(0),
+               " trips, found ", parts.size()));
+  }
+  std::string bytes;
+  for (const op::RefTensor& part : parts) bytes += op::ToBytes(part);
+  bytes.resize(static_cast<size_t>(type.bytes()), '\0');
+  TW_ASSIGN(values_[stacked.whole], op::FromBytes(type, bytes));
+  return absl::OkStatus();
+}
+
+absl::Status Evaluation::Compute(const Node& node) {
+  if (IsLoopNode(node)) {
+    // A value is what it begins with; what trips stacked is there already.
+    if (node.op != kLoopStackOp) values_[node.outputs[0]] = values_[node.inputs.back()];
+    return absl::OkStatus();
+  }
   Tensors args;
   for (ValueId id : node.inputs) args.push_back(*values_[id]);
   TW_ASSIGN(Tensors results, ResultsFrom(node, args));
@@ -167,7 +226,9 @@ absl::StatusOr<Tensors> Interpret(const Graph& graph, const Tensors& inputs,
                                   const op::Sizes& sizes) {
   Evaluation evaluation(graph, sizes);
   TW_TRY(evaluation.Begin(inputs));
-  for (const Node& node : graph.nodes) TW_TRY(evaluation.Step(node));
+  for (size_t n = 0; n < graph.nodes.size();) {
+    TW_ASSIGN(n, evaluation.Step(n));
+  }
   return evaluation.Outputs();
 }
 

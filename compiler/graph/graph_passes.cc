@@ -5,6 +5,7 @@
 #include <set>
 
 #include "compiler/graph/found_sizes.h"
+#include "compiler/graph/loops.h"
 #include "deploy/support/file.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -137,7 +138,7 @@ absl::StatusOr<Graph> RunGraphPasses(Graph g, const GraphPassContext& ctx) {
     g.checks = checks;
     g.size_ranges = size_ranges;
     g.equal_sizes = equal_sizes;
-    g = OrderFound(std::move(g));
+    g = OrderLoops(OrderFound(std::move(g)));
     const absl::Status verified = Verify(g);
     if (!verified.ok()) {
       return support::Internal("graph.pass.invalid_result",

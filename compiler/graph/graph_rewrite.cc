@@ -8,6 +8,7 @@
 
 #include "compiler/graph/graph_passes.h"
 #include "compiler/graph/keep_state.h"
+#include "compiler/graph/loops.h"
 #include "compiler/graph/rewrite_util.h"
 #include "compiler/graph/symbolic_shapes.h"
 #include "deploy/support/status.h"
@@ -102,7 +103,7 @@ absl::StatusOr<Graph> FoldConstants(Graph g, const GraphPassContext& ctx) {
   g.nodes.clear();
   for (Node& node : nodes) {
     const op::OpSpec* spec = op::FindOp(node.op);
-    bool fold = spec != nullptr && !node.inputs.empty() && !IsOpen(node.attrs);
+    bool fold = spec != nullptr && !spec->control && !node.inputs.empty() && !IsOpen(node.attrs);
     std::vector<op::TensorType> types, results;
     for (ValueId id : node.inputs) {
       fold = fold && IsConstant(g, id);
@@ -228,17 +229,51 @@ std::string TakeNameOf(Graph* g, ValueId id) {
 
 }  // namespace
 
+namespace {
+
+// A value that a loop carries may become another one that it carries: a copy is taken first.
+Graph CopyWhatLoopsSwap(Graph g) {
+  const std::vector<Storage> storage = StorageOf(g);
+  std::vector<Node> nodes = std::move(g.nodes);
+  g.nodes.clear();
+  for (Node& node : nodes) {
+    const auto carried =
+        static_cast<size_t>(node.op == kLoopEndOp ? op::GetInt(node.attrs, "carried", 0) : 0);
+    for (size_t i = 0; i < carried; ++i) {
+      const ValueId next = node.inputs[i], root = storage[next].root;
+      const auto values = node.inputs.begin() + static_cast<std::ptrdiff_t>(carried);
+      if (root == node.inputs[carried + i]) continue;
+      if (std::find(values, values + static_cast<std::ptrdiff_t>(carried), root) ==
+          values + static_cast<std::ptrdiff_t>(carried)) {
+        continue;
+      }
+      const op::TensorType type = g.values[next].type;
+      const ValueId copy = AddValue(&g, StrCat(g.values[next].name, "_next"), type);
+      g.nodes.push_back(MakeNode(g.values[copy].name, "identity", {next}, copy));
+      node.inputs[i] = copy;
+    }
+    g.nodes.push_back(std::move(node));
+  }
+  return g;
+}
+
+}  // namespace
+
 absl::StatusOr<Graph> MaterializeOutputs(Graph g, const GraphPassContext& ctx) {
+  g = CopyWhatLoopsSwap(std::move(g));
   const std::vector<int> producer = Producers(g);
   const std::vector<Storage> storage = StorageOf(g);
   std::set<ValueId> claimed;
+  const auto made_by_kernel = [&](ValueId root) {
+    return producer[root] >= 0 && !IsLoopNode(g.nodes[static_cast<size_t>(producer[root])]);
+  };
   for (ValueId& out : g.outputs) {
     const ValueId root = storage[out].root;
     const op::TensorType type = g.values[out].type;
     const bool empty =
         type.fixed() && type.elements() == 0;  // no kernel writes it: a constant is as good
     if (empty && g.values[out].constant != nullptr) continue;
-    if (producer[root] >= 0 && claimed.insert(root).second) continue;
+    if (made_by_kernel(root) && claimed.insert(root).second) continue;
     const std::string name = TakeNameOf(&g, out);
     if (empty) {
       out = AddConstant(&g, name, type, "");
@@ -252,7 +287,7 @@ absl::StatusOr<Graph> MaterializeOutputs(Graph g, const GraphPassContext& ctx) {
   for (size_t n = 0; n < g.nodes.size(); ++n) {
     if (!IsAppend(g.nodes[n])) continue;
     const ValueId entries = g.nodes[n].inputs[1], root = storage[entries].root;
-    if (producer[root] >= 0 && !IsAppend(g.nodes[producer[root]]) && claimed.insert(root).second) {
+    if (made_by_kernel(root) && !IsAppend(g.nodes[producer[root]]) && claimed.insert(root).second) {
       continue;
     }
     const ValueId copy = AddValue(&g, g.values[entries].name, g.values[entries].type);

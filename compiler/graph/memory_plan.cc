@@ -10,6 +10,7 @@
 
 #include "compiler/graph/graph_passes.h"
 #include "compiler/graph/keep_state.h"
+#include "compiler/graph/loops.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 
@@ -28,6 +29,33 @@ struct Tensor {
 
 int64_t Aligned(int64_t bytes, int64_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
+}
+
+// What a loop needs lives through all of its trips. By root.
+void LiveThroughLoops(const Graph& g, const std::vector<Storage>& storage, std::vector<int>* first,
+                      std::vector<int>* last) {
+  const auto read = [&](ValueId id, int at) {
+    int& until = (*last)[storage[id].root];
+    until = std::max(until, at);
+  };
+  for (const Loop& loop : LoopsOf(g)) {  // inner ones before those around them
+    const int before = static_cast<int>(loop.begin) - 1, end = static_cast<int>(loop.end);
+    for (const Loop::Carried& carried : loop.carried) {
+      read(carried.init, before);
+      (*first)[carried.value] = before;
+      read(carried.value, end);
+      read(carried.next, end);
+    }
+    for (const Loop::Stacked& stacked : loop.stacked) {
+      (*first)[stacked.whole] = before;
+      read(stacked.part, end);
+      read(stacked.whole, end);
+    }
+    for (size_t root = 0; root < first->size(); ++root) {
+      int& until = (*last)[root];
+      if ((*first)[root] <= before && before < until && until < end) until = end;
+    }
+  }
 }
 
 absl::StatusOr<std::vector<Tensor>> Lifetimes(const Graph& g, const std::vector<Storage>& storage,
@@ -50,6 +78,7 @@ absl::StatusOr<std::vector<Tensor>> Lifetimes(const Graph& g, const std::vector<
       last[root] = at;
     }
   }
+  LiveThroughLoops(g, storage, &first, &last);
   std::vector<Tensor> tensors;
   for (size_t id = 0; id < g.values.size(); ++id) {
     const ValueId root = static_cast<ValueId>(id);

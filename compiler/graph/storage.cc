@@ -4,6 +4,7 @@
 
 #include "compiler/graph/graph_passes.h"
 #include "compiler/graph/keep_state.h"
+#include "compiler/graph/loops.h"
 #include "compiler/graph/storage_map.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -34,7 +35,7 @@ std::optional<int64_t> RunOf(const Graph& g, const Node& slice) {
 }  // namespace
 
 bool IsView(const Node& node) {
-  if (node.op == kViewOp || IsAppend(node)) return true;
+  if (node.op == kViewOp || IsAppend(node) || IsLoopNode(node)) return true;
   return (node.op == "slice" || node.op == "concat") && node.attrs.contains(std::string(kViewAttr));
 }
 
@@ -50,6 +51,9 @@ StorageMap::StorageMap(const Graph& g) : g_(g) {
   }
   for (ValueId id : g.outputs) ends.push_back(reshaped[id]);
   for (ValueId id : StateValues(g)) ends.push_back(reshaped[id]);
+  for (const Node& node : g.nodes) {  // what a loop writes
+    if (IsLoopNode(node) && node.op != kLoopResultOp) ends.push_back(node.outputs[0]);
+  }
   for (ValueId id : ends) Put(id, {id, 0, true});
 }
 
@@ -76,6 +80,10 @@ Storage StorageMap::Of(ValueId id) const {
 void StorageMap::Take(const Node& node) {
   if (IsAppend(node)) return;  // the list and the entries have storage outside
   const ValueId out = node.outputs[0];
+  if (IsLoopNode(node)) {
+    if (node.op == kLoopResultOp) Put(out, {node.inputs[1], 0, false});
+    return;
+  }
   if (node.op != "concat") {
     Put(out, {node.inputs[0], node.op == "slice" ? *RunOf(g_, node) : 0, false});
     return;
@@ -152,8 +160,12 @@ Graph ShowValues(Graph graph) {
   std::set<ValueId> shown;
   for (ValueId id : graph.outputs) shown.insert(storage[id].root);
   std::vector<ValueId> added;
-  for (const Node& node : graph.nodes) {
-    if (IsView(node)) continue;
+  const std::vector<Loop> loops = LoopsOf(graph);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    // A loop may have made nothing.
+    if (IsView(node) || std::ranges::any_of(loops, [&](const Loop& l) { return l.Holds(n); }))
+      continue;
     for (ValueId id : node.outputs) {
       if (shown.insert(id).second) added.push_back(id);
     }

@@ -7,6 +7,7 @@
 
 #include "compiler/graph/found_sizes.h"
 #include "compiler/graph/graph_passes.h"
+#include "compiler/graph/loops.h"
 #include "compiler/op/empty.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -192,7 +193,7 @@ absl::StatusOr<Graph> InferShapes(Graph g) {
       TW_TRY(op::CheckType(type));
     }
   }
-  g = OrderFound(std::move(g));
+  g = OrderLoops(OrderFound(std::move(g)));
   TW_TRY(Verify(g));
   return g;
 }

@@ -1,10 +1,11 @@
-// If, Loop and Scan. A module has no branches and no loops of its own: of If both branches are
-// computed unless the condition is a constant, and loops are unrolled. Operators have no side
-// effects, so what is computed in vain changes nothing but the time.
+// If, Loop and Scan. A module has no branches: of If both are computed unless the condition is a
+// constant. Operators have no side effects, so what is computed in vain changes nothing but the
+// time. Short loops of a known number of trips are unrolled; a run decides about the others.
 #include <algorithm>
 #include <functional>
 
 #include "compiler/onnx/onnx_composer.h"
+#include "compiler/onnx/onnx_loops.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -51,68 +52,18 @@ void ExpectOnlyIf(Composer& c, ValueId condition, size_t first) {
   }
 }
 
-// How many of these flags hold.
-ValueId HowMany(Composer& c, Ids flags) {
-  for (ValueId& flag : flags) flag = c.Reshape(c.Cast(flag, ir::kI64), {1});
-  return c.Reduce("sum", c.Concat(std::move(flags), 0), {0}, false);
-}
-
 // ------------------------------------------------------------ loops
 
-// How a loop ends: after this number of trips, or earlier by its condition.
-struct Trips {
-  int64_t count = 0;
-  bool more = false;  // the model allows more: the condition has to end the loop
-  // The module computes the condition, and after it values stay what they are. Results with an
-  // entry per trip have as many as a run finds.
-  bool guarded = false;
-  bool stated = false;  // the number is what the model states: a run has to confirm it
-};
-
-// The first dimension of the results that the trips of a loop make, if the model states one.
-std::optional<int64_t> StatedTrips(NodeReader& n, int first_scan) {
-  for (int i = first_scan; i < n.num_outputs(); ++i) {
-    const std::optional<std::vector<int64_t>> shape = n.StatedShape(i);
-    if (shape && !shape->empty()) return (*shape)[0];
-  }
-  return std::nullopt;
+// Whether the trips are few enough to be nodes of the graph each.
+bool Unrolls(NodeReader& n, const pb::GraphProto& body, int64_t trips) {
+  int64_t nodes = 0;
+  ForEachNode(body, [&](const pb::NodeProto&) { ++nodes; });
+  return trips <= kMaxTrips && trips * nodes <= n.importer().unrolled_operators();
 }
 
 absl::Status TooManyTrips(NodeReader& n) {
   return n.Error("too_large",
                  StrCat("expected at most ", kMaxTrips, " trips, which are unrolled, found more"));
-}
-
-absl::StatusOr<Trips> TripsOf(NodeReader& n, bool fixed_condition, int first_scan) {
-  std::optional<double> most;
-  if (n.HasInput(0)) {
-    TW_ASSIGN(const ValueId id, n.Input(0));
-    most = n.importer().ConstantScalar(id);
-  }
-  const std::optional<int64_t> stated = StatedTrips(n, first_scan);
-  const bool scans = first_scan < n.num_outputs();
-  const double limit = static_cast<double>(kMaxTrips);
-  if (fixed_condition && (most || !n.HasInput(0))) {
-    const bool more = !most || *most > limit;
-    return Trips{more ? kMaxTrips : std::max<int64_t>(0, static_cast<int64_t>(*most)), more};
-  }
-  std::optional<double> count;
-  if (stated) count = static_cast<double>(*stated);
-  const bool guarded = !count;
-  if (guarded && !most && scans) {
-    const absl::StatusOr<op::Dim> trips =
-        n.importer().FoundSize(n.output_name(first_scan), 0, std::nullopt);
-    if (!trips.ok()) return n.Error("size_bound", support::Detail(trips.status()));
-    most = static_cast<double>(n.importer().Bound(*trips, true).value_or(kMaxTrips + 1));
-  }
-  if (guarded) count = most;
-  if (!count) {
-    return n.Error("dynamic",
-                   "expected a constant largest number of trips, or a result with one entry per "
-                   "trip, found neither");
-  }
-  if (*count > limit) return TooManyTrips(n);
-  return Trips{std::max<int64_t>(0, static_cast<int64_t>(*count)), false, guarded, !guarded};
 }
 
 // What the trips of a loop gave, one list per result.
@@ -198,96 +149,137 @@ Result ImportIf(NodeReader& n) {
   return BindAll(n, results);
 }
 
-Result ImportLoop(NodeReader& n) {
-  Composer c(n);
-  TW_ASSIGN(const pb::GraphProto* body, BodyOf(n, "body"));
-  Ids state;
-  for (int i = 2; i < n.num_inputs(); ++i) state.push_back(c.Input(i));
-  ValueId going = n.HasInput(1) ? AsFlag(c, c.Input(1)) : c.Scalar(1, ir::kBool);
-  TW_TRY(c.status());
-  const size_t carried = state.size(), results = static_cast<size_t>(body->output_size());
-  if (results < carried + 1) {
-    return n.Error("outputs", StrCat("expected a subgraph with ", carried + 1,
-                                     " outputs at least, found ", results));
-  }
-  const auto trip = [&](int64_t number) -> absl::StatusOr<Ids> {
-    Ids inputs = {c.Scalar(static_cast<double>(number), ir::kI64), going};
-    inputs.insert(inputs.end(), state.begin(), state.end());
-    return Trip(n, *body, inputs, results);
-  };
-  const auto holds = [&] { return n.importer().ConstantScalar(going); };
-  Gathered scans(results - 1 - carried);
-  const size_t before = n.importer().expectations().size();
-  // The first trip also tells whether the condition is known, and the types of an empty result.
-  TW_ASSIGN(const Ids sample, trip(0));
-  const bool fixed = holds() && n.importer().ConstantScalar(sample[0]);
-  TW_ASSIGN(const Trips trips, TripsOf(n, fixed, static_cast<int>(carried)));
-  int64_t done = 0;
-  Ids ran;  // per trip, where a run finds their number
-  const bool limited = trips.guarded && n.IsDynamic(0);
-  const auto below_limit = [&](int64_t trip, ValueId flag) {
-    if (!limited) return flag;
-    const ValueId limit = c.Reshape(c.Cast(c.Input(0), ir::kI64), {});
-    return c.Op("and", {flag, c.Op("less", {c.Number(trip), limit})});
-  };
-  going = below_limit(0, going);
-  Ids alive = {going};  // per trip, and once more: whether the loop gets that far
-  if (trips.count == 0 || (holds() && *holds() == 0)) {
-    n.importer().expectations().resize(before);  // the first trip is only a sample
-  }
-  while (done < trips.count && !(holds() && *holds() == 0)) {
-    Ids out = sample;
-    size_t first = before;
-    if (done > 0) {
-      first = n.importer().expectations().size();
-      TW_ASSIGN(out, trip(done));
+namespace {
+
+// A Loop under import.
+class LoopImport {
+ public:
+  LoopImport(NodeReader& n, const pb::GraphProto& body)
+      : n_(n), c_(n), body_(body), results_(static_cast<size_t>(body.output_size())) {}
+
+  Result Run() {
+    for (int i = 2; i < n_.num_inputs(); ++i) states_.push_back(c_.Input(i));
+    going_ = n_.HasInput(1) ? AsFlag(c_, c_.Input(1)) : c_.Scalar(1, ir::kBool);
+    TW_TRY(c_.status());
+    if (results_ < states_.size() + 1) {
+      return n_.Error("outputs", StrCat("expected a subgraph with ", states_.size() + 1,
+                                        " outputs at least, found ", results_));
     }
-    if (trips.guarded) {
-      ExpectOnlyIf(c, going, first);
-      ran.push_back(going);
+    if (n_.HasInput(0)) {
+      TW_ASSIGN(const ValueId id, n_.Input(0));
+      most_ = n_.importer().ConstantScalar(id);
+      if (const auto dims = n_.importer().ConstantDims(id)) most_size_ = dims->at(0);
     }
-    for (size_t i = 0; i < carried; ++i) {
-      state[i] = trips.guarded ? Chosen(c, going, out[i + 1], state[i]) : out[i + 1];
-    }
-    for (size_t i = carried; i + 1 < results; ++i) scans.Add(i - carried, out[i + 1]);
-    const ValueId next = below_limit(done + 1, AsFlag(c, out[0]));
-    going = trips.guarded ? c.Op("and", {going, next}) : next;
-    if (trips.stated) alive.push_back(c.Op("and", {alive.back(), next}));
-    TW_TRY(c.status());
-    ++done;
-    if (fixed && !limited && !holds()) {
-      return n.Error("dynamic",
-                     "expected a condition that is known in every trip, found one that is only "
-                     "known when the model runs");
-    }
+    before_ = n_.importer().expectations().size();
+    // The first trip tells whether the condition is known, and the types of what it makes.
+    TW_ASSIGN(sample_, Trip(0, going_, states_));
+    const bool fixed = Holds() && n_.importer().ConstantScalar(sample_[0]);
+    TW_ASSIGN(Ids results, fixed && IsShort() ? Unrolled() : AtRunTime(fixed));
+    if (results.empty()) return n_.Error("outputs", "expected a loop with results, found none");
+    return BindAll(n_, results);
   }
-  if (trips.more && *holds() != 0) return TooManyTrips(n);
-  if (trips.stated) {
-    ValueId made = HowMany(c, alive);
-    if (n.HasInput(0)) made = c.Op("min", {made, c.Reshape(c.Cast(c.Input(0), ir::kI64), {})});
-    c.ExpectSizes(made, {trips.count});
+
+ private:
+  std::optional<double> Holds() const { return n_.importer().ConstantScalar(going_); }
+  // Unrolled, it has few nodes. A condition that is known may end it before `most_` trips.
+  bool IsShort() const {
+    const bool ends = !n_.HasInput(0) || most_;
+    const bool goes_on =
+        Holds() && *Holds() != 0 && n_.importer().ConstantScalar(sample_[0]).value_or(0) != 0;
+    const double trips = std::clamp<double>(most_.value_or(kMaxTrips + 1), 0, kMaxTrips + 1);
+    return ends && !(goes_on && !Unrolls(n_, body_, static_cast<int64_t>(trips)));
   }
-  const ValueId found = trips.guarded && done > 0 ? HowMany(c, ran) : kNone;
-  for (size_t i = carried; i + 1 < results; ++i) {
-    if (done > 0) {
-      ValueId joined = scans.Join(c, i - carried, 0, false);
-      if (found != kNone) {
-        joined = c.Slice(joined, 0, 0, c.FoundSize(found, 0, done, static_cast<int>(i)));
+
+  absl::StatusOr<Ids> Trip(int64_t number, ValueId going, const Ids& states) {
+    return TripOf(c_.Scalar(static_cast<double>(number), ir::kI64), going, states);
+  }
+  absl::StatusOr<Ids> TripOf(ValueId number, ValueId going, const Ids& states) {
+    Ids inputs = {number, going};
+    inputs.insert(inputs.end(), states.begin(), states.end());
+    return graph::onnx::Trip(n_, body_, inputs, results_);
+  }
+
+  // As many trips as the condition and the first input say, one after the other.
+  absl::StatusOr<Ids> Unrolled() {
+    const size_t carried = states_.size();
+    const double limit = std::min(most_.value_or(kMaxTrips), static_cast<double>(kMaxTrips));
+    const bool more = !most_ || *most_ > limit;
+    Gathered scans(results_ - 1 - carried);
+    if (limit < 1 || *Holds() == 0) n_.importer().expectations().resize(before_);
+    int64_t done = 0;
+    for (; static_cast<double>(done) < limit && *Holds() != 0; ++done) {
+      Ids out = sample_;
+      if (done > 0) {
+        TW_ASSIGN(out, Trip(done, going_, states_));
       }
-      state.push_back(joined);
-      continue;
+      for (size_t i = 0; i < carried; ++i) states_[i] = out[i + 1];
+      for (size_t i = carried; i + 1 < results_; ++i) scans.Add(i - carried, out[i + 1]);
+      going_ = AsFlag(c_, out[0]);
+      TW_TRY(c_.status());
+      if (!Holds()) {
+        return n_.Error("dynamic",
+                        "expected a condition that is known in every trip, found one that is only "
+                        "known when the model runs");
+      }
     }
-    op::TensorType none = c.TypeOf(sample[i + 1]);
-    none.shape.insert(none.shape.begin(), 0);
-    if (!none.fixed()) {
-      return n.Error("open_size", StrCat("expected a loop of at least one trip, found results ",
-                                         op::ToText(none), kGiveNumbers));
+    if (more && *Holds() != 0) return TooManyTrips(n_);
+    Ids results = states_;
+    for (size_t i = carried; i + 1 < results_; ++i) {
+      if (done > 0) {
+        results.push_back(scans.Join(c_, i - carried, 0, false));
+        continue;
+      }
+      op::TensorType none = c_.TypeOf(sample_[i + 1]);
+      none.shape.insert(none.shape.begin(), 0);
+      if (!none.fixed()) {
+        return n_.Error("open_size", StrCat("expected a loop of at least one trip, found results ",
+                                            op::ToText(none), kGiveNumbers));
+      }
+      results.push_back(c_.Constant(none.dtype, none.sizes(), {}));
     }
-    state.push_back(c.Constant(none.dtype, none.sizes(), {}));
+    TW_TRY(c_.status());
+    return results;
   }
-  TW_TRY(c.status());
-  if (state.empty()) return n.Error("outputs", "expected a loop with results, found none");
-  return BindAll(n, state);
+
+  // `fixed`: the condition always holds.
+  absl::StatusOr<Ids> AtRunTime(bool fixed) {
+    n_.importer().expectations().resize(before_);  // those of the sample
+    if (fixed && !n_.HasInput(0)) return TooManyTrips(n_);
+    TripsOfLoop trips{kNone, going_};
+    if (n_.HasInput(0)) trips.most = c_.Reshape(c_.Cast(c_.Input(0), ir::kI64), {});
+    TW_TRY(c_.status());
+    std::optional<int64_t> most;
+    if (most_) most = static_cast<int64_t>(std::clamp(*most_, 0.0, kMostTrips));
+    return LoopAtRunTime(
+        c_, trips, states_, fixed ? most_size_ : std::nullopt, most,
+        [&](ValueId trip, ValueId going, const Ids& states) { return Body(trip, going, states); });
+  }
+
+  absl::StatusOr<Ids> Body(ValueId trip, ValueId going, const Ids& states) {
+    TW_ASSIGN(Ids out, TripOf(trip, going, states));
+    out[0] = AsFlag(c_, out[0]);
+    TW_TRY(c_.status());
+    return out;
+  }
+
+  static constexpr double kMostTrips = 0x1p62;
+
+  NodeReader& n_;
+  Composer c_;
+  const pb::GraphProto& body_;
+  const size_t results_;
+  Ids states_, sample_;
+  ValueId going_ = kNone;
+  std::optional<double> most_;        // trips, if it is a constant
+  std::optional<op::Dim> most_size_;  // the same as a size
+  size_t before_ = 0;                 // expectations
+};
+
+}  // namespace
+
+Result ImportLoop(NodeReader& n) {
+  TW_ASSIGN(const pb::GraphProto* body, BodyOf(n, "body"));
+  return LoopImport(n, *body).Run();
 }
 
 namespace {
@@ -306,35 +298,73 @@ absl::StatusOr<std::vector<int64_t>> OnePer(NodeReader& n, std::string_view name
                  StrCat("expected ", count, " values of ", name, ", found ", values.size()));
 }
 
+// Behind a loop: the parts along `axis`, the first trip's last if `backwards`.
+ValueId Arranged(Composer& c, ValueId stack, const op::Dim& length, int64_t axis, bool backwards) {
+  const int64_t rank = c.Rank(stack);
+  if (axis < 0) axis += rank;
+  if (axis < 0 || axis >= rank) return c.Fail("axis", "expected axes of the results");
+  if (backwards) {
+    const ValueId last = c.SizeOf(length - 1, ir::kI64);
+    const ValueId positions = c.Sub(last, c.Counting(ir::kI64, length, 0, 1));
+    stack = c.Op("gather", {stack, positions}, {{"axis", int64_t{0}}});
+  }
+  std::vector<int64_t> perm;
+  for (int64_t d = 1; d < rank; ++d) perm.push_back(d);
+  perm.insert(perm.begin() + axis, 0);
+  return c.Transpose(stack, std::move(perm));
+}
+
+absl::StatusOr<Ids> ScanAtRunTime(Composer& c, const pb::GraphProto& body, Ids state,
+                                  const Ids& sequences, const ScanAttrs& a,
+                                  const std::vector<int64_t>& axes, const op::Dim& length) {
+  const size_t carried = state.size(), results = carried + a.output_axes.size();
+  const TripsOfLoop trips{c.SizeOf(length, ir::kI64), c.Scalar(1, ir::kBool)};
+  const auto steps = [&](ValueId trip, ValueId, const Ids& states) -> absl::StatusOr<Ids> {
+    Ids inputs = states;
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      const ValueId at =
+          a.input_backwards[i] == 0 ? trip : c.Sub(c.SizeOf(length - 1, ir::kI64), trip);
+      inputs.push_back(c.Op("gather", {sequences[i], at}, {{"axis", axes[i]}}));
+    }
+    TW_TRY(c.status());
+    TW_ASSIGN(Ids out, Trip(c.node(), body, inputs, results));
+    out.insert(out.begin(), c.Scalar(1, ir::kBool));
+    return out;
+  };
+  TW_ASSIGN(Ids made, LoopAtRunTime(c, trips, std::move(state), length, std::nullopt, steps));
+  for (size_t i = carried; i < results; ++i) {
+    const size_t k = i - carried;
+    made[i] = Arranged(c, made[i], length, a.output_axes[k], a.output_backwards[k] != 0);
+  }
+  TW_TRY(c.status());
+  return made;
+}
+
 // The scan of these states and sequences; the states at the end, then what the trips gave.
 absl::StatusOr<Ids> ScanOnce(Composer& c, const pb::GraphProto& body, Ids state,
                              const Ids& sequences, const ScanAttrs& a) {
   NodeReader& n = c.node();
   const size_t carried = state.size();
   const size_t results = carried + a.output_axes.size();
-  int64_t trips = -1;
+  std::optional<op::Dim> length;
   std::vector<int64_t> axes;
   for (size_t i = 0; i < sequences.size(); ++i) {
     const int64_t rank = c.Rank(sequences[i]);
     const int64_t axis = a.input_axes[i] < 0 ? a.input_axes[i] + rank : a.input_axes[i];
     if (axis < 0 || axis >= rank) return n.Error("axis", "expected axes of the scanned inputs");
-    const op::Dim along = c.Dims(sequences[i])[axis];
-    if (!along.is_constant()) {
-      return n.Error("open_size", StrCat("expected sequences of fixed length, found ",
-                                         op::ToText(c.TypeOf(sequences[i])), kGiveNumbers));
+    const op::Dim along = c.Dims(sequences[i])[static_cast<size_t>(axis)];
+    if (length && *length != along) {
+      return n.Error("shape", StrCat("expected sequences of one length, found ", length->ToText(),
+                                     " and ", along.ToText()));
     }
-    const int64_t length = along.value();
-    if (trips >= 0 && trips != length) {
-      return n.Error("shape",
-                     StrCat("expected sequences of one length, found ", trips, " and ", length));
-    }
-    trips = length;
+    length = along;
     axes.push_back(axis);
   }
-  if (trips < 1 || trips > kMaxTrips) {
-    return n.Error("too_large", StrCat("expected sequences of 1 to ", kMaxTrips,
-                                       " steps, which are unrolled, found ", trips));
+  if (!length->is_constant() || !Unrolls(n, body, length->value())) {
+    return ScanAtRunTime(c, body, std::move(state), sequences, a, axes, *length);
   }
+  const int64_t trips = length->value();
+  if (trips < 1) return n.Error("shape", "expected sequences of a step at least, found none");
   Gathered scans(a.output_axes.size());
   for (int64_t t = 0; t < trips; ++t) {
     Ids inputs = state;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compiler/graph/keep_state.h"
+#include "compiler/graph/loops.h"
 #include "compiler/graph/symbolic_shapes.h"
 #include "compiler/ir/numeric.h"
 #include "compiler/onnx/onnx_conversions.h"
@@ -63,7 +64,7 @@ absl::StatusOr<Graph> Importer::Run() {
   TW_TRY(ReadOutputs());
   TW_TRY(AddChecks());
   graph_.sources = std::make_shared<std::map<std::string, std::string>>(std::move(sources_));
-  Graph graph = Compact(graph_);
+  Graph graph = OrderLoops(Compact(graph_));
   if (IsSymbolic(graph)) return InferShapes(std::move(graph));
   TW_TRY(Verify(graph));
   return graph;
@@ -353,9 +354,28 @@ absl::StatusOr<ValueId> Importer::Emit(std::string_view op_name, std::vector<Val
   if (std::optional<ValueId> folded = Folded(*spec, inputs, attrs, results[0], name)) {
     return *folded;
   }
+  return Append(op_name, std::move(inputs), std::move(attrs), std::move(results[0]), name);
+}
+
+absl::StatusOr<ValueId> Importer::EmitControl(std::string_view op_name, std::vector<ValueId> inputs,
+                                              op::Attrs attrs, const std::string& name) {
+  std::vector<op::TensorType> types;
+  for (ValueId id : inputs) types.push_back(TypeOf(id));
+  op::DimEqualities equal;  // as in Emit
+  TW_ASSIGN(std::vector<op::TensorType> results,
+            op::InferTypes(*op::FindOp(op_name), types, attrs, &equal));
+  if (results[0].fixed() && results[0].bytes() > options_.max_bytes) {
+    return Bad("too_large", StrCat("expected a result of at most ", options_.max_bytes,
+                                   " bytes, found ", op::ToText(results[0])));
+  }
+  return Append(op_name, std::move(inputs), std::move(attrs), std::move(results[0]), name);
+}
+
+ValueId Importer::Append(std::string_view op_name, std::vector<ValueId> inputs, op::Attrs attrs,
+                         op::TensorType type, const std::string& name) {
   Value value;
   value.name = FreshName(name);
-  value.type = std::move(results[0]);
+  value.type = std::move(type);
   Node node;
   node.name = value.name;
   node.op = std::string(op_name);

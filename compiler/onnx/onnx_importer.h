@@ -123,6 +123,13 @@ class Importer {
   // are known at import.
   absl::StatusOr<ValueId> Emit(std::string_view op, std::vector<ValueId> inputs, op::Attrs attrs,
                                const std::string& name);
+  // Appends a node of a row that computes nothing (OpSpec::control), whatever its operands are.
+  absl::StatusOr<ValueId> EmitControl(std::string_view op, std::vector<ValueId> inputs,
+                                      op::Attrs attrs, const std::string& name);
+  // A number that no other loop of the graph has.
+  int64_t NewLoop() { return loops_++; }
+  // How many sizes have a variable so far.
+  size_t num_sizes() const { return size_words_.size(); }
   ValueId Constant(const std::string& name, op::TensorType type, std::string_view bytes);
   ValueId Constant(const std::string& name, op::TensorType type,
                    std::shared_ptr<const ConstantData> data);
@@ -191,6 +198,7 @@ class Importer {
   int64_t opset() const { return opset_; }
   const CustomOperator* FindCustom(const NodeReader& node) const;
   int64_t max_bytes() const { return options_.max_bytes; }
+  int64_t unrolled_operators() const { return options_.unrolled_operators; }
   // Whether inputs become state, which is appended to.
   bool keeps_state() const { return options_.known_states || !options_.states.empty(); }
 
@@ -218,6 +226,8 @@ class Importer {
   void MarkMoved(const pb::NodeProto& node);
   absl::Status ReadOutputs();
   absl::Status AddChecks();
+  ValueId Append(std::string_view op, std::vector<ValueId> inputs, op::Attrs attrs,
+                 op::TensorType type, const std::string& name);
   absl::StatusOr<ValueId> EmitOfEmpty(const op::OpSpec& spec, std::vector<ValueId> inputs,
                                       op::Attrs attrs, const std::string& name);
   // The row of the node's operator, the model's own ones first; null where there is none.
@@ -260,10 +270,11 @@ class Importer {
   std::map<std::string, int> used_names_;                         // names of graph_.values
   std::map<std::string, std::pair<int64_t, std::string>> sizes_;  // dimension name → size, origin
   std::map<std::string, std::string> sources_;                    // Graph::sources
-  int64_t body_nodes_ = 0;                                        // converted by ImportBody
-  int64_t body_bytes_ = 0;                                        // of constants made there
-  std::vector<BodyScope> scopes_;                                 // innermost last
-  std::map<const pb::TensorProto*, ValueId> body_tensors_;        // TensorConstant
+  int64_t loops_ = 0;
+  int64_t body_nodes_ = 0;                                  // converted by ImportBody
+  int64_t body_bytes_ = 0;                                  // of constants made there
+  std::vector<BodyScope> scopes_;                           // innermost last
+  std::map<const pb::TensorProto*, ValueId> body_tensors_;  // TensorConstant
   std::map<ValueId, Container> containers_;
   std::map<ValueId, const support::PackedInteger*> packed_;
   std::map<ValueId, std::vector<op::Dim>> dims_;              // by AddDims

@@ -100,8 +100,8 @@ constexpr Conversion kConversions[] = {
     {"LinearAttention", ImportLinearAttention, "", 0, false, kOpen},
     {"LogSoftmax", ImportLogSoftmax, "", kAnyInput, false, kOpen},
     {"Loop", ImportLoop,
-     "at most 1024 trips; their largest number is constant, or follows from the shape of a result "
-     "that is stated or that --shape bounds; unrolled to at most 16384 operators",
+     "at most 1024 trips where values change their types or shapes, or are sequences; on "
+     "processors otherwise any number, up to what bounds the results that the trips stack",
      kAnyInput, kContainers, kOpen},
     {"LpNormalization", ImportLpNorm, "", 0, false, kOpen},
     {"LpPool", ImportPool, "one to three spatial dimensions", 0, false, kOpen},
@@ -154,8 +154,7 @@ constexpr Conversion kConversions[] = {
     {"RoiAlign", ImportRoiAlign,
      "with sampling_ratio 0, regions about as large as the image at most", 0, false, kOpen},
     {"RotaryEmbedding", ImportRotaryEmbedding, "", 0, false, kOpen},
-    {"Scan", ImportScan, "at most 1024 steps, unrolled to at most 16384 operators; full lengths", 0,
-     false, kOpen},
+    {"Scan", ImportScan, "full lengths", 0, false, kOpen},
     {"STFT", ImportStft,
      "frame_step and frame_length constant or as a stated shape allows; at most 8388608 elements "
      "in all frames of a signal",

@@ -20,7 +20,7 @@ std::vector<OpSpec> MakeTable() {
                     PoolRows(),          ShapeRows(),     IndexingRows(),  QuantizeRows(),
                     PackedDenseRows(),   RecurrentRows(), CumulateRows(),  SearchSortedRows(),
                     PickBoxesRows(),     CustomRows(),    AttentionRows(), LinearAttentionRows(),
-                    NormalizeRows()}) {
+                    NormalizeRows(),     LoopRows()}) {
     for (OpSpec& row : rows) table.push_back(std::move(row));
   }
   return table;

@@ -116,6 +116,8 @@ struct OpSpec {
   // Stands for an instruction on whole tensors: where a task has it, every operator of the task is
   // a block of its own, so that each can become an instruction.
   bool staged = false;
+  // Says how often nodes run, and computes nothing: the row has no compute and no reference.
+  bool control = false;
   // How many operands, from the first, only hand their elements on: the result
   // has no others.
   int moves = 0;

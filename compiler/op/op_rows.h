@@ -24,6 +24,7 @@ std::vector<OpSpec> IndexingRows();
 std::vector<OpSpec> NormalizeRows();
 std::vector<OpSpec> OrderingRows();
 std::vector<OpSpec> LinearAttentionRows();
+std::vector<OpSpec> LoopRows();
 std::vector<OpSpec> ReductionRows();
 std::vector<OpSpec> PackedDenseRows();
 std::vector<OpSpec> PickBoxesRows();

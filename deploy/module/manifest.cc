@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "deploy/module/loops_check.h"
 #include "deploy/module/open_sizes_check.h"
 #include "deploy/module/state_check.h"
 #include "deploy/support/hash.h"
@@ -300,6 +301,8 @@ absl::Status Validator::CheckFunction(const Function& function, const std::strin
   for (size_t i = 0; i < function.launches.size(); ++i) {
     TW_TRY(CheckLaunch(function.launches[i], false, At(where + ".launches", i)));
   }
+  TW_TRY(CheckLoops(m_, function, where));
+  for (const int64_t id : WrittenByLoops(function)) written_.insert(id);
   for (const int64_t id : written) {
     if (!written_.contains(id) && TensorAt(id)->bytes > 0) {
       return BadManifest("unwritten_output", where,
@@ -494,6 +497,8 @@ int64_t Manifest::NeededFormatVersion() const {
   const auto finds = [](const Function& f) {
     return std::ranges::any_of(f.checks, [](const SizeCheck& c) { return IsOpen(c.expected); });
   };
+  const auto loops = [](const Function& f) { return !f.loops.empty(); };
+  if (std::ranges::any_of(functions, loops)) return kLoopsFormatVersion;
   if (std::ranges::any_of(functions, finds)) return kFoundSizesFormatVersion;
   if (state && functions.size() > 1) return kSharedStateFormatVersion;
   if (!equal_sizes.empty()) return kEqualSizesFormatVersion;

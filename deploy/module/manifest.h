@@ -23,14 +23,16 @@ namespace tilewright::module {
 // We raise these when readers of the previous version would misread a manifest. A module whose
 // sizes are all fixed has the first, so that older readers still read it. One with size variables
 // has the second, one with state the third. The fourth has variables some of whose values are none
-// of the module, the fifth several functions with state, the sixth sizes that a run finds.
+// of the module, the fifth several functions with state, the sixth sizes that a run finds, the
+// seventh loops.
 inline constexpr int64_t kManifestFormatVersion = 1;
 inline constexpr int64_t kOpenSizesFormatVersion = 2;
 inline constexpr int64_t kStateFormatVersion = 3;
 inline constexpr int64_t kEqualSizesFormatVersion = 4;
 inline constexpr int64_t kSharedStateFormatVersion = 5;
 inline constexpr int64_t kFoundSizesFormatVersion = 6;
-inline constexpr int64_t kNewestFormatVersion = kFoundSizesFormatVersion;
+inline constexpr int64_t kLoopsFormatVersion = 7;
+inline constexpr int64_t kNewestFormatVersion = kLoopsFormatVersion;
 
 // No tensor, arena or section is larger; keeps sums of sizes far from overflow.
 inline constexpr int64_t kMaxBytes = int64_t{1} << 46;
@@ -145,6 +147,26 @@ struct SizeCheck {
   bool operator==(const SizeCheck&) const = default;
 };
 
+// Launches that run again and again, as long as a bool holds.
+struct Loop {
+  int64_t first = 0, end = 0;  // launches [first, end); there may be none
+  // What a trip leaves to the next one. `value` is `init` in the first trip, then what was `next`
+  // at the end of the trip before. All three have one type and one size. The first is the bool.
+  struct Carried {
+    int64_t init = 0, value = 0, next = 0;
+    bool operator==(const Carried&) const = default;
+  };
+  std::vector<Carried> carried;
+  // What the trips made: `whole` has one `part` per trip along a first dimension of its own. A run
+  // with more trips has no result.
+  struct Stacked {
+    int64_t part = 0, whole = 0;
+    bool operator==(const Stacked&) const = default;
+  };
+  std::vector<Stacked> stacked;
+  bool operator==(const Loop&) const = default;
+};
+
 struct Function {
   std::string name;              // the function to run by default is "main"
   std::vector<int64_t> inputs;   // tensor ids in the graph's order
@@ -152,6 +174,8 @@ struct Function {
   std::vector<Launch> prepare;   // run before the first call, untimed; write prepared tensors
   std::vector<Launch> launches;
   std::vector<SizeCheck> checks = {};
+  // By their ends; one in another one comes before that. Their launches run on the processor.
+  std::vector<Loop> loops = {};
   // Of a specialisation: the values of size variables at which it replaces "main", of some or of
   // all. It has main's inputs and outputs, by name and type, at these sizes. Its sizes depend on
   // the other variables only.

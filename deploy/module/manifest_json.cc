@@ -96,6 +96,21 @@ Json SizeCheckToJson(const SizeCheck& check) {
       {"tensor", check.tensor}, {"expected", DimsToJson(check.expected)}, {"what", check.what}};
 }
 
+Json CarriedToJson(const Loop::Carried& carried) {
+  return Json{{"init", carried.init}, {"value", carried.value}, {"next", carried.next}};
+}
+
+Json StackedToJson(const Loop::Stacked& stacked) {
+  return Json{{"part", stacked.part}, {"whole", stacked.whole}};
+}
+
+Json LoopToJson(const Loop& loop) {
+  return Json{{"first", loop.first},
+              {"end", loop.end},
+              {"carried", ListToJson(loop.carried, CarriedToJson)},
+              {"stacked", ListToJson(loop.stacked, StackedToJson)}};
+}
+
 Json FunctionToJson(const Function& f) {
   Json out{{"name", f.name},
            {"inputs", f.inputs},
@@ -103,6 +118,7 @@ Json FunctionToJson(const Function& f) {
            {"prepare", ListToJson(f.prepare, LaunchToJson)},
            {"launches", ListToJson(f.launches, LaunchToJson)}};
   if (!f.checks.empty()) out["checks"] = ListToJson(f.checks, SizeCheckToJson);
+  if (!f.loops.empty()) out["loops"] = ListToJson(f.loops, LoopToJson);
   if (!f.at.empty()) out["at"] = f.at;
   return out;
 }
@@ -489,6 +505,30 @@ absl::Status ReadSizeCheck(const Json& json, const std::string& where, DimReader
   return fields.Done();
 }
 
+absl::Status ReadCarried(const Json& json, const std::string& where, Loop::Carried* carried) {
+  Fields fields(json, where);
+  fields.Get("init", &carried->init);
+  fields.Get("value", &carried->value);
+  fields.Get("next", &carried->next);
+  return fields.Done();
+}
+
+absl::Status ReadStacked(const Json& json, const std::string& where, Loop::Stacked* stacked) {
+  Fields fields(json, where);
+  fields.Get("part", &stacked->part);
+  fields.Get("whole", &stacked->whole);
+  return fields.Done();
+}
+
+absl::Status ReadLoop(const Json& json, const std::string& where, Loop* loop) {
+  Fields fields(json, where);
+  fields.Get("first", &loop->first);
+  fields.Get("end", &loop->end);
+  fields.List("carried", Into(&loop->carried, ReadCarried));
+  fields.List("stacked", Into(&loop->stacked, ReadStacked));
+  return fields.Done();
+}
+
 absl::Status ReadFunction(const Json& json, const std::string& where, DimReader* dims,
                           Function* f) {
   Fields fields(json, where);
@@ -498,6 +538,7 @@ absl::Status ReadFunction(const Json& json, const std::string& where, DimReader*
   fields.List("prepare", Into(&f->prepare, dims, ReadLaunch));
   fields.List("launches", Into(&f->launches, dims, ReadLaunch));
   fields.OptionalList("checks", Into(&f->checks, dims, ReadSizeCheck));
+  fields.OptionalList("loops", Into(&f->loops, ReadLoop));
   fields.OptionalSizes("at", &f->at);
   return fields.Done();
 }

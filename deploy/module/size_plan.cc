@@ -5,6 +5,7 @@
 #include <set>
 
 #include "deploy/module/found_vars.h"
+#include "deploy/module/loops_check.h"
 #include "deploy/support/dim_interval.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -74,6 +75,7 @@ void SizePlanner::AddTensors(const Function& function) {
   need(function.inputs);
   need(function.outputs);
   for (const SizeCheck& check : function.checks) need({check.tensor});
+  need(LoopTensors(function));
   for (const auto* list : {&function.prepare, &function.launches}) {
     for (const Launch& launch : *list) need(launch.args);
   }

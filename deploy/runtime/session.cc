@@ -276,14 +276,18 @@ absl::Status Session::RunProfiled(std::span<const TwLaunchTime>* times) {
   }
   impl_->active->ForgetFound();
   support::SystemClock clock;
-  for (const ExecutionStep& step : impl_->active->steps().run) {
+  // What loops run several times counts each time.
+  const auto timed = [&](const ExecutionStep& step) -> absl::Status {
     const bool on_device = step.kind == ExecutionStep::Kind::kDeviceLaunch;
     const int64_t start = clock.NowNs();
     TW_TRY(impl_->Step(step));
     if (on_device) TW_TRY(impl_->part->Synchronize());
     if (on_device || step.kind == ExecutionStep::Kind::kHostLaunch)
-      impl_->times[step.index].ns = clock.NowNs() - start;
-  }
+      impl_->times[step.index].ns += clock.NowNs() - start;
+    return absl::OkStatus();
+  };
+  TW_TRY(impl_->VisitSteps(0, impl_->active->steps().run.size(),
+                           impl_->active->function().loops.size(), timed));
   TW_TRY(impl_->EndRun());
   *times = impl_->times;
   return absl::OkStatus();

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "deploy/module/manifest.h"
@@ -45,6 +46,10 @@ struct Session::Impl {
   absl::Status Execute(const ExecutionStep& step, const std::vector<BoundLaunch>& list);
   absl::Status Step(const ExecutionStep& step);
   absl::Status RunSteps();
+  // Visits steps, each as often as loops run it. A module with loops has a step per launch.
+  using VisitStep = absl::FunctionRef<absl::Status(const ExecutionStep&)>;
+  absl::Status VisitSteps(size_t begin, size_t end, size_t loops, VisitStep visit);
+  absl::Status RunLoop(size_t index, VisitStep visit);
   absl::Status PrepareLaunches();
   absl::Status Prepare();
   absl::Status Run();

@@ -61,7 +61,8 @@ bool SessionProgram::UsesHostArena() const {
            std::any_of(launch.args.begin(), launch.args.end(),
                        [this](int64_t id) { return InArena(TensorOf(id)); });
   };
-  return std::any_of(function_.prepare.begin(), function_.prepare.end(), uses) ||
+  return !function_.loops.empty() ||
+         std::any_of(function_.prepare.begin(), function_.prepare.end(), uses) ||
          std::any_of(function_.launches.begin(), function_.launches.end(), uses);
 }
 

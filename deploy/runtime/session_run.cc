@@ -1,9 +1,11 @@
 // A run of a session. Every pointer that a launch needs, and every copy between processor and
 // device, is worked out when sizes are bound (once, if they are fixed); a run is a loop over steps.
+#include <cstring>
 #include <set>
 #include <vector>
 
 #include "deploy/module/found_vars.h"
+#include "deploy/module/loops_check.h"
 #include "deploy/runtime/session_impl.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -38,9 +40,59 @@ absl::Status Session::Impl::Step(const ExecutionStep& step) {
   return finds ? active->FindBehind(step.index) : absl::OkStatus();
 }
 
+absl::Status Session::Impl::VisitSteps(size_t begin, size_t end, size_t loops, VisitStep visit) {
+  const module::Function& function = active->function();
+  for (size_t i = begin; i < end;) {
+    const int loop =
+        module::LoopAt(function, static_cast<int64_t>(i), static_cast<int64_t>(end), loops);
+    if (loop < 0) {
+      TW_TRY(visit(active->steps().run[i]));
+      ++i;
+      continue;
+    }
+    TW_TRY(RunLoop(static_cast<size_t>(loop), visit));
+    i = static_cast<size_t>(function.loops[static_cast<size_t>(loop)].end);
+  }
+  return absl::OkStatus();
+}
+
+// All trips of a loop. Kernels write what becomes the next value next to the value, so that all
+// values change at once.
+absl::Status Session::Impl::RunLoop(size_t index, VisitStep visit) {
+  const module::Loop& loop = active->function().loops[index];
+  const auto at = [&](int64_t id) {
+    return static_cast<char*>(active->AddressOf(static_cast<size_t>(id)));
+  };
+  const auto bytes = [&](int64_t id) { return static_cast<size_t>(active->PlaceOf(id).bytes); };
+  const auto move = [&](char* to, int64_t from) { std::memmove(to, at(from), bytes(from)); };
+  for (const module::Loop::Carried& carried : loop.carried) move(at(carried.value), carried.init);
+  const char* going = at(loop.carried[0].value);
+  for (size_t trip = 0; *going != 0; ++trip) {
+    for (const module::Loop::Stacked& stacked : loop.stacked) {
+      if ((trip + 1) * bytes(stacked.part) <= bytes(stacked.whole)) continue;
+      return support::InvalidArgument(
+          "runtime.session.trips",
+          support::StrCat("expected at most ", active->PlaceOf(stacked.whole).shape[0],
+                          " trips of the loop that makes '", TensorOf(stacked.whole).name,
+                          "', the inputs make more; there is no result for these inputs"));
+    }
+    TW_TRY(
+        VisitSteps(static_cast<size_t>(loop.first), static_cast<size_t>(loop.end), index, visit));
+    for (const module::Loop::Stacked& stacked : loop.stacked) {
+      move(at(stacked.whole) + trip * bytes(stacked.part), stacked.part);
+    }
+    for (const module::Loop::Carried& carried : loop.carried) move(at(carried.value), carried.next);
+  }
+  return absl::OkStatus();
+}
+
 // Launches on the device that follow each other are queued together: they are the same in each run.
 absl::Status Session::Impl::RunSteps() {
   const std::vector<ExecutionStep>& steps = active->steps().run;
+  if (!active->function().loops.empty()) {
+    return VisitSteps(0, steps.size(), active->function().loops.size(),
+                      [this](const ExecutionStep& step) { return Step(step); });
+  }
   constexpr auto kDevice = ExecutionStep::Kind::kDeviceLaunch;
   std::vector<const Launch*> together;
   for (size_t i = 0; i < steps.size(); ++i) {

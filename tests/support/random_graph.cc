@@ -725,10 +725,15 @@ Graph RandomGraph(Rng* rng, const RandomGraphOptions& options) {
 }
 
 std::vector<std::pair<std::string, std::string>> OperatorsLeftOut() {
+  constexpr char kLoops[] = "random_loops_test has it";
   return {
       {"append", "made by KeepState; keep_state_test has it, and tests/e2e/decoder.py"},
       {"attention", "made by the pass fuse_attention; attention_test has it"},
       {"external", "a library computes it; tests/e2e/custom_operators.py has it"},
+      {"loop_end", kLoops},
+      {"loop_result", kLoops},
+      {"loop_stack", kLoops},
+      {"loop_value", kLoops},
       {"linear_attention", "OpenCompute.LinearAttention has it"},
       {"packed_dense", "made by the pass pack_weights; CompiledPackedWeights has it"},
       {"recurrent", "made where the number of steps is open; OpenCompute.RecurrentLayers has it"},

@@ -76,6 +76,89 @@ TEST(ManifestTest, SizeChecks) {
             "module.manifest.unwritten_output");
 }
 
+Tensor BoolTensor(const Manifest& manifest, std::vector<Dim> shape, int64_t offset) {
+  Tensor tensor;
+  tensor.id = static_cast<int64_t>(manifest.tensors.size());
+  tensor.dtype = DType::kBool;
+  tensor.bytes = *NumElements(shape);
+  tensor.shape = std::move(shape);
+  tensor.offset = offset;
+  return tensor;
+}
+
+// Its launch writes whether it runs again; what it wrote is stacked.
+Manifest WithLoop() {
+  Manifest manifest = Complete();
+  manifest.format_version = kLoopsFormatVersion;
+  Loop loop{0, 1, {{0, 0, 0}}, {{0, 0}}};
+  for (int64_t* id : {&loop.carried[0].init, &loop.carried[0].value, &loop.carried[0].next}) {
+    manifest.tensors.push_back(BoolTensor(manifest, {}, manifest.arena_bytes));
+    manifest.arena_bytes += kTensorAlignment;
+    *id = manifest.tensors.back().id;
+  }
+  manifest.tensors.push_back(BoolTensor(manifest, {4}, manifest.arena_bytes));
+  manifest.arena_bytes += kTensorAlignment;
+  loop.stacked[0] = {loop.carried[0].next, manifest.tensors.back().id};
+  manifest.functions[0].launches[0].args.push_back(loop.carried[0].next);
+  manifest.functions[0].launches[0].num_outputs += 1;
+  manifest.functions[0].loops = {loop};
+  return manifest;
+}
+
+TEST(ManifestTest, Loops) {
+  EXPECT_EQ(ManifestToJson(Complete())->find("loops"), std::string::npos);
+  const auto json = ManifestToJson(WithLoop());
+  ASSERT_TRUE(json.ok()) << json.status();
+  const auto again = ManifestFromJson(*json);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(*again == WithLoop());
+  using L = Loop*;
+  const auto slug_of = [](const std::function<void(Manifest*, L)>& change) {
+    Manifest manifest = WithLoop();
+    change(&manifest, &manifest.functions[0].loops[0]);
+    return std::string(support::Slug(ValidateManifest(manifest)));
+  };
+  EXPECT_EQ(slug_of([](Manifest*, L) {}), "");
+  const std::string bad = "module.manifest.loop";
+  EXPECT_EQ(slug_of([](Manifest*, L l) { l->first = -1; }), bad);
+  EXPECT_EQ(slug_of([](Manifest*, L l) { l->end = l->first; }), bad) << "nothing to run";
+  EXPECT_EQ(slug_of([](Manifest*, L l) { l->end = 99; }), bad);
+  EXPECT_EQ(slug_of([](Manifest*, L l) { l->carried.clear(); }), bad) << "no condition";
+  EXPECT_EQ(slug_of([](Manifest*, L l) { l->carried[0].value = 0; }), bad) << "an input";
+  EXPECT_EQ(slug_of([](Manifest*, L l) { l->carried[0].next = 99; }), bad);
+  EXPECT_EQ(slug_of([](Manifest*, L l) { l->carried[0].next = l->stacked[0].whole; }), bad)
+      << "another size";
+  EXPECT_EQ(slug_of([](Manifest*, L l) { l->stacked[0].part = l->stacked[0].whole; }), bad);
+  EXPECT_EQ(slug_of([](Manifest*, L l) { l->stacked[0].whole = l->stacked[0].part; }), bad);
+  EXPECT_EQ(slug_of([](Manifest* m, L l) {
+              m->tensors[static_cast<size_t>(l->carried[0].init)].dtype = DType::kInt8;
+            }),
+            bad);
+  EXPECT_EQ(slug_of([](Manifest* m, L) { m->code[0].device = "opencl"; }), bad);
+  EXPECT_EQ(slug_of([](Manifest* m, L) { m->format_version = kManifestFormatVersion; }),
+            "module.manifest.version");
+  // Of two loops, the inner one comes first.
+  const auto two = [&](int64_t first, int64_t end) {
+    return slug_of([&](Manifest* m, L) {
+      while (m->functions[0].launches.size() < 4) {
+        m->functions[0].launches.push_back(m->functions[0].launches[0]);
+      }
+      Loop other = m->functions[0].loops[0];
+      m->functions[0].loops[0].first = 1;
+      m->functions[0].loops[0].end = 3;
+      other.first = first;
+      other.end = end;
+      m->functions[0].loops.push_back(other);
+    });
+  };
+  EXPECT_EQ(two(0, 4), "");
+  EXPECT_EQ(two(1, 3), "");
+  EXPECT_EQ(two(3, 4), "");
+  EXPECT_EQ(two(2, 4), bad);
+  EXPECT_EQ(two(1, 2), bad) << "inside, but later";
+  EXPECT_EQ(two(0, 1), bad) << "before, but later";
+}
+
 TEST(ManifestTest, FarInputsAreSaidOnlyWhereTheyAre) {
   Manifest manifest = Complete();
   EXPECT_EQ(ManifestToJson(manifest)->find("far"), std::string::npos);
@@ -251,9 +334,9 @@ TEST(ManifestTest, HostileJsonIsRefused) {
             "module.manifest.type");
   EXPECT_EQ(slug(Replaced(good, "\"float32\"", "\"float31\"")), "module.manifest.dtype");
   EXPECT_EQ(slug(Replaced(good, "\"uniform\"", "\"poisson\"")), "module.manifest.type");
-  EXPECT_EQ(slug(Replaced(good, "\"format_version\":1", "\"format_version\":7")),
+  EXPECT_EQ(slug(Replaced(good, "\"format_version\":1", "\"format_version\":8")),
             "module.manifest.version");
-  EXPECT_EQ(ManifestFromJson(Replaced(good, "\"format_version\":1", "\"format_version\":7"))
+  EXPECT_EQ(ManifestFromJson(Replaced(good, "\"format_version\":1", "\"format_version\":8"))
                 .status()
                 .code(),
             absl::StatusCode::kUnimplemented);

@@ -21,6 +21,10 @@ TEST(OpTable, NamesAreUniqueAndRowsComplete) {
   for (const OpSpec& spec : Operators()) {
     EXPECT_TRUE(names.insert(spec.name).second) << spec.name;
     EXPECT_EQ(FindOp(spec.name), &spec);
+    if (spec.control) {
+      EXPECT_TRUE(spec.infer != nullptr && spec.reference == nullptr) << spec.name;
+      continue;
+    }
     const bool injective = spec.fusion == FusionClass::kInjective;
     if (spec.elementwise()) {
       EXPECT_TRUE(injective) << spec.name;

@@ -1,0 +1,77 @@
+#include "tests/differential/graph_runs.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "deploy/module/module_file.h"
+#include "deploy/runtime/runtime.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::tests {
+
+using graph::Graph;
+using op::RefTensor;
+using support::StrCat;
+
+namespace {
+
+// Of the largest value: rounding to the element type once per operator, and constants that were
+// folded; far below what a wrong element does.
+constexpr double kTolerance = 2e-4;
+
+}  // namespace
+
+std::string FirstDifference(const std::vector<RefTensor>& expected,
+                            const std::vector<RefTensor>& actual) {
+  if (expected.size() != actual.size()) return "another number of outputs";
+  for (size_t o = 0; o < expected.size(); ++o) {
+    if (expected[o].type != actual[o].type) {
+      return StrCat("output ", o, ": ", op::ToText(expected[o].type), " became ",
+                    op::ToText(actual[o].type));
+    }
+    double largest = 1;
+    for (double v : expected[o].values) {
+      if (std::isfinite(v)) largest = std::max(largest, std::fabs(v));
+    }
+    for (size_t i = 0; i < expected[o].values.size(); ++i) {
+      const double e = expected[o].values[i], a = actual[o].values[i];
+      if (e == a || (std::isnan(e) && std::isnan(a))) continue;
+      if (!(std::fabs(a - e) <= kTolerance * largest)) {
+        return StrCat("output ", o, " element ", i, ": expected ", e, ", found ", a);
+      }
+    }
+  }
+  return "";
+}
+
+std::optional<std::vector<RefTensor>> RunModule(const Graph& fused, const std::string& module,
+                                                const std::vector<RefTensor>& inputs, int threads,
+                                                std::string* error) {
+  auto loaded = runtime::LoadedModule::Load(*module::ModuleFile::FromBytes(module));
+  if (!loaded.ok()) return *error = support::StatusText(loaded.status()), std::nullopt;
+  runtime::SessionOptions options;
+  options.num_threads = threads;
+  options.guard_pages = true;
+  auto session = runtime::Session::Create(*loaded, options);
+  if (!session.ok()) return *error = support::StatusText(session.status()), std::nullopt;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::string bytes = op::ToBytes(inputs[i]);
+    const absl::Status set = (*session)->SetInput(i, bytes.data(), bytes.size());
+    if (!set.ok()) return *error = support::StatusText(set), std::nullopt;
+  }
+  (*session)->Poison(0xFF);
+  for (const absl::Status& status : {(*session)->Run(), (*session)->CheckGuards()}) {
+    if (!status.ok()) return *error = support::StatusText(status), std::nullopt;
+  }
+  std::vector<RefTensor> outputs;
+  for (size_t o = 0; o < fused.outputs.size(); ++o) {
+    const runtime::TensorView view = (*session)->output(o);
+    outputs.push_back(*op::FromBytes(
+        fused.values[fused.outputs[o]].type,
+        std::string_view(static_cast<const char*>(view.data), static_cast<size_t>(view.bytes))));
+  }
+  return outputs;
+}
+
+}  // namespace tilewright::tests

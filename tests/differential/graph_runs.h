@@ -1,0 +1,23 @@
+// What tests of whole graphs share: a module's outputs, and how they differ from others.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/graph/graph.h"
+
+namespace tilewright::tests {
+
+// Where two lists of outputs differ by more than rounding does; "" = nowhere.
+std::string FirstDifference(const std::vector<op::RefTensor>& expected,
+                            const std::vector<op::RefTensor>& actual);
+
+// The outputs of a module of `fused`, run behind guard pages with a poisoned arena; nullopt with an
+// error.
+std::optional<std::vector<op::RefTensor>> RunModule(const graph::Graph& fused,
+                                                    const std::string& module,
+                                                    const std::vector<op::RefTensor>& inputs,
+                                                    int threads, std::string* error);
+
+}  // namespace tilewright::tests

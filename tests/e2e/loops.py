@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Loops whose end a run decides: their trips are kernels of the module that run again and again, on processors. Against NumPy."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "support"), str(ROOT.parent / "deploy" / "bindings" / "python")]
+
+import numpy as np  # noqa: E402
+import onnx  # noqa: E402
+from fleet import BIN, run_checks  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+os.environ.setdefault("TILEWRIGHT_RUNTIME_LIBRARY", str(BIN.parent / "lib" / "libtilewright_runtime.so"))
+import tilewright_runtime as tw  # noqa: E402
+
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+node, value = helper.make_node, helper.make_tensor_value_info
+
+
+def tilewright(*words, code=0):
+    done = subprocess.run([BIN / "tilewright", *map(str, words)], capture_output=True, text=True)
+    assert done.returncode == code, (words, done.returncode, done.stdout[-2000:], done.stderr[-2000:])
+    return done.stderr if code else done.stdout
+
+
+def body(nodes, inputs, outputs, constants=()):
+    tensors = [numpy_helper.from_array(np.asarray(number), name) for name, number in dict(constants).items()]
+    return helper.make_graph(nodes, "body", inputs, outputs, tensors)
+
+
+def save(path, nodes, inputs, outputs, constants=()):
+    tensors = [numpy_helper.from_array(np.asarray(number), name) for name, number in dict(constants).items()]
+    graph = helper.make_graph(nodes, "loops", inputs, outputs, tensors)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))
+
+
+def sessions(path, *words):
+    """Sessions of the model for one thread and for two."""
+    for threads in (1, 2):
+        module = path.with_suffix(f".{threads}.tw")
+        tilewright("compile", path, "--target", f"native,threads={threads}", "--effort", 0, *words, "-o", module)
+        yield tw.Session(tw.Module(str(module)), threads)
+
+
+def root(path):
+    """Newton's steps to square roots, until none of them changes by more than `near`; each step is a row of a result."""
+    trip = body([node("Div", ["x", "before"], ["quotient"]), node("Add", ["before", "quotient"], ["sum"]),
+                 node("Mul", ["sum", "half"], ["after"]), node("Sub", ["after", "before"], ["change"]),
+                 node("Abs", ["change"], ["size"]), node("ReduceMax", ["size"], ["largest"], keepdims=0),
+                 node("Greater", ["largest", "near"], ["more"]), node("Identity", ["after"], ["row"])],
+                [value("i", INT64, []), value("going", BOOL, []), value("before", FLOAT, [64])],
+                [value("more", BOOL, []), value("after", FLOAT, [64]), value("row", FLOAT, [64])], {"half": np.float32(0.5)})
+    save(path, [node("Loop", ["most", "", "x"], ["root", "rows"], body=trip), node("ReduceMax", ["rows"], ["top"], keepdims=0)],
+         [value("x", FLOAT, [64]), value("near", FLOAT, []), value("most", INT64, [])],
+         [value("root", FLOAT, [64]), value("rows", FLOAT, ["steps", 64]), value("top", FLOAT, [])])
+
+
+def newton(x, near, most):
+    rows, before = [], x
+    while len(rows) < most:
+        rows.append(((before + x / before) * np.float32(0.5)).astype(np.float32))
+        change, before = np.abs(rows[-1] - before).max(), rows[-1]
+        if not change > near:
+            break
+    return before, np.array(rows, np.float32).reshape(-1, 64)
+
+
+def data_decide_how_often():
+    """The number of trips is that of the data, up to the first input and to what --shape allows."""
+    rng = np.random.default_rng(1)
+    with tempfile.TemporaryDirectory(prefix="tilewright-loops-") as where:
+        path = Path(where) / "root.onnx"
+        root(path)
+        counts = set()
+        for session in sessions(path, "--shape", "steps=0..40"):
+            for near, most, scale in ((1e-4, 100, 1e4), (1e-4, 100, 2), (1.0, 100, 100), (1e-4, 3, 1e4), (0.1, 1, 9)):
+                x = rng.uniform(1, scale, 64).astype(np.float32)
+                found = session.run({"x": x, "near": np.float32(near), "most": np.int64(most)})
+                wanted, rows = newton(x, np.float32(near), most)
+                counts.add(len(rows))
+                np.testing.assert_allclose(found["root"], wanted, rtol=1e-5)
+                assert found["rows"].shape == rows.shape, (found["rows"].shape, rows.shape)
+                np.testing.assert_allclose(found["rows"], rows, rtol=1e-4)
+                np.testing.assert_allclose(found["top"], rows.max(), rtol=1e-4)
+            x = np.linspace(1, 2, 64, dtype=np.float32)
+            unchanged = session.run({"x": x, "near": np.float32(0), "most": np.int64(0)})
+            np.testing.assert_array_equal(unchanged["root"], x)
+            assert unchanged["rows"].shape == (0, 64), unchanged["rows"].shape
+            try:  # never near enough
+                session.run({"x": np.ones(64, np.float32), "near": np.float32(-1), "most": np.int64(41)})
+            except tw.Error as error:
+                assert "runtime.session.trips" in str(error) and "at most 40 trips" in str(error), error
+            else:
+                raise AssertionError("more trips than the stack has room for were not refused")
+        assert len(counts) > 3, counts
+        message = tilewright("compile", path, "--target", "native", "-o", path.with_suffix(".tw"), code=1)
+        assert "graph.onnx.size_bound" in message and "--shape steps=0..N" in message, message
+
+
+def loops_in_loops():
+    """A loop in a loop begins anew in every trip; its number of trips is what the outer one computes."""
+    with tempfile.TemporaryDirectory(prefix="tilewright-loops-") as where:
+        path = Path(where) / "nested.onnx"
+        inner = body([node("Add", ["t", "x"], ["u"]), node("Mul", ["u", "factor"], ["v"]), node("Identity", ["c"], ["d"])],
+                     [value("j", INT64, []), value("c", BOOL, []), value("t", FLOAT, [8])],
+                     [value("d", BOOL, []), value("v", FLOAT, [8])], {"factor": np.float32(0.5)})
+        outer = body([node("Loop", ["i", "", "s"], ["after"], body=inner), node("Neg", ["after"], ["flipped"]), node("Identity", ["c"], ["d"])],
+                     [value("i", INT64, []), value("c", BOOL, []), value("s", FLOAT, [8])],
+                     [value("d", BOOL, []), value("flipped", FLOAT, [8])])
+        save(path, [node("Loop", ["trips", "", "x"], ["y"], body=outer)], [value("x", FLOAT, [8]), value("trips", INT64, [])],
+             [value("y", FLOAT, [8])])
+        for session in sessions(path):
+            for trips in (0, 1, 2, 7):
+                x = np.arange(8, dtype=np.float32)
+                wanted = x
+                for i in range(trips):
+                    for _ in range(i):
+                        wanted = (wanted + x) * np.float32(0.5)
+                    wanted = -wanted
+                np.testing.assert_allclose(session.run({"x": x, "trips": np.int64(trips)})["y"], wanted, rtol=1e-6)
+        message = tilewright("compile", path, "--target", "opencl", "-o", path.with_suffix(".cl.tw"), code=1)
+        assert "driver.compile.loop" in message and "only processors run loops" in message, message
+
+
+def values_that_swap():
+    """Two states that become each other, and one that stays what it is."""
+    with tempfile.TemporaryDirectory(prefix="tilewright-loops-") as where:
+        path = Path(where) / "swap.onnx"
+        trip = body([node("Identity", ["c"], ["d"]), node("Add", ["a", "kept"], ["sum"])],
+                    [value("i", INT64, []), value("c", BOOL, []), value("a", FLOAT, [5]), value("b", FLOAT, [5]), value("kept", FLOAT, [5])],
+                    [value("d", BOOL, []), value("b", FLOAT, [5]), value("a", FLOAT, [5]), value("kept", FLOAT, [5]), value("sum", FLOAT, [5])])
+        save(path, [node("Loop", ["trips", "", "x", "y", "z"], ["p", "q", "r", "sums"], body=trip)],
+             [value(name, FLOAT, [5]) for name in "xyz"] + [value("trips", INT64, [])],
+             [value(name, FLOAT, [5]) for name in "pqr"] + [value("sums", FLOAT, ["steps", 5])])
+        x, y, z = (np.arange(5, dtype=np.float32) * k for k in (1, 10, 100))
+        for session in sessions(path, "--shape", "steps=0..9"):
+            for trips in (0, 1, 4, 9):
+                found = session.run({"x": x, "y": y, "z": z, "trips": np.int64(trips)})
+                a, b = (x, y) if trips % 2 == 0 else (y, x)
+                for name, wanted in zip("pqr", (a, b, z)):
+                    np.testing.assert_array_equal(found[name], wanted)
+                rows = [(y if t % 2 else x) + z for t in range(trips)]
+                np.testing.assert_array_equal(found["sums"], np.array(rows, np.float32).reshape(-1, 5))
+
+
+def recurrent(path, length):
+    """A layer as a Scan: h = tanh(x W + h R), from the last step on; all h, a column per step."""
+    rng = np.random.default_rng(2)
+    weights = {name: (rng.standard_normal((24, 24)) * 0.2).astype(np.float32) for name in ("W", "R")}
+    step = body([node("MatMul", ["x", "W"], ["a"]), node("MatMul", ["h", "R"], ["b"]), node("Add", ["a", "b"], ["c"]),
+                 node("Tanh", ["c"], ["next"]), node("Identity", ["next"], ["out"])],
+                [value("h", FLOAT, [2, 24]), value("x", FLOAT, [2, 24])], [value("next", FLOAT, [2, 24]), value("out", FLOAT, [2, 24])])
+    scan = node("Scan", ["start", "xs"], ["last", "all"], body=step, num_scan_inputs=1, scan_input_directions=[1], scan_output_directions=[1],
+                scan_output_axes=[1])
+    save(path, [scan], [value("start", FLOAT, [2, 24]), value("xs", FLOAT, [length, 2, 24])],
+         [value("last", FLOAT, [2, 24]), value("all", FLOAT, [2, length, 24])], weights)
+    return weights
+
+
+def scans_of_many_steps():
+    """More steps than are unrolled, and an open number of them."""
+    rng = np.random.default_rng(3)
+    with tempfile.TemporaryDirectory(prefix="tilewright-loops-") as where:
+        for length, lengths, words in ((3000, (3000,), ()), ("steps", (1, 2, 77, 512), ("--shape", "steps=1..512"))):
+            path = Path(where) / f"scan_{length}.onnx"
+            weights = recurrent(path, length)
+            for session in sessions(path, *words):
+                for steps in lengths:
+                    start, xs = (rng.standard_normal(shape).astype(np.float32) for shape in ((2, 24), (steps, 2, 24)))
+                    h, columns = start, []
+                    for x in xs[::-1]:
+                        h = np.tanh(x @ weights["W"] + h @ weights["R"])
+                        columns.append(h)
+                    found = session.run({"start": start, "xs": xs})
+                    np.testing.assert_allclose(found["last"], h, atol=1e-4)
+                    np.testing.assert_allclose(found["all"], np.stack(columns[::-1], axis=1), atol=1e-4)
+
+
+def the_commands_know_loops():
+    """`run --profile` counts every trip; `compare` compares what loops leave."""
+    with tempfile.TemporaryDirectory(prefix="tilewright-loops-") as where:
+        folder = Path(where)
+        recurrent(folder / "s.onnx", 3000)
+        tilewright("compile", folder / "s.onnx", "--target", "native,threads=1", "--effort", 0, "-o", folder / "s.tw")
+        said = json.loads(tilewright("run", folder / "s.tw", "--repeat", 3, "--profile", "-o", "json"))
+        in_kernels = sum(kernel["median_us"] for kernel in said["kernels"]) / 1e3
+        assert in_kernels > 0.1 * said["latency_ms"]["median"], said  # of one trip it would be a thousandth
+        said = json.loads(tilewright("compare", folder / "s.onnx", "--target", "native,threads=1", "-o", "json"))
+        assert said["first_divergent"] is None and all(row["ok"] for row in said["outputs"]), said
+
+
+if __name__ == "__main__":
+    run_checks(data_decide_how_often, loops_in_loops, values_that_swap, scans_of_many_steps, the_commands_know_loops)
