@@ -40,7 +40,7 @@ class Evaluation {
   const Loop* LoopAt(size_t n) const;
   absl::Status Run(size_t begin, size_t end);
   absl::Status RunLoop(const Loop& loop);
-  absl::Status StackTrips(const Loop::Stacked& stacked, const std::vector<op::RefTensor>& parts);
+  absl::Status StackTrips(ValueId whole, const std::vector<op::RefTensor>& parts);
   absl::Status Compute(const Node& node);
   absl::Status Find(const std::vector<ValueId>& made);
   absl::Status TakeChecks(std::vector<op::RefTensor>* outputs) const;
@@ -50,6 +50,7 @@ class Evaluation {
   const std::map<std::string, FoundSize> places_ = FoundSizes(g_);
   const std::vector<Loop> loops_ = LoopsOf(g_);
   std::vector<std::optional<op::RefTensor>> values_;
+  ValueId full_ = -1;  // a stack without room for all trips
 };
 
 }  // namespace tilewright::graph

@@ -109,36 +109,40 @@ absl::Status Evaluation::Run(size_t begin, size_t end) {
   return absl::OkStatus();
 }
 
+// All trips, or one more than there is room for: checks of sizes see what counts them, if there are
+// any.
 absl::Status Evaluation::RunLoop(const Loop& loop) {
   std::vector<Tensors> parts(loop.stacked.size());
+  size_t room = SIZE_MAX;
+  for (const Loop::Stacked& stacked : loop.stacked) {
+    TW_ASSIGN(const op::TensorType type, TypeAt(g_.values[stacked.whole], sizes_));
+    room = std::min(room, static_cast<size_t>(type.size(0)));
+  }
   const ValueId going = loop.carried[0].value;
-  while (values_[going]->values[0] != 0) {
+  for (size_t trip = 0; values_[going]->values[0] != 0 && trip <= room; ++trip) {
     // A loop in this one begins behind its first node.
     if (loop.begin < loop.end) TW_TRY(Compute(g_.nodes[loop.begin]));
     TW_TRY(Run(loop.begin + 1, loop.end));
-    for (size_t i = 0; i < parts.size(); ++i) parts[i].push_back(*values_[loop.stacked[i].part]);
+    if (trip == room) full_ = loop.stacked[0].whole;
+    for (size_t i = 0; i < parts.size() && trip < room; ++i) {
+      parts[i].push_back(*values_[loop.stacked[i].part]);
+    }
     Tensors next;
     for (const Loop::Carried& carried : loop.carried) next.push_back(*values_[carried.next]);
     for (size_t i = 0; i < next.size(); ++i) values_[loop.carried[i].value] = std::move(next[i]);
   }
-  for (size_t i = 0; i < parts.size(); ++i) TW_TRY(StackTrips(loop.stacked[i], parts[i]));
+  for (size_t i = 0; i < parts.size(); ++i) TW_TRY(StackTrips(loop.stacked[i].whole, parts[i]));
   values_[g_.nodes[loop.end].outputs[0]] = values_[going];
   return absl::OkStatus();
 }
 
 // Of trips that there were not: zeros.
-absl::Status Evaluation::StackTrips(const Loop::Stacked& stacked, const Tensors& parts) {
-  TW_ASSIGN(op::TensorType type, TypeAt(g_.values[stacked.whole], sizes_));
-  if (static_cast<int64_t>(parts.size()) > type.size(0)) {
-    return support::InvalidArgument(
-        "graph.interp.trips",
-        StrCat(support::Quote(g_.values[stacked.whole].name), ": expected at most ", type.size(0),
-               " trips, found ", parts.size()));
-  }
+absl::Status Evaluation::StackTrips(ValueId whole, const Tensors& parts) {
+  TW_ASSIGN(const op::TensorType type, TypeAt(g_.values[whole], sizes_));
   std::string bytes;
   for (const op::RefTensor& part : parts) bytes += op::ToBytes(part);
   bytes.resize(static_cast<size_t>(type.bytes()), '\0');
-  TW_ASSIGN(values_[stacked.whole], op::FromBytes(type, bytes));
+  TW_ASSIGN(values_[whole], op::FromBytes(type, bytes));
   return absl::OkStatus();
 }
 
@@ -178,7 +182,10 @@ absl::StatusOr<Tensors> Evaluation::Outputs() const {
   Tensors outputs;
   for (ValueId id : g_.outputs) outputs.push_back(*values_[id]);
   TW_TRY(TakeChecks(&outputs));
-  return outputs;
+  if (full_ < 0) return outputs;
+  return support::InvalidArgument(
+      "graph.interp.trips", StrCat(support::Quote(g_.values[full_].name), ": expected at most ",
+                                   op::ToText(values_[full_]->type), " of trips, found more"));
 }
 
 // The sizes that checks of these values find.

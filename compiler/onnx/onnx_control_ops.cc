@@ -56,9 +56,10 @@ void ExpectOnlyIf(Composer& c, ValueId condition, size_t first) {
 
 // Whether the trips are few enough to be nodes of the graph each.
 bool Unrolls(NodeReader& n, const pb::GraphProto& body, int64_t trips) {
+  const int64_t most = n.importer().has_loops() ? 1 << 12 : 1 << 14;
   int64_t nodes = 0;
   ForEachNode(body, [&](const pb::NodeProto&) { ++nodes; });
-  return trips <= kMaxTrips && trips * nodes <= n.importer().unrolled_operators();
+  return trips <= kMaxTrips && trips * nodes <= most;
 }
 
 absl::Status TooManyTrips(NodeReader& n) {
@@ -174,7 +175,7 @@ class LoopImport {
     // The first trip tells whether the condition is known, and the types of what it makes.
     TW_ASSIGN(sample_, Trip(0, going_, states_));
     const bool fixed = Holds() && n_.importer().ConstantScalar(sample_[0]);
-    TW_ASSIGN(Ids results, fixed && IsShort() ? Unrolled() : AtRunTime(fixed));
+    TW_ASSIGN(Ids results, fixed && IsShort() ? Unrolled() : DecidedByARun(fixed));
     if (results.empty()) return n_.Error("outputs", "expected a loop with results, found none");
     return BindAll(n_, results);
   }
@@ -241,24 +242,71 @@ class LoopImport {
     return results;
   }
 
+  // How many trips there are, if the model states it for a result.
+  std::optional<int64_t> StatedTrips() const {
+    for (int i = static_cast<int>(states_.size()); i < n_.num_outputs(); ++i) {
+      const std::optional<std::vector<int64_t>> shape = n_.StatedShape(i);
+      if (shape && !shape->empty()) return (*shape)[0];
+    }
+    return std::nullopt;
+  }
+
+  // As many trips as the model states, which a run confirms: bodies whose values differ in shape.
+  absl::StatusOr<Ids> UnrolledAsStated(int64_t count) {
+    const size_t carried = states_.size();
+    Gathered scans(results_ - 1 - carried);
+    Ids alive = {going_};  // per trip, and once more: whether the loop gets that far
+    for (int64_t done = 0; done < count; ++done) {
+      TW_ASSIGN(const Ids out, Trip(done, going_, states_));
+      for (size_t i = 0; i < carried; ++i) states_[i] = out[i + 1];
+      for (size_t i = carried; i + 1 < results_; ++i) scans.Add(i - carried, out[i + 1]);
+      going_ = AsFlag(c_, out[0]);
+      alive.push_back(c_.Op("and", {alive.back(), going_}));
+      TW_TRY(c_.status());
+    }
+    for (ValueId& flag : alive) flag = c_.Reshape(c_.Cast(flag, ir::kI64), {1});
+    ValueId made = c_.Reduce("sum", c_.Concat(std::move(alive), 0), {0}, false);
+    if (n_.HasInput(0)) made = c_.Op("min", {made, c_.Reshape(c_.Cast(c_.Input(0), ir::kI64), {})});
+    c_.ExpectSizes(made, {count});
+    Ids results = states_;
+    for (size_t i = carried; i + 1 < results_; ++i) {
+      results.push_back(scans.Join(c_, i - carried, 0, false));
+    }
+    TW_TRY(c_.status());
+    return results;
+  }
+
+  absl::StatusOr<Ids> DecidedByARun(bool fixed) {
+    const std::optional<int64_t> stated = StatedTrips();
+    const bool unrolls = stated && *stated > 0 && Unrolls(n_, body_, *stated);
+    if (n_.importer().has_loops() || !unrolls) {
+      absl::StatusOr<Ids> results = AtRunTime(fixed);
+      if (results.ok() || !unrolls) return results;
+    }
+    n_.importer().expectations().resize(before_);
+    return UnrolledAsStated(*stated);
+  }
+
   // `fixed`: the condition always holds.
   absl::StatusOr<Ids> AtRunTime(bool fixed) {
     n_.importer().expectations().resize(before_);  // those of the sample
     if (fixed && !n_.HasInput(0)) return TooManyTrips(n_);
+    Composer c(n_);  // what fails here may be tried in another way
     TripsOfLoop trips{kNone, going_};
-    if (n_.HasInput(0)) trips.most = c_.Reshape(c_.Cast(c_.Input(0), ir::kI64), {});
-    TW_TRY(c_.status());
+    if (n_.HasInput(0)) trips.most = c.Reshape(c.Cast(c.Input(0), ir::kI64), {});
+    TW_TRY(c.status());
     std::optional<int64_t> most;
     if (most_) most = static_cast<int64_t>(std::clamp(*most_, 0.0, kMostTrips));
-    return LoopAtRunTime(
-        c_, trips, states_, fixed ? most_size_ : std::nullopt, most,
-        [&](ValueId trip, ValueId going, const Ids& states) { return Body(trip, going, states); });
+    return LoopAtRunTime(c, trips, states_, fixed ? most_size_ : std::nullopt, most,
+                         [&](ValueId trip, ValueId going, const Ids& states) {
+                           return Body(&c, trip, going, states);
+                         });
   }
 
-  absl::StatusOr<Ids> Body(ValueId trip, ValueId going, const Ids& states) {
+  absl::StatusOr<Ids> Body(Composer* c, ValueId trip, ValueId going, const Ids& states) {
     TW_ASSIGN(Ids out, TripOf(trip, going, states));
-    out[0] = AsFlag(c_, out[0]);
-    TW_TRY(c_.status());
+    out[0] = AsFlag(*c, out[0]);
+    TW_TRY(c->status());
     return out;
   }
 

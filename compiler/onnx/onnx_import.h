@@ -25,8 +25,9 @@ struct ImportOptions {
   std::map<std::string, std::string> states;
   bool known_states = false;  // --state known: those that exporters name as such, too
   int64_t max_bytes = int64_t{kMaxModelBytes};  // of the model and of any one tensor
-  // Loops of more operators in all trips together are not unrolled where they need not be.
-  int64_t unrolled_operators = 1 << 12;
+  // Whether what runs the module runs loops of the graph (compiler/graph/loops.h). Else all are
+  // unrolled: the model has to state how many trips there are.
+  bool loops = true;
 };
 // ONNX bytes → graph. Unknown operators are all named (node, operator, opset); hostile bytes give
 // errors (graph.onnx.*).

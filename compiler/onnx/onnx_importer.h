@@ -198,7 +198,7 @@ class Importer {
   int64_t opset() const { return opset_; }
   const CustomOperator* FindCustom(const NodeReader& node) const;
   int64_t max_bytes() const { return options_.max_bytes; }
-  int64_t unrolled_operators() const { return options_.unrolled_operators; }
+  bool has_loops() const { return options_.loops; }
   // Whether inputs become state, which is appended to.
   bool keeps_state() const { return options_.known_states || !options_.states.empty(); }
 

@@ -274,7 +274,7 @@ absl::Status Session::RunProfiled(std::span<const TwLaunchTime>* times) {
   for (const Launch& launch : impl_->active->function().launches) {
     impl_->times.push_back({launch.symbol.c_str(), launch.name.c_str(), 0});
   }
-  impl_->active->ForgetFound();
+  impl_->BeginRun();
   support::SystemClock clock;
   // What loops run several times counts each time.
   const auto timed = [&](const ExecutionStep& step) -> absl::Status {
@@ -299,7 +299,7 @@ absl::StatusOr<std::vector<LaunchTrace>> Session::RunTraced() {
   TW_TRY(impl_->Prepare());
   std::vector<LaunchTrace> traces;
   const std::vector<BoundLaunch>& list = impl_->active->launches();
-  impl_->active->ForgetFound();
+  impl_->BeginRun();
   for (const ExecutionStep& step : impl_->active->steps().run) {
     if (step.kind != ExecutionStep::Kind::kDeviceLaunch) {
       TW_TRY(impl_->Step(step));

@@ -37,6 +37,7 @@ struct Session::Impl {
   absl::StatusOr<std::vector<int64_t>> BindValues(std::span<const Shape> shapes) const;
   absl::Status BindSizes();
   absl::Status AllocateState();
+  void BeginRun();
   absl::Status EndRun();
   absl::Status ReshapeInput(size_t index, std::span<const int64_t> shape);
   absl::Status SealInputs();
@@ -74,6 +75,7 @@ struct Session::Impl {
   std::vector<std::unique_ptr<SessionProgram>> programs;
   SessionProgram* active = nullptr;                 // the one of the last sizes that were bound
   bool reshaped = false;                            // other sizes may be due since
+  int64_t too_many_trips = -1;                      // of the last run: a stack without room
   int64_t entries = 0;                              // of the state
   std::vector<int64_t> kept;                        // sizes of the run that made the last entries
   std::vector<int64_t> values;                      // of the active program

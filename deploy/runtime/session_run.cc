@@ -1,5 +1,6 @@
 // A run of a session. Every pointer that a launch needs, and every copy between processor and
 // device, is worked out when sizes are bound (once, if they are fixed); a run is a loop over steps.
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <vector>
@@ -56,8 +57,9 @@ absl::Status Session::Impl::VisitSteps(size_t begin, size_t end, size_t loops, V
   return absl::OkStatus();
 }
 
-// All trips of a loop. Kernels write what becomes the next value next to the value, so that all
-// values change at once.
+// All trips of a loop, or one more than there is room for: what counts them is wrong then, which a
+// check of sizes tells with the node's name; else the end of the run does. Kernels write what
+// becomes the next value next to the value, so that all values change at once.
 absl::Status Session::Impl::RunLoop(size_t index, VisitStep visit) {
   const module::Loop& loop = active->function().loops[index];
   const auto at = [&](int64_t id) {
@@ -66,20 +68,20 @@ absl::Status Session::Impl::RunLoop(size_t index, VisitStep visit) {
   const auto bytes = [&](int64_t id) { return static_cast<size_t>(active->PlaceOf(id).bytes); };
   const auto move = [&](char* to, int64_t from) { std::memmove(to, at(from), bytes(from)); };
   for (const module::Loop::Carried& carried : loop.carried) move(at(carried.value), carried.init);
+  const auto has_room = [&](size_t trip) {
+    return std::ranges::all_of(loop.stacked, [&](const module::Loop::Stacked& stacked) {
+      if ((trip + 1) * bytes(stacked.part) <= bytes(stacked.whole)) return true;
+      too_many_trips = stacked.whole;
+      return false;
+    });
+  };
   const char* going = at(loop.carried[0].value);
-  for (size_t trip = 0; *going != 0; ++trip) {
-    for (const module::Loop::Stacked& stacked : loop.stacked) {
-      if ((trip + 1) * bytes(stacked.part) <= bytes(stacked.whole)) continue;
-      return support::InvalidArgument(
-          "runtime.session.trips",
-          support::StrCat("expected at most ", active->PlaceOf(stacked.whole).shape[0],
-                          " trips of the loop that makes '", TensorOf(stacked.whole).name,
-                          "', the inputs make more; there is no result for these inputs"));
-    }
+  for (size_t trip = 0, room = 1; *going != 0 && room != 0; ++trip) {
+    room = has_room(trip) ? 1 : 0;
     TW_TRY(
         VisitSteps(static_cast<size_t>(loop.first), static_cast<size_t>(loop.end), index, visit));
     for (const module::Loop::Stacked& stacked : loop.stacked) {
-      move(at(stacked.whole) + trip * bytes(stacked.part), stacked.part);
+      if (room != 0) move(at(stacked.whole) + trip * bytes(stacked.part), stacked.part);
     }
     for (const module::Loop::Carried& carried : loop.carried) move(at(carried.value), carried.next);
   }
@@ -164,10 +166,15 @@ absl::Status Session::Impl::PrepareLaunches() {
   return absl::OkStatus();
 }
 
+void Session::Impl::BeginRun() {
+  active->ForgetFound();
+  too_many_trips = -1;
+}
+
 absl::Status Session::Impl::Run() {
   TW_TRY(poisoned);
   TW_TRY(Prepare());
-  active->ForgetFound();
+  BeginRun();
   TW_TRY(RunSteps());
   return EndRun();
 }
@@ -187,6 +194,13 @@ void* Session::Impl::WritableInput(size_t index) {
 // A run has succeeded: its entries belong to the state.
 absl::Status Session::Impl::EndRun() {
   TW_TRY(active->CheckFoundSizes());
+  if (too_many_trips >= 0) {
+    return support::InvalidArgument(
+        "runtime.session.trips",
+        support::StrCat("expected at most ", active->PlaceOf(too_many_trips).shape[0],
+                        " trips of the loop that makes '", TensorOf(too_many_trips).name,
+                        "', the inputs make more; there is no result for these inputs"));
+  }
   if (active->finds_sizes()) active->ShrinkOutputs(&memory);
   const Manifest& manifest = module->manifest();
   if (!manifest.state) return absl::OkStatus();

@@ -95,7 +95,7 @@ def data_decide_how_often():
             try:  # never near enough
                 session.run({"x": np.ones(64, np.float32), "near": np.float32(-1), "most": np.int64(41)})
             except tw.Error as error:
-                assert "runtime.session.trips" in str(error) and "at most 40 trips" in str(error), error
+                assert "runtime.session.found_size" in str(error) and "0 to 40 for steps, found 41" in str(error), error
             else:
                 raise AssertionError("more trips than the stack has room for were not refused")
         assert len(counts) > 3, counts

@@ -136,8 +136,7 @@ absl::Status BuilderSession::ImportModel(const v1::OpenJob& request, v1::Digest*
   }
   options.states.insert(request.states().begin(), request.states().end());
   options.known_states = request.known_states();
-  constexpr int64_t kMostOperators = 1 << 14;
-  if (!driver::RunsOnProcessor(target_)) options.unrolled_operators = kMostOperators;
+  options.loops = driver::RunsOnProcessor(target_);
   std::vector<driver::SizePoint> points;
   for (const v1::SizePoint& point : request.specialise()) {
     points.emplace_back(point.sizes().begin(), point.sizes().end());
