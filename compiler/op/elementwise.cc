@@ -134,8 +134,7 @@ constexpr ScalarRow kRows[] = {
        return Truncates(a) ? std::fmod(x[0], x[1]) : FlooredRemainder(x[0], x[1]);
      },
      [](Ints x, ir::DType t, const Attrs& a) { return RemainderInt(x[0], x[1], t, Truncates(a)); }},
-    {"pow", "Pow", 2, kFloats,
-     [](Exprs x, const Attrs&) { return Power(x[0], x[1]); },
+    {"pow", "Pow", 2, kFloats, [](Exprs x, const Attrs&) { return Power(x[0], x[1]); },
      [](Doubles x, const Attrs&) { return std::pow(x[0], x[1]); }},
     {"max", "Max", 2, kNumbers, [](Exprs x, const Attrs&) { return ir::Max(x[0], x[1]); },
      [](Doubles x, const Attrs&) { return x[0] > x[1] ? x[0] : x[1]; },
