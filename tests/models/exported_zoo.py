@@ -70,6 +70,7 @@ def timm(name, side, **options):
 
 TINY = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96, vocab_size=100,
             max_position_embeddings=64)
+TINY_VOCABULARY = dict(vocab_size=100)
 TINY_VISION = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96, image_size=32, patch_size=8)
 
 
@@ -85,11 +86,11 @@ def transformer(name, inputs, config, part=lambda model: model, **options):
     return Flat(model, tuple(inputs)), tuple(inputs.values())
 
 
-def text(name, config, **options):
+def text(name, config, base=TINY, **options):
     ids = tokens()
     mask = torch.ones_like(ids)
     mask[1, -5:] = 0
-    return lambda: transformer(name, {"input_ids": ids, "attention_mask": mask}, config, **{**TINY, **options})
+    return lambda: transformer(name, {"input_ids": ids, "attention_mask": mask}, config, **{**base, **options})
 
 
 def vision(name, config, side=32, **options):
@@ -155,8 +156,9 @@ def text_models():
         "deberta_v2": text("DebertaV2Model", "DebertaV2Config", relative_attention=True, pos_att_type=["p2c", "c2p"],
                            position_buckets=8, norm_rel_ebd="layer_norm", share_att_key=True),
         "mpnet": text("MPNetModel", "MPNetConfig"),
-        "xlnet": text("XLNetModel", "XLNetConfig", d_model=64, n_layer=2, n_head=4, d_inner=96),
-        "funnel": text("FunnelModel", "FunnelConfig", d_model=64, n_head=4, d_head=16, d_inner=96, block_sizes=[1, 1]),
+        "xlnet": text("XLNetModel", "XLNetConfig", TINY_VOCABULARY, d_model=64, n_layer=2, n_head=4, d_inner=96),
+        "funnel": text("FunnelModel", "FunnelConfig", TINY_VOCABULARY, d_model=64, n_head=4, d_head=16, d_inner=96,
+                       block_sizes=[1, 1]),
         "longformer": text("LongformerModel", "LongformerConfig", attention_window=8),
         "big_bird": text("BigBirdModel", "BigBirdConfig", attention_type="original_full"),
         "modernbert": text("ModernBertModel", "ModernBertConfig", pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1,
@@ -170,7 +172,7 @@ def text_models():
         "opt": text("OPTForCausalLM", "OPTConfig", ffn_dim=96, word_embed_proj_dim=64),
         "llama": text("LlamaForCausalLM", "LlamaConfig", **gqa),
         "mistral": text("MistralForCausalLM", "MistralConfig", sliding_window=8, **gqa),
-        "mixtral": text("MixtralForCausalLM", "MixtralConfig", num_local_experts=4, **gqa),
+        "mixtral": text("MixtralForCausalLM", "MixtralConfig", num_local_experts=4, experts_implementation="eager", **gqa),
         "qwen2": text("Qwen2ForCausalLM", "Qwen2Config", **gqa),
         "qwen3": text("Qwen3ForCausalLM", "Qwen3Config", **gqa),
         "phi": text("PhiForCausalLM", "PhiConfig"),
@@ -242,14 +244,14 @@ def sound_and_image_models():
 
 
 def open_sizes():
-    """name → for each input: axis → the name of its size and the largest one."""
+    """name → for each input: axis → the name of its size, the largest one and, where it is not 1, the least."""
     batch = {0: ("batch", 8)}
     words = {0: ("batch", 8), 1: ("length", 32)}
     found = {name: [batch] for name in ("resnet18", "mobilenet_v3_small", "swin_t", "vit", "shufflenet_v2_x0_5", "densenet121",
                                         "hf_swin", "lstm_bidirectional", "gru_batch_first", "transformer_encoder")}
     found |= {name: [words, words] for name in ("bert", "distilbert", "roberta", "gpt2", "llama", "mistral", "deberta_v2", "gemma2",
                                                 "bloom", "opt")}
-    found |= {"t5_encoder": [words], "wav2vec2": [{1: ("samples", 3200)}],
+    found |= {"t5_encoder": [words], "wav2vec2": [{1: ("samples", 3200, 400)}],
               "segformer": [{0: ("batch", 8)}], "fcn_resnet50": [{2: ("height", 128), 3: ("width", 128)}],
               "deeplabv3_mobilenet": [{2: ("height", 128), 3: ("width", 128)}],
               "t5": [words, {0: ("batch", 8), 1: ("decoded", 32)}], "bart": [words, {0: ("batch", 8), 1: ("decoded", 32)}]}
@@ -275,40 +277,41 @@ def calibrate(model, inputs):
         m.running_var.nan_to_num_(1.0).clamp_(min=1e-3)
 
 
-def open_axes(name, inputs):
-    dims = {}
-    axes = open_sizes()[name]
-    for one in axes:
-        for label, largest in one.values():
-            dims.setdefault(label, torch.export.Dim.DYNAMIC)
-    return [{axis: dims[label] for axis, (label, _) in one.items()} for one in axes]
-
-
 def export(model, inputs, form, path, name):
     options = {}
     if form == "open":
-        axes = open_axes(name, inputs)
+        axes = [{axis: label for axis, (label, *_) in one.items()} for one in open_sizes()[name]]
         options["dynamic_shapes"] = (tuple(axes),) if isinstance(model, Flat) else tuple(axes)
     torch.onnx.export(model, inputs, str(path), dynamo=form != "script", external_data=False, verbose=False,
                       **({"opset_version": 18} if form == "script" else options))
 
 
-def runtime(path, folder, feeds):
-    """What ONNX Runtime says, and its median time in microseconds on one thread."""
+def runtime(path, folder, sets):
+    """Writes what ONNX Runtime gives for each set of inputs; its median time in microseconds for the first, on one thread."""
     import onnxruntime
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = settings.inter_op_num_threads = 1
     settings.log_severity_level = 4
     session = onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
-    given = dict(zip([one.name for one in session.get_inputs()], feeds))
-    outputs, times = session.run(None, given), []
+    names = [one.name for one in session.get_inputs()]
+    for label, feeds in sets.items():
+        for i, value in enumerate(feeds):
+            np.save(folder / f"input{label}_{i}.npy", value)
+        for i, value in enumerate(session.run(None, dict(zip(names, feeds)))):
+            np.save(folder / f"expected{label}_{i}.npy", np.asarray(value))
+    times = []
     for _ in range(REPEATS):
         start = time.perf_counter()
-        session.run(None, given)
+        session.run(None, dict(zip(names, sets[""])))
         times.append((time.perf_counter() - start) * 1e6)
-    for i, value in enumerate(outputs):
-        np.save(folder / f"expected_{i}.npy", np.asarray(value))
-    return sorted(given), sorted(times)[REPEATS // 2], outputs
+    return sorted(times)[REPEATS // 2]
+
+
+def other_sizes(facts, feeds):
+    """The inputs once more, with three quarters of the largest size of each open axis."""
+    for declared, value in zip(facts["inputs"], feeds):
+        yield np.resize(value, [facts["open"][name][1] * 3 // 4 if name in facts["open"] else size
+                                for name, size in zip(declared["shape"], value.shape)])
 
 
 def tensors_of(inputs):
@@ -333,16 +336,16 @@ def make(models, name, form, folder):
         facts["operators"] = sorted({node.op_type for node in graph.node})
         facts["nodes"] = len(graph.node)
         feeds = [x.numpy() for x in tensors_of(inputs)]
-        facts["inputs"] = [{"name": i.name, "shape": [d.dim_param or d.dim_value for d in i.type.tensor_type.shape.dim]} for i in graph.input]
+        facts["inputs"] = [{"name": i.name, "shape": [d.dim_param or d.dim_value for d in i.type.tensor_type.shape.dim]}
+                           for i in graph.input]
         feeds = feeds[:len(graph.input)]
         if form == "open":
-            limits = [{axis: limit for axis, (_, limit) in one.items()} for one in open_sizes()[name]]
-            facts["open"] = {i["shape"][axis]: limit for i, one in zip(facts["inputs"], limits) for axis, limit in one.items()
-                             if isinstance(i["shape"][axis], str)}
-        for i, value in enumerate(feeds):
-            np.save(folder / f"input_{i}.npy", value)
-        _, facts["onnxruntime_us"], outputs = runtime(folder / "model.onnx", folder, feeds)
-        facts["outputs"] = [list(np.asarray(o).shape) for o in outputs]
+            facts["open"] = {i["shape"][axis]: [*least, 1][:1] + [largest] for i, one in zip(facts["inputs"], open_sizes()[name])
+                             for axis, (_, largest, *least) in one.items() if isinstance(i["shape"][axis], str)}
+        sets = {"": feeds} | ({"_other": list(other_sizes(facts, feeds))} if form == "open" else {})
+        facts["sets"] = list(sets)
+        facts["onnxruntime_us"] = runtime(folder / "model.onnx", folder, sets)
+        facts["outputs"] = len(graph.output)
     except Exception as error:  # whatever a package throws: the row says it
         facts["failure"] = f"{type(error).__name__}: {str(error)[-600:]}"
     (folder / "facts.json").write_text(json.dumps(facts, indent=1))
