@@ -163,6 +163,19 @@ TEST(OnnxOpenOps, AtMostAsManyAsThereAre) {
   }
 }
 
+TEST(OnnxOpenOps, SliceOfASliceToTheEnd) {
+  ExpectTheSameAtAllSizes({"Slice",
+                           18,
+                           {{"x", {"L"}}},
+                           [](OnnxBuilder& b) {
+                             b.Ints("one", {1}).Ints("zero", {0}).Ints("end", {INT64_MAX});
+                             b.Node("Slice", {"x", "one", "end"}, "rest");
+                             b.Node("Slice", {"rest", "zero", "end"}, "y");
+                           },
+                           {{{"L", 2}}, {{"L", 9}}},
+                           2});
+}
+
 // A model's constants stay inputs of fixed size.
 TEST(OnnxOpenOps, Spectra) {
   for (const int64_t onesided : {0, 1}) {
