@@ -125,7 +125,12 @@ absl::StatusOr<op::Dim> OpenEnd(NodeReader& n, op::Dim end, const op::Dim& size)
   const Importer& importer = n.importer();
   const std::optional<int64_t> most = importer.Bound(end, true);
   if (most && *most < 0) end = size + end;
+  // The largest integer means "to the end": its difference from a size might leave the range.
   const auto at_least = [&](const op::Dim& a, const op::Dim& b) {
+    if (a.is_constant()) {
+      const std::optional<int64_t> limit = importer.Bound(b, true);
+      return limit && *limit <= a.value();
+    }
     const std::optional<int64_t> gap = importer.Bound(a - b, false);
     return gap && *gap >= 0;
   };

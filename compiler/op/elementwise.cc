@@ -57,6 +57,16 @@ int64_t DivideInt(int64_t a, int64_t b, ir::DType type) {
   if (type == ir::kU64) return Wrapped(Bits(a) / Bits(b));
   return b == -1 ? Wrapped(0 - Bits(a)) : a / b;
 }
+// Small whole exponents need no library call. A cube rounds twice; it leaves the range of the type
+// only if the power does.
+Expr Power(const Expr& x, const Expr& exponent) {
+  if (exponent->kind == ir::ExprKind::kFloatImm) {
+    if (exponent->float_value == 2) return x * x;
+    if (exponent->float_value == 3) return x * x * x;
+    if (exponent->float_value == -1) return Like(1, x) / x;
+  }
+  return ir::Call(ir::Intrinsic::kPow, {x, exponent});
+}
 bool Truncates(const Attrs& a) { return GetInt(a, "fmod", 0) != 0; }
 // Of floats by the floor of the quotient: what fmod leaves has the sign of the divisor, a zero too.
 Expr FlooredRemainder(const Expr& rest, const Expr& b) {
@@ -124,12 +134,7 @@ constexpr ScalarRow kRows[] = {
        return Truncates(a) ? std::fmod(x[0], x[1]) : FlooredRemainder(x[0], x[1]);
      },
      [](Ints x, ir::DType t, const Attrs& a) { return RemainderInt(x[0], x[1], t, Truncates(a)); }},
-    {"pow", "Pow", 2, kFloats,
-     [](Exprs x, const Attrs&) {
-       // Small whole exponents are products: exact, and no library call.
-       if (x[1]->kind == ir::ExprKind::kFloatImm && x[1]->float_value == 2) return x[0] * x[0];
-       return ir::Call(Intrinsic::kPow, {x[0], x[1]});
-     },
+    {"pow", "Pow", 2, kFloats, [](Exprs x, const Attrs&) { return Power(x[0], x[1]); },
      [](Doubles x, const Attrs&) { return std::pow(x[0], x[1]); }},
     {"max", "Max", 2, kNumbers, [](Exprs x, const Attrs&) { return ir::Max(x[0], x[1]); },
      [](Doubles x, const Attrs&) { return x[0] > x[1] ? x[0] : x[1]; },

@@ -277,13 +277,13 @@ int OperandUses(const OpSpec& spec, size_t operand, std::span<const TensorType> 
   if (spec.scalar == nullptr) return 1;
   const ir::Var probe = ir::MakeVar("probe", inputs[operand].dtype);
   int most = 0;
-  // A rule may look at its operands: they are tried as variables and as the literal 2 (a square).
+  // A rule may look at its operands: they are tried as variables and as the literal 3 (a cube).
   for (const bool literal : {false, true}) {
     std::vector<ir::Expr> args;
     for (const TensorType& in : inputs) {
       args.push_back(!literal              ? ir::MakeVar("other", in.dtype)
-                     : in.dtype.is_float() ? ir::Float(2, in.dtype)
-                                           : ir::Int(2, in.dtype));
+                     : in.dtype.is_float() ? ir::Float(3, in.dtype)
+                                           : ir::Int(3, in.dtype));
     }
     args[operand] = probe;
     int uses = 0;

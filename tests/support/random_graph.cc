@@ -244,7 +244,7 @@ class Generator {
         Emit("reciprocal", {x});
         break;
       case 3:
-        Emit("pow", {x, Scalar(rng_.Choice(std::vector<double>{1, 2, 0.5}))});
+        Emit("pow", {x, Scalar(rng_.Choice(std::vector<double>{1, 2, 3, 0.5}))});
         break;
       case 4:
         Emit("exp", {x});

@@ -144,6 +144,38 @@ TEST(OnnxOpenOps, MatricesAndWindows) {
   }
 }
 
+// As torchvision's detectors choose their candidates: the best min(3, all) of N.
+TEST(OnnxOpenOps, AtMostAsManyAsThereAre) {
+  for (const int64_t largest : {0, 1}) {
+    ExpectTheSameAtAllSizes({StrCat("TopK ", largest),
+                             18,
+                             {{"x", {"2", "N"}}},
+                             [&](OnnxBuilder& b) {
+                               b.Ints("last", {1}).Ints("three", {3});
+                               b.Node("Shape", {"x"}, "shape");
+                               b.Node("Gather", {"shape", "last"}, "all");
+                               b.Node("Min", {"three", "all"}, "k");
+                               pb::NodeProto* node = b.Node("TopK", {"x", "k"}, "y");
+                               node->add_output("places");
+                               OnnxBuilder::Attr(node, "largest", largest);
+                             },
+                             {{{"N", 2}}, {{"N", 3}}, {{"N", 9}}}});
+  }
+}
+
+TEST(OnnxOpenOps, SliceOfASliceToTheEnd) {
+  ExpectTheSameAtAllSizes({"Slice",
+                           18,
+                           {{"x", {"L"}}},
+                           [](OnnxBuilder& b) {
+                             b.Ints("one", {1}).Ints("zero", {0}).Ints("end", {INT64_MAX});
+                             b.Node("Slice", {"x", "one", "end"}, "rest");
+                             b.Node("Slice", {"rest", "zero", "end"}, "y");
+                           },
+                           {{{"L", 2}}, {{"L", 9}}},
+                           2});
+}
+
 // A model's constants stay inputs of fixed size.
 TEST(OnnxOpenOps, Spectra) {
   for (const int64_t onesided : {0, 1}) {

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Models as PyTorch exports them (../models/exported_zoo.py): torchvision, timm, transformers with small configs and random
+weights, and layers of torch.nn, by both exporters and with open sizes. Each is compiled with default schedules for one thread,
+run on the inputs that it was exported with, and must give what ONNX Runtime gives, within --tolerance of the output's spread.
+A row says operators, nodes, kernels, compile time, our time against ONNX Runtime's, or the refusal.
+
+    exported_models.py --python /tmp/tv/bin/python3 [NAME[:FORM] ...] [--models DIR] [--build-dir DIR] [-o RESULT.json]
+
+--models keeps the exported models from run to run. Writes tests/results/exported_models.json; exit code 1 after wrong numbers,
+77 without a Python that has torch. A model that torch cannot export is counted, and is no failure of ours; nor is a refusal."""
+
+import argparse
+import collections
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+from lane import ROOT, commit
+
+ZOO = ROOT / "tests" / "models" / "exported_zoo.py"
+LONGEST_S = 600  # of one command of ours
+EXPORT_S = 900  # of one model's export
+
+
+def listed(python):
+    done = subprocess.run([python, ZOO], capture_output=True, text=True)
+    return done.stdout.split()
+
+
+class Lane:
+    def __init__(self, args, scratch):
+        self.args, self.cli, self.scratch = args, args.build_dir / "bin" / "tilewright", scratch
+        self.models = args.models or scratch
+
+    def call(self, *words):
+        done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=LONGEST_S)
+        return done.stdout, (done.stdout + done.stderr)[-1500:].strip() if done.returncode else None
+
+    def exported(self, row):
+        folder = self.models / row.replace(":", ".")
+        if not (folder / "facts.json").exists():
+            subprocess.run([self.args.python, ZOO, self.models, row], capture_output=True, timeout=EXPORT_S)
+        facts = folder / "facts.json"
+        return folder, json.loads(facts.read_text()) if facts.exists() else {"failure": "the exporter died"}
+
+    def row(self, name):
+        folder, facts = self.exported(name)
+        row = {"model": name} | {key: facts[key] for key in ("operators", "nodes") if key in facts}
+        if "failure" in facts:
+            return row | {"verdict": "not exported", "why": facts["failure"][:300]}
+        module, start = self.scratch / "model.tw", time.monotonic()
+        shapes = [word for label, (least, most) in facts.get("open", {}).items()
+                  for word in ("--shape", f"{label}={least}..{most}")]
+        table, error = self.call(self.cli, "compile", folder / "model.onnx", "--target", "native,threads=1", "--effort", 0,
+                             *shapes, "-o", module)
+        row["compile_s"] = round(time.monotonic() - start, 2)
+        if error:
+            slug = re.search(r"why: ([a-z0-9_.]+):", error)
+            return row | {"verdict": "refused", "slug": slug.group(1) if slug else "", "why": error[:600]}
+        row["kernels"] = len(re.findall(r"(?m)^t\d+-", table))
+        return row | self.ran(module, folder, facts)
+
+    def ran(self, module, folder, facts):
+        """The rest of the row: each set of inputs, and the time of the first one."""
+        found, out = {"difference": 0.0}, self.scratch / "out"
+        for label in facts["sets"]:
+            inputs = [word for i, given in enumerate(facts["inputs"])
+                      for word in ("--input", f"{given['name']}={folder}/input{label}_{i}.npy")]
+            said, error = self.call(self.cli, "run", module, *inputs, "--output-dir", out, "--output-format", "npy",
+                                    "--repeat", 5, "-o", "json")
+            if error:
+                return found | {"verdict": "wrong", "why": error[:600]}
+            found.setdefault("ratio", round(json.loads(said)["latency_ms"]["median"] * 1e3 / facts["onnxruntime_us"], 2))
+            for i in range(facts["outputs"]):
+                difference = self.difference(out / f"output_{i}.npy", folder / f"expected{label}_{i}.npy")
+                if not isinstance(difference, float):
+                    return found | {"verdict": "wrong", "why": f"output {i}: {difference}"}
+                found["difference"] = max(found["difference"], float("%.2g" % difference))
+        return found | {"verdict": "right" if found["difference"] <= self.args.tolerance else "wrong"}
+
+    def difference(self, actual, expected):
+        """The largest difference in units of the spread of what is expected; words where they cannot be compared."""
+        a, e = np.load(actual), np.load(expected)
+        if a.shape != e.shape:
+            return f"shape {a.shape}, expected {e.shape}"
+        if e.size == 0:
+            return 0.0
+        a, e = a.astype(np.float64), e.astype(np.float64)
+        finite = np.isfinite(e)
+        if not (finite == np.isfinite(a)).all() or not (np.isnan(a) == np.isnan(e)).all():
+            return "other elements are finite"
+        a, e = a[finite], e[finite]
+        if e.size == 0:
+            return 0.0
+        spread = e.std() if e.std() > 1e-6 * np.abs(e).max() else np.abs(e).max()
+        return float(np.abs(a - e).max() / (spread or 1.0))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME[:FORM]")
+    parser.add_argument("--python", help="an interpreter that has torch, torchvision, timm, transformers, onnxruntime")
+    parser.add_argument("--models", type=pathlib.Path)
+    parser.add_argument("--build-dir", type=pathlib.Path, default=ROOT / "build" / "release")
+    parser.add_argument("--tolerance", type=float, default=2e-3, help="of the spread of an output (default 0.002)")
+    parser.add_argument("-o", "--output", type=pathlib.Path, default=ROOT / "tests" / "results" / "exported_models.json")
+    args = parser.parse_args()
+    rows = listed(args.python) if args.python else []
+    if not rows:
+        print("[SKIP] no --python that has torch: the exported models are NOT run")
+        return 77
+    rows = [row for row in rows if not args.names or row in args.names or row.split(":")[0] in args.names or
+            ":" + row.split(":")[1] in args.names]
+    result = {"lane": "exported_models", "commit": commit(args.output), "date": time.strftime("%Y-%m-%d", time.gmtime()),
+              "command": " ".join(["tests/long/exported_models.py", *sys.argv[1:]]), "rows": []}
+    with tempfile.TemporaryDirectory() as scratch:
+        lane = Lane(args, pathlib.Path(scratch))
+        for name in rows:
+            try:
+                row = lane.row(name)
+            except subprocess.TimeoutExpired:
+                row = {"model": name, "verdict": "refused", "slug": "time-limit", "why": "longer than the lane allows"}
+            result["rows"].append(row)
+            print("%-34s %-12s nodes %5s  kernels %4s  compile %6s s  ratio %6s  difference %8s  %s" % (
+                name, row["verdict"], row.get("nodes", ""), row.get("kernels", ""), row.get("compile_s", ""),
+                row.get("ratio", ""), row.get("difference", ""), row.get("why", "")[:200].replace("\n", " ")), flush=True)
+    counts = collections.Counter(row["verdict"] for row in result["rows"])
+    result["counts"] = dict(counts)
+    args.output.write_text(json.dumps(result, indent=1) + "\n")
+    print(", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()))
+    return 1 if counts["wrong"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
