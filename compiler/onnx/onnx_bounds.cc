@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include "compiler/onnx/onnx_importer.h"
 #include "deploy/support/dim_interval.h"
@@ -58,7 +60,76 @@ SizeInterval IntervalOf(const Dim& dim, const std::map<std::string, SizeRange>& 
   });
 }
 
+using Numbers = std::vector<std::optional<int64_t>>;
+
+// Of all numbers; nothing where one is not known.
+std::optional<int64_t> LargestOfAll(const Numbers& numbers) {
+  if (std::ranges::any_of(numbers, [](const auto& n) { return !n; })) return std::nullopt;
+  return numbers.empty() ? std::nullopt : *std::ranges::max_element(numbers);
+}
+// Of those that are known.
+std::optional<int64_t> SmallestOfAny(const Numbers& numbers) {
+  std::optional<int64_t> smallest;
+  for (const auto& n : numbers) {
+    if (n && (!smallest || *n < *smallest)) smallest = n;
+  }
+  return smallest;
+}
+
+// Rows whose elements are elements of the first operand.
+bool OnlyMoves(std::string_view row) {
+  return row == "identity" || row == "reshape" || row == "slice" || row == "gather" ||
+         row == "expand" || row == "transpose";
+}
+
 }  // namespace
+
+bool Importer::MayBeNothing(const Dim& dim) const {
+  return std::ranges::any_of(dim.variables(), [&](const std::string& variable) {
+    const auto range = graph_.size_ranges.find(variable);
+    return range != graph_.size_ranges.end() && !range->second.size.empty();
+  });
+}
+
+const Node* Importer::MakerOf(ValueId id) const {
+  const auto maker = std::find_if(graph_.nodes.rbegin(), graph_.nodes.rend(),
+                                  [&](const Node& node) { return node.outputs[0] == id; });
+  return maker == graph_.nodes.rend() ? nullptr : &*maker;
+}
+
+std::optional<int64_t> Importer::LargestElement(ValueId id, int depth) const {
+  constexpr int kDeepest = 12;
+  if (depth > kDeepest || !TypeOf(id).dtype.is_int()) return std::nullopt;
+  if (const auto dims = ConstantDims(id)) {
+    Numbers numbers;
+    for (const Dim& dim : *dims) numbers.push_back(Bound(dim, true));
+    return LargestOfAll(numbers);
+  }
+  const Node* made = MakerOf(id);
+  if (made == nullptr) return std::nullopt;
+  const Node& node = *made;
+  const auto of = [&](const Node& reader) {
+    Numbers numbers;
+    for (ValueId operand : reader.inputs) numbers.push_back(LargestElement(operand, depth + 1));
+    return numbers;
+  };
+  if (OnlyMoves(node.op)) return LargestElement(node.inputs[0], depth + 1);
+  if (node.op == "cast") return LargestElement(node.inputs[0], depth + 1);
+  if (node.op == "counting" && TypeOf(id).elements() == 1) {
+    return Bound(op::GetDims(node.attrs, "start")[0], true);
+  }
+  if (node.op == "min") return SmallestOfAny(of(node));
+  if (node.op == "max" || node.op == "concat") return LargestOfAll(of(node));
+  if (node.op != "reduce") return std::nullopt;
+  const std::string kind = op::GetString(node.attrs, "kind", "");
+  if (kind == "max") return LargestElement(node.inputs[0], depth + 1);
+  // The least element of a list is at most the largest of any part.
+  const Node* joined = MakerOf(node.inputs[0]);
+  while (joined != nullptr && joined->op == "reshape") joined = MakerOf(joined->inputs[0]);
+  const bool list =
+      joined != nullptr && joined->op == "concat" && TypeOf(node.inputs[0]).rank() == 1;
+  return kind == "min" && list ? SmallestOfAny(of(*joined)) : std::nullopt;
+}
 
 std::optional<int64_t> Importer::Bound(const Dim& dim, bool largest) const {
   if (dim.is_constant()) return dim.value();

@@ -17,9 +17,50 @@ using Ids = std::vector<ValueId>;
 
 constexpr int64_t kMaxTrips = 1024;
 
-// `a` where the condition holds, else `b`.
-ValueId Chosen(Composer& c, ValueId condition, ValueId a, ValueId b) {
+// The tensor with `size` entries along an axis: the first of its own, then others.
+ValueId Widened(Composer& c, ValueId x, int64_t axis, int64_t size) {
+  std::vector<op::Dim> shape = c.Dims(x);
+  shape[static_cast<size_t>(axis)] = size;
+  const ValueId zero = c.Scalar(0, c.TypeOf(x).dtype);
+  const ValueId more = c.Op("expand", {zero}, {{"shape", op::ShapeAttr(shape)}});
+  return c.Slice(c.Concat({x, more}, axis), axis, 0, size);
+}
+
+// Output `output` of an If whose branches make different sizes: a run finds them.
+ValueId ChosenOfSizes(Composer& c, ValueId condition, ValueId a, ValueId b, int output) {
+  const std::vector<op::Dim> of_a = c.Dims(a), of_b = c.Dims(b);
+  std::vector<ValueId> sizes;
+  std::vector<Composer::SizeBound> bounds(of_a.size());
+  for (size_t d = 0; d < of_a.size(); ++d) {
+    const ValueId size =
+        c.Op("where", {condition, c.SizeOf(of_a[d], ir::kI64), c.SizeOf(of_b[d], ir::kI64)});
+    sizes.push_back(c.Reshape(size, {1}));
+    if (of_a[d] == of_b[d]) {
+      bounds[d].known = of_a[d];
+      continue;
+    }
+    const std::optional<int64_t> most_a = c.Most(of_a[d]), most_b = c.Most(of_b[d]);
+    if (!most_a || !most_b) {
+      return c.Fail("open_size", StrCat("expected ranges of the sizes of both ways", kGiveNumbers));
+    }
+    bounds[d].most = std::max<int64_t>({1, *most_a, *most_b});
+    a = Widened(c, a, static_cast<int64_t>(d), *bounds[d].most);
+    b = Widened(c, b, static_cast<int64_t>(d), *bounds[d].most);
+  }
+  const std::vector<op::Dim> found = c.FoundShape(c.Concat(std::move(sizes), 0), bounds, output);
+  ValueId chosen = c.Op("where", {condition, a, b});
+  for (size_t d = 0; c.ok() && d < found.size(); ++d) {
+    if (of_a[d] != of_b[d]) chosen = c.Slice(chosen, static_cast<int64_t>(d), 0, found[d]);
+  }
+  return chosen;
+}
+
+// Output `output` of an If: `a` where the condition holds, else `b`.
+ValueId Chosen(Composer& c, ValueId condition, ValueId a, ValueId b, int output) {
   if (a == b) return a;
+  const bool sizes_differ = c.ok() && c.TypeOf(a).dtype == c.TypeOf(b).dtype &&
+                            c.Rank(a) == c.Rank(b) && c.Dims(a) != c.Dims(b);
+  if (sizes_differ) return ChosenOfSizes(c, condition, a, b, output);
   if (c.ok() && c.TypeOf(a) != c.TypeOf(b)) {
     return c.Fail(
         "shape", StrCat("expected results of one type and shape from both ways where the condition "
@@ -144,7 +185,7 @@ Result ImportIf(NodeReader& n) {
   }
   Ids results;
   for (size_t i = 0; i < yes.size(); ++i) {
-    results.push_back(Chosen(c, condition, yes[i], no[i]));
+    results.push_back(Chosen(c, condition, yes[i], no[i], static_cast<int>(i)));
     TW_TRY(c.status());
   }
   return BindAll(n, results);

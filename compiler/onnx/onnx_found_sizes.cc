@@ -144,6 +144,8 @@ Dim Composer::SizeFound(int64_t axis, const SizeBound& bound, int output) {
 Dim Composer::FoundSize(ValueId size, int64_t axis, std::optional<int64_t> most, int output) {
   if (!status_.ok()) return 1;
   if (const auto known = n_.importer().ConstantDims(size)) return known->at(0);
+  const std::optional<int64_t> own = n_.importer().LargestElement(size);
+  if (own && (!most || *own < *most)) most = std::max<int64_t>(*own, 0);
   const Dim found = SizeFound(axis, {{}, most}, output);
   ExpectDims(size, {found}, n_.label());
   return found;

@@ -173,6 +173,11 @@ class Importer {
   // A number that the expression does not exceed (or not go below) in the ranges of its variables;
   // nullopt where none is known.
   std::optional<int64_t> Bound(const op::Dim& dim, bool largest) const;
+  // Whether one of its variables is a size that may be 0, such as that of what a run finds.
+  bool MayBeNothing(const op::Dim& dim) const;
+  // A number that no element of an integer tensor exceeds, whatever the inputs are: such as 300 for
+  // min(n, 300). nullopt where none is known.
+  std::optional<int64_t> LargestElement(ValueId id, int depth = 0) const;
   // The elements of such a value, or of a constant; nullopt where they are not known at import.
   std::optional<std::vector<op::Dim>> ConstantDims(ValueId id) const;
   // The same as a tensor that the module computes; other values themselves.
@@ -226,6 +231,7 @@ class Importer {
   void MarkMoved(const pb::NodeProto& node);
   absl::Status ReadOutputs();
   absl::Status AddChecks();
+  const Node* MakerOf(ValueId id) const;  // null for inputs and constants
   ValueId Append(std::string_view op, std::vector<ValueId> inputs, op::Attrs attrs,
                  op::TensorType type, const std::string& name);
   absl::StatusOr<ValueId> EmitOfEmpty(const op::OpSpec& spec, std::vector<ValueId> inputs,

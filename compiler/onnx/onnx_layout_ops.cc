@@ -209,7 +209,8 @@ absl::StatusOr<std::optional<ValueId>> OpenRange(Composer& c) {
   const int64_t step = number[2]->constant().value_or(0);
   const op::Dim span = step > 0 ? *number[1] - *number[0] : *number[0] - *number[1];
   const std::optional<int64_t> least = n.importer().Bound(span, false);
-  if (step == 0 || step < -kMaxCount || step > kMaxCount || !least || *least < 1) {
+  const int64_t fewest = n.importer().MayBeNothing(span) ? 0 : 1;
+  if (step == 0 || step < -kMaxCount || step > kMaxCount || !least || *least < fewest) {
     return n.Error(
         "open_size",
         StrCat("expected a delta that is a number, and at least one number at all sizes, "

@@ -80,6 +80,8 @@ std::optional<Dim> Combined(std::string_view row, const std::vector<Dim>& x, con
   const auto opposite = [&](std::optional<bool> value) {
     return flag(value ? std::optional<bool>(!*value) : std::nullopt);
   };
+  const bool to_flag = row == "cast" && op::GetString(attrs, "dtype", "") == "bool";
+  if (to_flag) return opposite(known.Equal(x[0], 0));
   for (const std::string_view same : {"identity", "cast", "floor", "ceil", "round"}) {
     if (row == same) return x[0];
   }

@@ -90,7 +90,7 @@ constexpr Conversion kConversions[] = {
     {"Hardmax", ImportHardmax, "", kAnyInput, false, kOpen},
     {"Identity", ImportIdentity, "", kAnyInput, kContainers, kOpen},
     {"If", ImportIf,
-     "a constant condition, or branches whose results have the same shapes: then both are "
+     "a constant condition, or branches whose results have the same types and ranks: then both are "
      "computed",
      kAnyInput, kContainers, kOpen},
     {"InstanceNormalization", ImportInstanceNorm, "", 0, false, kOpen},

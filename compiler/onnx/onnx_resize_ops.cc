@@ -416,7 +416,7 @@ class ResizeReader {
       if (!most || static_cast<double>(*most) * times > kExact) break;
       const op::Dim length = (a.from * op::Dim(static_cast<int64_t>(times))).FloorDiv(divisor);
       const std::optional<int64_t> least = n_.importer().Bound(length, false);
-      if (least && *least >= 1) return length;
+      if (least && *least >= (n_.importer().MayBeNothing(a.from) ? 0 : 1)) return length;
       return n_.Error("shape", StrCat("expected a result with elements at all sizes, found ",
                                       length.ToText(), kGiveNumbers));
     }

@@ -172,7 +172,10 @@ Result ImportNonMaxSuppression(NodeReader& n) {
   int64_t picks = *boxes_most;
   if (stated && !stated->empty())
     picks = std::min(picks, (*stated)[0] + 1);  // a run refuses the last
-  if (known_most) picks = std::clamp<int64_t>(static_cast<int64_t>(*known_most), 0, picks);
+  // Exporters write the largest integer for "all", which no double holds.
+  if (known_most) {
+    picks = static_cast<int64_t>(std::clamp(*known_most, 0.0, static_cast<double>(picks)));
+  }
   if (picks == 0) return c.Done(c.Empty(ir::kI64, {0, 3}));
   const ValueId found = c.Op("pick_boxes", {SidesOf(c, boxes, centered != 0), scores, limit, least},
                              {{"picks", picks}});

@@ -159,6 +159,10 @@ Result OpenSlice(NodeReader& n, ValueId x, int64_t axis, const op::Dim& start, c
   }
   TW_ASSIGN(const op::Dim from, OpenEnd(n, start, size));
   TW_ASSIGN(const op::Dim to, OpenEnd(n, end, size));
+  // All of it may be nothing, as the operand is then.
+  if (step == 1 && from == op::Dim(0) && to == size) {
+    return n.importer().Emit("identity", {x}, {}, name);
+  }
   const std::optional<int64_t> least = n.importer().Bound(to - from, false);
   if (!least || *least < 0 || (*least == 0 && to != from)) {
     return n.Error("open_size", StrCat("expected a slice with elements at all sizes, found ",
@@ -210,7 +214,11 @@ Result ImportSlice(NodeReader& n) {
     }
     const std::string part = PartName(n, StrCat("_axis", axis));
     if (!shape[axis].is_constant() || !starts[i].is_constant() || !ends[i].is_constant()) {
-      TW_ASSIGN(x, OpenSlice(n, x, axis, starts[i], ends[i], steps[i], part));
+      const Result sliced = OpenSlice(n, x, axis, starts[i], ends[i], steps[i], part);
+      // Where a run has to decide how much there is.
+      const bool open = support::Slug(sliced.status()) == "graph.onnx.open_size";
+      if (open && !attributes) return SliceAtRunTime(n);
+      TW_ASSIGN(x, sliced);
       continue;
     }
     const Extent e = ClampSlice(starts[i].value(), ends[i].value(), steps[i], shape[axis].value());

@@ -51,6 +51,18 @@ std::optional<Dim> Rows(const Dim& total, const Dim& part) {
   return (all.num * Dim(each.over)).DivideExactly(each.num * Dim(all.over));
 }
 
+// What makes a shape as large as another one; its sizes that both have need no division.
+std::optional<Dim> WhatFollows(std::vector<Dim> from, std::vector<Dim> shape) {
+  std::erase_if(shape, [&](const Dim& size) {
+    const auto same = size.is_constant() ? from.end() : std::find(from.begin(), from.end(), size);
+    if (same == from.end()) return false;
+    from.erase(same);
+    return true;
+  });
+  const std::optional<Dim> total = Dim::Product(from), wanted = Dim::Product(shape);
+  return total && wanted ? Rows(*total, *wanted) : std::nullopt;
+}
+
 absl::StatusOr<TensorTypes> InferReshape(std::span<const TensorType> inputs, const Attrs& attrs,
                                          DimEqualities* equal) {
   TensorType out{inputs[0].dtype, GetDims(attrs, "shape")};
@@ -62,7 +74,7 @@ absl::StatusOr<TensorTypes> InferReshape(std::span<const TensorType> inputs, con
   if (!total || !wanted) return NotFixed("reshape", ToText(inputs[0]));
   bool fits = CheckShape(shape).ok();
   if (fits && follows != shape.shape.end()) {
-    const std::optional<Dim> rest = Rows(*total, *wanted);
+    const std::optional<Dim> rest = WhatFollows(inputs[0].shape, shape.shape);
     if (!rest && !total->constant()) return NotFixed("reshape", total->ToText());
     fits = rest.has_value() && MayEqual(*total, *rest * *wanted, equal);
     if (fits) out.shape[follows - shape.shape.begin()] = *rest;

@@ -3,6 +3,7 @@
 // out by hand, before and after the graph passes, and refusals by slug.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
@@ -41,16 +42,49 @@ TEST(OnnxIf, TakesABranch) {
   EXPECT_EQ(Evaluate(Branches(false), {x, Flag(false)})[0].values, (Numbers{-1, -2}));
 }
 
+// if (condition) what `then` makes else x [2,1]. The output's shape is `stated`, or none.
+OnnxBuilder OfOtherSizes(const std::function<void(OnnxBuilder&)>& then, const Shape& stated) {
+  OnnxBuilder b(13);
+  b.Input("x", {2, 1}).Input("c", {}, kBool);
+  pb::NodeProto* node = b.Node("If", {"c"}, "y");
+  AddBody(node, "then_branch", {}, {"t"}, then);
+  AddBody(node, "else_branch", {}, {"x"}, [](OnnxBuilder&) {});
+  if (stated.empty()) b.graph().add_output()->set_name("y");
+  if (!stated.empty()) b.Output("y", stated);
+  return b;
+}
+
+// As torchvision writes it: no boxes, or those that suppression leaves.
+TEST(OnnxIf, BranchesOfOtherSizesAreAsLongAsARunFinds) {
+  const auto wide = [](OnnxBuilder& g) { g.Node("Transpose", {"x"}, "t"); };
+  const auto nothing = [](OnnxBuilder& g) {
+    g.Small("none", pb::TensorProto::FLOAT, {0, 1}, {});
+    g.Node("Identity", {"none"}, "t");
+  };
+  const RefTensor x = TensorOf({2, 1}, {1, 2});
+  for (const auto& [then, size] :
+       {std::pair<std::function<void(OnnxBuilder&)>, Shape>(wide, {1, 2}),
+        std::pair<std::function<void(OnnxBuilder&)>, Shape>(nothing, {0, 1})}) {
+    const auto g = ImportOnnx(OfOtherSizes(then, {}).Bytes());
+    ASSERT_TRUE(g.ok()) << g.status();
+    for (const bool flag : {true, false}) {
+      const auto y = Interpret(*g, {x, Flag(flag)});
+      ASSERT_TRUE(y.ok()) << y.status();
+      EXPECT_EQ((*y)[0].type.sizes(), flag ? size : (Shape{2, 1}));
+      EXPECT_EQ((*y)[0].values, flag && size[0] == 0 ? Numbers{} : x.values);
+    }
+  }
+  // A run that makes another shape than the model states has no result.
+  const auto stated = ImportOnnx(OfOtherSizes(wide, {2, 1}).Bytes());
+  ASSERT_TRUE(stated.ok()) << stated.status();
+  EXPECT_EQ(Interpret(*stated, {x, Flag(false)})->at(0).values, x.values);
+  EXPECT_EQ(support::Slug(Interpret(*stated, {x, Flag(true)}).status()),
+            "graph.interp.stated_shape");
+}
+
 TEST(OnnxIf, RefusesWhatItCannotChoose) {
-  OnnxBuilder shapes(13);
-  shapes.Input("x", {2, 1}).Input("c", {}, kBool).Output("y", {2, 1});
-  pb::NodeProto* node = shapes.Node("If", {"c"}, "y");
-  AddBody(node, "then_branch", {}, {"x"}, [](OnnxBuilder&) {});
-  AddBody(node, "else_branch", {}, {"e"}, [](OnnxBuilder& g) {
-    g.Node("Flatten", {"x"}, "f");
-    g.Node("Transpose", {"f"}, "e");
-  });
-  EXPECT_EQ(Slug(shapes), "graph.onnx.shape");
+  const auto flat = [](OnnxBuilder& g) { g.Node("Squeeze", {"x"}, "t"); };
+  EXPECT_EQ(Slug(OfOtherSizes(flat, {2, 1})), "graph.onnx.shape") << "another rank";
   EXPECT_EQ(Slug(Branches(true, "NoSuchOperator")), "graph.onnx.unsupported_operator");
   OnnxBuilder none(13);
   none.Input("c", {}, kBool).Output("y", {});
@@ -283,7 +317,7 @@ TEST(OnnxSelection, UniqueOfConstants) {
 
 // Two classes over three boxes, of which the first two overlap by 0.6.
 TEST(OnnxSelection, NonMaxSuppressionPicksTheBestOfEachClass) {
-  for (const int64_t most : {1, 3}) {
+  for (const int64_t most : {int64_t{1}, int64_t{3}, INT64_MAX}) {  // torchvision writes the last
     OnnxBuilder b(11);
     const int64_t rows = most == 1 ? 2 : 3;
     b.Input("boxes", {1, 3, 4}).Input("scores", {1, 2, 3}).Ints("most", {most});
@@ -293,6 +327,47 @@ TEST(OnnxSelection, NonMaxSuppressionPicksTheBestOfEachClass) {
                                   TensorOf({1, 2, 3}, {0.2, 0.9, 0.3, 0.9, 0.9, 0.1})});
     EXPECT_EQ(out[0].values,
               (most == 1 ? Numbers{0, 0, 1, 0, 1, 0} : Numbers{0, 0, 1, 0, 0, 2, 0, 1, 0}));
+  }
+}
+
+// The best min(3, all) of what passes a threshold: at most 3, whatever passes, and the first two.
+TEST(OnnxSelection, TheBestOfThoseThatPass) {
+  OnnxBuilder b(13);
+  b.Input("x", {8}).Floats("zero", {0}).Ints("three", {3}).Ints("from", {0}).Ints("two", {2});
+  b.Node("Greater", {"x", "zero"}, "flags");
+  b.Node("NonZero", {"flags"}, "places");
+  b.Node("Transpose", {"places"}, "rows");
+  b.Node("GatherND", {"x", "rows"}, "kept");
+  b.Node("Shape", {"kept"}, "size");
+  pb::NodeProto* join = b.Node("Concat", {"size", "three"}, "both");
+  OnnxBuilder::Attr(join, "axis", int64_t{0});
+  OnnxBuilder::Attr(b.Node("ReduceMin", {"both"}, "least"), "keepdims", int64_t{0});
+  b.Ints("one", {-1});
+  b.Node("Reshape", {"least", "one"}, "k");
+  b.Node("TopK", {"kept", "k"}, "best")->add_output("best_places");
+  b.Node("Slice", {"best", "from", "two"}, "first");
+  b.graph().add_output()->set_name("best");
+  b.graph().add_output()->set_name("first");
+  const auto g = ImportOnnx(b.Bytes());
+  ASSERT_TRUE(g.ok()) << g.status();
+  int64_t of_best = 0;
+  for (const auto& [name, range] : g->size_ranges) {
+    if (name.find("best") != std::string::npos) of_best = range.max - 1;
+  }
+  EXPECT_EQ(of_best, 3) << "not all 8";
+  for (const Numbers& x : {Numbers{1, -1, 5, 2, -3, 4, 0, 3}, Numbers{-1, -2, -3, -4, 0, 0, 0, 7},
+                           Numbers{-1, -2, -3, -4, 0, 0, 0, 0}}) {
+    Numbers best;
+    for (const double value : x) {
+      if (value > 0) best.push_back(value);
+    }
+    std::sort(best.rbegin(), best.rend());
+    best.resize(std::min<size_t>(best.size(), 3));
+    const auto y = Interpret(*g, {TensorOf({8}, x)});
+    ASSERT_TRUE(y.ok()) << y.status();
+    EXPECT_EQ((*y)[0].values, best);
+    best.resize(std::min<size_t>(best.size(), 2));
+    EXPECT_EQ((*y)[1].values, best);
   }
 }
 

@@ -191,6 +191,7 @@ const RuleCase kResults[] = {
     {"pool2d", {"f32[N,C,H,W,8]"}, R"(kernel=[2,2], kind="avg")", "f32[N,C,H - 1,W - 1,8]"},
     {"reshape", {"f32[N,2,M,3]"}, "shape=[2,-1,3]", "f32[2,M*N,3]"},
     {"reshape", {"f32[N,2]"}, "shape=[3,4]", "f32[3,4]"},
+    {"reshape", {"f32[M,N - 1,20]"}, "shape=[N - 1,-1,5]", "f32[N - 1,4*M,5]"},
     {"reshape", {"f32[(N) / 2,M,4]"}, "shape=[-1,N]", "f32[2*M,N]"},
     {"transpose", {"f32[N,M,K]"}, "perm=[2,0,1]", "f32[K,N,M]"},
     {"batch_norm", {"f32[N,C,H]", "f32[C]", "f32[C]", "f32[C]", "f32[C]"}, "", "f32[N,C,H]"},
