@@ -190,6 +190,8 @@ def the_commands_know_loops():
         tilewright("compile", folder / "s.onnx", "--target", "native,threads=1", "--effort", 0, "-o", folder / "s.tw")
         said = json.loads(tilewright("run", folder / "s.tw", "--repeat", 3, "--profile", "-o", "json"))
         in_kernels = sum(kernel["median_us"] for kernel in said["kernels"]) / 1e3
+        rates = {kernel["name"]: kernel["gb_s"] for kernel in said["kernels"]}
+        assert rates["next"] == 0 and rates["last_transpose"] > 0, rates  # only a run knows how often
         assert in_kernels > 0.1 * said["latency_ms"]["median"], said  # of one trip it would be a thousandth
         said = json.loads(tilewright("compare", folder / "s.onnx", "--target", "native,threads=1", "-o", "json"))
         assert said["first_divergent"] is None and all(row["ok"] for row in said["outputs"]), said

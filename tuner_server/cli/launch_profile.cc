@@ -75,6 +75,11 @@ std::vector<LaunchProfile> ProfileLaunches(const module::Manifest& manifest,
     row.nodes = names[k].nodes;
     row.median_ns = medians[k];
     row.share = medians[k] / std::max(total, 1.0);
+    const auto holds = [&](const module::Loop& loop) {
+      return loop.first <= static_cast<int64_t>(k) && static_cast<int64_t>(k) < loop.end;
+    };
+    // A run decides how often it ran, so nobody knows how much it did.
+    if (std::ranges::any_of(function.loops, holds)) continue;
     row.gflop_s = work.operations / ns;
     row.gb_s = work.bytes / ns;
     const bool on_processor = manifest.code[static_cast<size_t>(launch.code)].device.empty();
@@ -98,7 +103,8 @@ std::string ProfileTable(const std::vector<LaunchProfile>& launches) {
   for (const LaunchProfile& row : launches) {
     table.AddRow({row.name, row.task.empty() ? row.task_hash.substr(0, kHashDigits) : row.task,
                   TimeText(row.median_ns), PercentText(row.share),
-                  support::FormatFixed(row.gflop_s, 2), support::FormatFixed(row.gb_s, 2),
+                  row.gb_s > 0 ? support::FormatFixed(row.gflop_s, 2) : "-",
+                  row.gb_s > 0 ? support::FormatFixed(row.gb_s, 2) : "-",
                   row.of_limit > 0 ? PercentText(row.of_limit) : "-",
                   std::string(BoundName(row.bound)), NodesText(row.nodes)});
   }

@@ -21,6 +21,7 @@ struct LaunchProfile {
   std::vector<std::string> nodes;  // of the ONNX model
   double median_ns = 0;
   double share = 0;    // of all launches' medians
+  // Of a launch in a loop, whose trips a run decides, all trips count, and the next three are 0.
   double gflop_s = 0;  // 10^9 operations a second
   double gb_s = 0;     // of all its operands, read or written once
   // The least time that this machine allows, over the median; 0 if not known. Above 1 where an
