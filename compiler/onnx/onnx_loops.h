@@ -36,6 +36,9 @@ class LoopBuilder {
   ValueId end_ = kNone;
 };
 
+// One bool as a scalar; notes an error for another type.
+ValueId AsFlag(Composer& c, ValueId condition);
+
 // The trips of a loop: as many as `count` says, fewer where a body's condition ends it before.
 struct TripsOfLoop {
   ValueId most = kNone;       // i64[]; kNone without such a number
