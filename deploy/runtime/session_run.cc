@@ -68,20 +68,20 @@ absl::Status Session::Impl::RunLoop(size_t index, VisitStep visit) {
   const auto bytes = [&](int64_t id) { return static_cast<size_t>(active->PlaceOf(id).bytes); };
   const auto move = [&](char* to, int64_t from) { std::memmove(to, at(from), bytes(from)); };
   for (const module::Loop::Carried& carried : loop.carried) move(at(carried.value), carried.init);
-  const auto has_room = [&](size_t trip) {
-    return std::ranges::all_of(loop.stacked, [&](const module::Loop::Stacked& stacked) {
-      if ((trip + 1) * bytes(stacked.part) <= bytes(stacked.whole)) return true;
-      too_many_trips = stacked.whole;
-      return false;
-    });
+  const auto stack_without_room = [&](size_t trip) -> int64_t {
+    for (const module::Loop::Stacked& stacked : loop.stacked) {
+      if ((trip + 1) * bytes(stacked.part) > bytes(stacked.whole)) return stacked.whole;
+    }
+    return -1;
   };
   const char* going = at(loop.carried[0].value);
-  for (size_t trip = 0, room = 1; *going != 0 && room != 0; ++trip) {
-    room = has_room(trip) ? 1 : 0;
+  for (size_t trip = 0; *going != 0 && too_many_trips < 0; ++trip) {
+    too_many_trips = stack_without_room(trip);
     TW_TRY(
         VisitSteps(static_cast<size_t>(loop.first), static_cast<size_t>(loop.end), index, visit));
     for (const module::Loop::Stacked& stacked : loop.stacked) {
-      if (room != 0) move(at(stacked.whole) + trip * bytes(stacked.part), stacked.part);
+      if (too_many_trips >= 0) break;
+      move(at(stacked.whole) + trip * bytes(stacked.part), stacked.part);
     }
     for (const module::Loop::Carried& carried : loop.carried) move(at(carried.value), carried.next);
   }
