@@ -2,6 +2,7 @@
 // expressions over them (what models compute from Shape).
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 
 #include "compiler/onnx/onnx_importer.h"
@@ -118,6 +119,20 @@ std::optional<Dim> Combined(std::string_view row, const std::vector<Dim>& x, con
     return std::nullopt;
   }
   return Logic(row, x);
+}
+
+// A list of dimensions made one number, as tf2onnx multiplies the axes of a batch.
+std::optional<Dim> Reduced(const std::vector<Dim>& list, const op::TensorType& result,
+                           const Known& known, const op::Attrs& attrs, bool whole) {
+  static const std::map<std::string, std::string_view> kSteps = {
+      {"sum", "add"}, {"prod", "mul"}, {"min", "min"}, {"max", "max"}};
+  const auto step = kSteps.find(op::GetString(attrs, "kind", ""));
+  if (step == kSteps.end() || list.empty() || result.elements() != 1) return std::nullopt;
+  std::optional<Dim> all = list[0];
+  for (size_t i = 1; all && i < list.size(); ++i) {
+    all = Combined(step->second, {*all, list[i]}, known, {}, whole);
+  }
+  return all;
 }
 
 }  // namespace
@@ -263,6 +278,11 @@ absl::StatusOr<std::optional<ValueId>> Importer::DimsOf(const op::OpSpec& spec,
       elements.push_back(*element);
     }
     return AddDims(name, results[0], std::move(elements));
+  }
+  if (spec.name == "reduce") {
+    const std::optional<Dim> all = Reduced(operands[0], results[0], Known(*this), attrs, whole);
+    if (!all) return none;
+    return AddDims(name, results[0], {*all});
   }
   if (spec.moves == 0) return none;
   // Of rows that move elements: those of all operands are numbered through.

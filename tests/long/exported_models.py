@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Models as PyTorch exports them (../models/exported_zoo.py): torchvision, timm, transformers with small configs and random
-weights, and layers of torch.nn, by both exporters and with open sizes. Each is compiled with default schedules for one thread,
+weights, and layers of torch.nn, by both exporters and with open sizes; and Keras models, layers and functions of TensorFlow by
+tf2onnx (../models/exported_tensorflow.py). Each is compiled with default schedules for one thread,
 run on the inputs that it was exported with, and must give what ONNX Runtime gives, within --tolerance of the output's spread.
 A row says operators, nodes, kernels, compile time, our time against ONNX Runtime's, or the refusal.
 
-    exported_models.py --python /tmp/tv/bin/python3 [NAME[:FORM] ...] [--models DIR] [--build-dir DIR] [-o RESULT.json]
+    exported_models.py [--python /tmp/tv/bin/python3] [--tensorflow /tmp/tf/bin/python3] [NAME[:FORM] ...] [--models DIR] [--build-dir DIR] [-o RESULT.json]
 
 --models keeps the exported models from run to run. Writes tests/results/exported_models.json; exit code 1 after wrong numbers,
-77 without a Python that has torch. A model that torch cannot export is counted, and is no failure of ours; nor is a refusal."""
+77 without a Python that has torch or TensorFlow. A model that these cannot export is counted, and is no failure of ours; nor is a refusal."""
 
 import argparse
 import collections
@@ -23,18 +24,26 @@ import numpy as np
 
 from lane import ROOT, commit
 
-ZOO = ROOT / "tests" / "models" / "exported_zoo.py"
+ZOOS = {"python": ROOT / "tests" / "models" / "exported_zoo.py", "tensorflow": ROOT / "tests" / "models" / "exported_tensorflow.py"}
 LONGEST_S = 600  # of one command of ours
 EXPORT_S = 900  # of one model's export
 
 
-def listed(python):
-    done = subprocess.run([python, ZOO], capture_output=True, text=True)
-    return done.stdout.split()
+def listed(args):
+    """row → the command that exports it."""
+    rows = {}
+    for option, zoo in ZOOS.items():
+        python = getattr(args, option)
+        if python:
+            rows |= {row: [python, zoo] for row in subprocess.run([python, zoo], capture_output=True, text=True).stdout.split()}
+        else:
+            print(f"[SKIP] no --{option}: the models of {zoo.name} are NOT run", file=sys.stderr)
+    return rows
 
 
 class Lane:
-    def __init__(self, args, scratch):
+    def __init__(self, args, scratch, rows):
+        self.rows = rows
         self.args, self.cli, self.scratch = args, args.build_dir / "bin" / "tilewright", scratch
         self.models = args.models or scratch
 
@@ -45,7 +54,7 @@ class Lane:
     def exported(self, row):
         folder = self.models / row.replace(":", ".")
         if not (folder / "facts.json").exists():
-            subprocess.run([self.args.python, ZOO, self.models, row], capture_output=True, timeout=EXPORT_S)
+            subprocess.run([*self.rows[row], self.models, row], capture_output=True, timeout=EXPORT_S)
         facts = folder / "facts.json"
         return folder, json.loads(facts.read_text()) if facts.exists() else {"failure": "the exporter died"}
 
@@ -106,21 +115,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME[:FORM]")
     parser.add_argument("--python", help="an interpreter that has torch, torchvision, timm, transformers, onnxruntime")
+    parser.add_argument("--tensorflow", help="one that has tensorflow, tf2onnx, onnxruntime")
     parser.add_argument("--models", type=pathlib.Path)
     parser.add_argument("--build-dir", type=pathlib.Path, default=ROOT / "build" / "release")
     parser.add_argument("--tolerance", type=float, default=2e-3, help="of the spread of an output (default 0.002)")
     parser.add_argument("-o", "--output", type=pathlib.Path, default=ROOT / "tests" / "results" / "exported_models.json")
     args = parser.parse_args()
-    rows = listed(args.python) if args.python else []
-    if not rows:
-        print("[SKIP] no --python that has torch: the exported models are NOT run")
+    commands = listed(args)
+    if not commands:
+        print("[SKIP] neither --python nor --tensorflow: the exported models are NOT run")
         return 77
-    rows = [row for row in rows if not args.names or row in args.names or row.split(":")[0] in args.names or
+    rows = [row for row in commands if not args.names or row in args.names or row.split(":")[0] in args.names or
             ":" + row.split(":")[1] in args.names]
     result = {"lane": "exported_models", "commit": commit(args.output), "date": time.strftime("%Y-%m-%d", time.gmtime()),
               "command": " ".join(["tests/long/exported_models.py", *sys.argv[1:]]), "rows": []}
     with tempfile.TemporaryDirectory() as scratch:
-        lane = Lane(args, pathlib.Path(scratch))
+        lane = Lane(args, pathlib.Path(scratch), commands)
         for name in rows:
             try:
                 row = lane.row(name)

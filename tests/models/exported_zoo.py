@@ -9,7 +9,6 @@ FOLDER/NAME.FORM/: model.onnx, input_N.npy, expected_N.npy and facts.json, which
 
 import contextlib
 import io
-import json
 import os
 import pathlib
 import sys
@@ -21,10 +20,10 @@ import numpy as np
 import torch
 from torch import nn
 
+import exported_facts
 from exported_layers import LAYERS
 
 FORMS = ("dynamo", "script", "open")
-REPEATS = 5  # timed runs of ONNX Runtime, after one that is not
 
 
 class Flat(nn.Module):
@@ -286,27 +285,6 @@ def export(model, inputs, form, path, name):
                       **({"opset_version": 18} if form == "script" else options))
 
 
-def runtime(path, folder, sets):
-    """Writes what ONNX Runtime gives for each set of inputs; its median time in microseconds for the first, on one thread."""
-    import onnxruntime
-    settings = onnxruntime.SessionOptions()
-    settings.intra_op_num_threads = settings.inter_op_num_threads = 1
-    settings.log_severity_level = 4
-    session = onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
-    names = [one.name for one in session.get_inputs()]
-    for label, feeds in sets.items():
-        for i, value in enumerate(feeds):
-            np.save(folder / f"input{label}_{i}.npy", value)
-        for i, value in enumerate(session.run(None, dict(zip(names, feeds)))):
-            np.save(folder / f"expected{label}_{i}.npy", np.asarray(value))
-    times = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        session.run(None, dict(zip(names, sets[""])))
-        times.append((time.perf_counter() - start) * 1e6)
-    return sorted(times)[REPEATS // 2]
-
-
 def other_sizes(facts, feeds):
     """The inputs once more, with three quarters of the largest size of each open axis."""
     for declared, value in zip(facts["inputs"], feeds):
@@ -320,7 +298,6 @@ def tensors_of(inputs):
 
 
 def make(models, name, form, folder):
-    import onnx
     folder.mkdir(parents=True, exist_ok=True)
     facts = {"name": name, "form": form}
     try:
@@ -332,23 +309,18 @@ def make(models, name, form, folder):
             calibrate(model, inputs)
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
                 export(model, inputs, form, folder / "model.onnx", name)
-        graph = onnx.load(folder / "model.onnx").graph
-        facts["operators"] = sorted({node.op_type for node in graph.node})
-        facts["nodes"] = len(graph.node)
+        facts |= exported_facts.about(folder / "model.onnx")
         feeds = [x.numpy() for x in tensors_of(inputs)]
-        facts["inputs"] = [{"name": i.name, "shape": [d.dim_param or d.dim_value for d in i.type.tensor_type.shape.dim]}
-                           for i in graph.input]
-        feeds = feeds[:len(graph.input)]
+        feeds = feeds[:len(facts["inputs"])]
         if form == "open":
             facts["open"] = {i["shape"][axis]: [*least, 1][:1] + [largest] for i, one in zip(facts["inputs"], open_sizes()[name])
                              for axis, (_, largest, *least) in one.items() if isinstance(i["shape"][axis], str)}
         sets = {"": feeds} | ({"_other": list(other_sizes(facts, feeds))} if form == "open" else {})
         facts["sets"] = list(sets)
-        facts["onnxruntime_us"] = runtime(folder / "model.onnx", folder, sets)
-        facts["outputs"] = len(graph.output)
+        facts["onnxruntime_us"] = exported_facts.runtime(folder / "model.onnx", folder, sets)
     except Exception as error:  # whatever a package throws: the row says it
         facts["failure"] = f"{type(error).__name__}: {str(error)[-600:]}"
-    (folder / "facts.json").write_text(json.dumps(facts, indent=1))
+    exported_facts.write(folder, facts)
     return facts
 
 

@@ -273,6 +273,24 @@ TEST(OnnxOpenOps, RegularGrids) {
   }
 }
 
+// As tf2onnx writes an einsum: the axes of a batch are multiplied, and the result is cut again.
+TEST(OnnxOpenOps, ProductsOfSizesAreSizes) {
+  ExpectTheSameAtAllSizes({"ReduceProd of Shape",
+                           13,
+                           {{"x", {"N", "M", "3"}}},
+                           [&](OnnxBuilder& b) {
+                             b.Ints("two", {0, 1}).Ints("rest", {-1});
+                             b.Node("Shape", {"x"}, "shape");
+                             b.Node("Gather", {"shape", "two"}, "sizes");
+                             b.Node("ReduceProd", {"sizes"}, "rows");
+                             OnnxBuilder::Attr(b.Node("Concat", {"rows", "rest"}, "flat"), "axis",
+                                               int64_t{0});
+                             b.Node("Reshape", {"x", "flat"}, "matrix");
+                             b.Node("Neg", {"matrix"}, "y");
+                           },
+                           {{{"N", 1}, {"M", 5}}, {{"N", 3}, {"M", 2}}}});
+}
+
 // A size that is data is one that the run finds, at most what --shape says.
 TEST(OnnxOpenOps, AWindowOfASizeThatIsData) {
   OnnxBuilder b(17);

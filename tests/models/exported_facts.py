@@ -1,0 +1,43 @@
+"""What the scripts that export models write next to each: inputs, what ONNX Runtime gives for them, facts.json for the lane
+(../long/exported_models.py)."""
+
+import json
+import time
+
+import numpy as np
+import onnx
+
+REPEATS = 5  # timed runs of ONNX Runtime, after one that is not
+
+
+def runtime(path, folder, sets):
+    """Writes what ONNX Runtime gives for each set of inputs; its median time in microseconds for the first, on one thread."""
+    import onnxruntime
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = settings.inter_op_num_threads = 1
+    settings.log_severity_level = 4
+    session = onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
+    names = [one.name for one in session.get_inputs()]
+    for label, feeds in sets.items():
+        for i, value in enumerate(feeds):
+            np.save(folder / f"input{label}_{i}.npy", value)
+        for i, value in enumerate(session.run(None, dict(zip(names, feeds)))):
+            np.save(folder / f"expected{label}_{i}.npy", np.asarray(value))
+    times = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        session.run(None, dict(zip(names, sets[""])))
+        times.append((time.perf_counter() - start) * 1e6)
+    return sorted(times)[REPEATS // 2]
+
+
+def about(path):
+    """The facts that the model's file says."""
+    graph = onnx.load(path).graph
+    return {"operators": sorted({node.op_type for node in graph.node}), "nodes": len(graph.node), "outputs": len(graph.output),
+            "inputs": [{"name": i.name, "shape": [d.dim_param or d.dim_value for d in i.type.tensor_type.shape.dim]}
+                       for i in graph.input]}
+
+
+def write(folder, facts):
+    (folder / "facts.json").write_text(json.dumps(facts, indent=1))
