@@ -20,7 +20,7 @@ struct LaunchProfile {
   std::string task_hash;           // may be ""
   std::vector<std::string> nodes;  // of the ONNX model
   double median_ns = 0;
-  double share = 0;    // of all launches' medians
+  double share = 0;  // of all launches' medians
   // Of a launch in a loop, whose trips a run decides, all trips count, and the next three are 0.
   double gflop_s = 0;  // 10^9 operations a second
   double gb_s = 0;     // of all its operands, read or written once
