@@ -178,6 +178,12 @@ ValueId Composer::MatMul(ValueId a, ValueId b) {
   return id.ok() ? *id : kNone;
 }
 
+ValueId Continued(Composer& c, ValueId x, int64_t axis, int64_t more, ValueId fill) {
+  std::vector<op::Dim> shape = c.Dims(x);
+  shape[static_cast<size_t>(axis)] = more;
+  return c.Concat({x, c.Op("expand", {fill}, {{"shape", op::ShapeAttr(shape)}})}, axis);
+}
+
 // The axis as rows of a matrix, from its end if `reverse`: row i of the result combines i of them.
 ValueId Cumulative(Composer& c, std::string_view kind, ValueId x, int64_t axis, bool exclusive,
                    bool reverse) {

@@ -114,6 +114,8 @@ class Composer {
   absl::Status status_;
 };
 
+// `x`, and then along an axis `more` entries that are `fill`, a scalar.
+ValueId Continued(Composer& c, ValueId x, int64_t axis, int64_t more, ValueId fill);
 // Sums ("sum") or products ("prod") of the elements up to each one, along an axis; from the end if
 // `reverse`; without the element itself if `exclusive`.
 ValueId Cumulative(Composer& c, std::string_view kind, ValueId x, int64_t axis, bool exclusive,

@@ -14,11 +14,8 @@ using Ids = std::vector<ValueId>;
 
 // The tensor with `size` entries along an axis: the first of its own, then others.
 ValueId Widened(Composer& c, ValueId x, int64_t axis, int64_t size) {
-  std::vector<op::Dim> shape = c.Dims(x);
-  shape[static_cast<size_t>(axis)] = size;
   const ValueId zero = c.Scalar(0, c.TypeOf(x).dtype);
-  const ValueId more = c.Op("expand", {zero}, {{"shape", op::ShapeAttr(shape)}});
-  return c.Slice(c.Concat({x, more}, axis), axis, 0, size);
+  return c.Slice(Continued(c, x, axis, size, zero), axis, 0, size);
 }
 
 // Output `output` of an If whose branches make different sizes: a run finds them.

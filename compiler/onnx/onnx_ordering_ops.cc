@@ -79,16 +79,15 @@ namespace {
 // come last, so that it always has as many as the largest count.
 Result TopOpen(NodeReader& n, ValueId x, int64_t axis, int64_t largest, const op::Dim& count) {
   Composer c(n);
-  std::vector<op::Dim> dims = c.Dims(x);
+  const std::vector<op::Dim> dims = c.Dims(x);
   const std::optional<int64_t> most = c.Most(dims[axis].is_constant() ? dims[axis] : count);
   const ir::DType type = c.TypeOf(x).dtype;
   if (!most || (!dims[axis].is_constant() && !type.is_float())) {
     return n.Error("open_size", StrCat("expected a constant k of an open size", kGiveNumbers));
   }
   if (!dims[axis].is_constant()) {
-    dims[axis] = *most;
     const ValueId last = c.Scalar(largest != 0 ? -INFINITY : INFINITY, type);
-    x = c.Concat({x, c.Op("expand", {last}, {{"shape", op::ShapeAttr(dims)}})}, axis);
+    x = Continued(c, x, axis, *most, last);
   }
   const ValueId all = c.Op("top_k", {x}, {{"axis", axis}, {"k", *most}, {"largest", largest}});
   const ValueId positions = c.Slice(all, axis, 0, count);

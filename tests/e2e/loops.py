@@ -2,42 +2,20 @@
 """Loops whose end a run decides: their trips are kernels of the module that run again and again, on processors. Against NumPy."""
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "support"), str(ROOT.parent / "deploy" / "bindings" / "python")]
+import numpy as np
+from found_sizes import FLOAT, INT64, run_checks, save, tilewright, tw
+from onnx import TensorProto, helper, numpy_helper
 
-import numpy as np  # noqa: E402
-import onnx  # noqa: E402
-from fleet import BIN, run_checks  # noqa: E402
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-
-os.environ.setdefault("TILEWRIGHT_RUNTIME_LIBRARY", str(BIN.parent / "lib" / "libtilewright_runtime.so"))
-import tilewright_runtime as tw  # noqa: E402
-
-FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+BOOL = TensorProto.BOOL
 node, value = helper.make_node, helper.make_tensor_value_info
-
-
-def tilewright(*words, code=0):
-    done = subprocess.run([BIN / "tilewright", *map(str, words)], capture_output=True, text=True)
-    assert done.returncode == code, (words, done.returncode, done.stdout[-2000:], done.stderr[-2000:])
-    return done.stderr if code else done.stdout
 
 
 def body(nodes, inputs, outputs, constants=()):
     tensors = [numpy_helper.from_array(np.asarray(number), name) for name, number in dict(constants).items()]
     return helper.make_graph(nodes, "body", inputs, outputs, tensors)
-
-
-def save(path, nodes, inputs, outputs, constants=()):
-    tensors = [numpy_helper.from_array(np.asarray(number), name) for name, number in dict(constants).items()]
-    graph = helper.make_graph(nodes, "loops", inputs, outputs, tensors)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))
 
 
 def sessions(path, *words):
@@ -58,7 +36,7 @@ def root(path):
                 [value("more", BOOL, []), value("after", FLOAT, [64]), value("row", FLOAT, [64])], {"half": np.float32(0.5)})
     save(path, [node("Loop", ["most", "", "x"], ["root", "rows"], body=trip), node("ReduceMax", ["rows"], ["top"], keepdims=0)],
          [value("x", FLOAT, [64]), value("near", FLOAT, []), value("most", INT64, [])],
-         [value("root", FLOAT, [64]), value("rows", FLOAT, ["steps", 64]), value("top", FLOAT, [])])
+         [value("root", FLOAT, [64]), value("rows", FLOAT, ["steps", 64]), value("top", FLOAT, [])], {})
 
 
 def newton(x, near, most):
@@ -114,7 +92,7 @@ def loops_in_loops():
                      [value("i", INT64, []), value("c", BOOL, []), value("s", FLOAT, [8])],
                      [value("d", BOOL, []), value("flipped", FLOAT, [8])])
         save(path, [node("Loop", ["trips", "", "x"], ["y"], body=outer)], [value("x", FLOAT, [8]), value("trips", INT64, [])],
-             [value("y", FLOAT, [8])])
+             [value("y", FLOAT, [8])], {})
         for session in sessions(path):
             for trips in (0, 1, 2, 7):
                 x = np.arange(8, dtype=np.float32)
@@ -137,7 +115,7 @@ def values_that_swap():
                     [value("d", BOOL, []), value("b", FLOAT, [5]), value("a", FLOAT, [5]), value("kept", FLOAT, [5]), value("sum", FLOAT, [5])])
         save(path, [node("Loop", ["trips", "", "x", "y", "z"], ["p", "q", "r", "sums"], body=trip)],
              [value(name, FLOAT, [5]) for name in "xyz"] + [value("trips", INT64, [])],
-             [value(name, FLOAT, [5]) for name in "pqr"] + [value("sums", FLOAT, ["steps", 5])])
+             [value(name, FLOAT, [5]) for name in "pqr"] + [value("sums", FLOAT, ["steps", 5])], {})
         x, y, z = (np.arange(5, dtype=np.float32) * k for k in (1, 10, 100))
         for session in sessions(path, "--shape", "steps=0..9"):
             for trips in (0, 1, 4, 9):
