@@ -421,15 +421,11 @@ absl::Status CheckOpenSizes(const graph::Graph& fused, const target::Target& tar
 
 absl::Status CheckLoops(const graph::Graph& fused, const target::Target& target) {
   const std::vector<graph::Loop> loops = graph::LoopsOf(fused);
-  if (loops.empty()) return absl::OkStatus();
-  if (!RunsOnProcessor(target)) {
-    const std::string name = support::Quote(fused.nodes[loops[0].end].name);
-    return support::Unimplemented(
-        "driver.compile.loop",
-        StrCat("expected loops of a known number of trips for ", target.kind, ", found ", name,
-               "; only processors run loops whose end a run decides"));
-  }
-  return absl::OkStatus();
+  if (loops.empty() || RunsOnProcessor(target)) return absl::OkStatus();
+  return support::Unimplemented(
+      "driver.compile.loop", StrCat("expected loops of a known number of trips for ", target.kind,
+                                    ", found ", support::Quote(fused.nodes[loops[0].end].name),
+                                    "; only processors run loops whose end a run decides"));
 }
 
 // "main", then the specialisations, each checked.

@@ -113,8 +113,7 @@ std::optional<int64_t> Importer::LargestElement(ValueId id, int depth) const {
     for (ValueId operand : reader.inputs) numbers.push_back(LargestElement(operand, depth + 1));
     return numbers;
   };
-  if (OnlyMoves(node.op)) return LargestElement(node.inputs[0], depth + 1);
-  if (node.op == "cast") return LargestElement(node.inputs[0], depth + 1);
+  if (OnlyMoves(node.op) || node.op == "cast") return LargestElement(node.inputs[0], depth + 1);
   if (node.op == "counting" && TypeOf(id).elements() == 1) {
     return Bound(op::GetDims(node.attrs, "start")[0], true);
   }

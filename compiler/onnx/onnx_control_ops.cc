@@ -69,11 +69,7 @@ void ExpectOnlyIf(Composer& c, ValueId condition, size_t first) {
   for (size_t i = first; c.ok() && i < all.size(); ++i) {
     const std::vector<op::Dim>& expected = all[i].check.expected;
     if (!std::ranges::all_of(expected, &op::Dim::is_constant)) continue;
-    std::vector<double> numbers;
-    for (const op::Dim& dim : expected) numbers.push_back(static_cast<double>(dim.value()));
-    const ValueId as_expected =
-        c.Constant(ir::kI64, {static_cast<int64_t>(expected.size())}, std::move(numbers));
-    all[i].found = c.Op("where", {condition, all[i].found, as_expected});
+    all[i].found = c.Op("where", {condition, all[i].found, c.SizesOf(expected)});
   }
 }
 

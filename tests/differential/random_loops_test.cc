@@ -14,6 +14,7 @@
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tests/differential/graph_runs.h"
+#include "tests/support/random_graph.h"
 #include "tests/support/run_compiled.h"
 #include "tests/support/test_seed.h"
 
@@ -215,22 +216,13 @@ class LoopsWriter {
   int64_t loops_ = 0;
 };
 
+// The number of trips is the last input.
 std::vector<RefTensor> Inputs(const Graph& g, int64_t trips, uint64_t seed) {
-  Rng rng(seed);
-  std::vector<RefTensor> inputs;
-  for (ValueId id : g.inputs) {
-    RefTensor t{g.values[id].type, {}};
-    for (int64_t i = 0; i < t.type.elements(); ++i) {
-      t.values.push_back(t.type.dtype.is_float()
-                             ? op::RoundToType(rng.UniformDouble() * 2 - 1, t.type.dtype)
-                             : static_cast<double>(trips));
-    }
-    inputs.push_back(std::move(t));
-  }
+  std::vector<RefTensor> inputs = tests::RandomGraphInputs(g, seed);
+  inputs.back().values = {static_cast<double>(trips)};
   return inputs;
 }
 
-// Outputs of the two graphs with their operands in the same order.
 TEST(RandomLoops, TripsComputeWhatTheyDoWrittenOut) {
   const uint64_t seed = tests::TestSeed();
   const int64_t rounds = tests::TestRounds(150);

@@ -1,6 +1,7 @@
 """What the scripts that export models write next to each: inputs, what ONNX Runtime gives for them, facts.json for the lane
 (../long/exported_models.py)."""
 
+import contextlib
 import json
 import time
 
@@ -39,5 +40,22 @@ def about(path):
                        for i in graph.input]}
 
 
-def write(folder, facts):
+@contextlib.contextmanager
+def exporting(folder, name, form):
+    """The facts of an export: whatever a package throws in it is one of them. Writes them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    facts = {"name": name, "form": form}
+    try:
+        yield facts
+    except Exception as error:
+        facts["failure"] = f"{type(error).__name__}: {str(error)[-600:]}"
     (folder / "facts.json").write_text(json.dumps(facts, indent=1))
+
+
+def export_rows(rows, folder, make):
+    """Says of each NAME:FORM what came of make(name, form, folder of the row), which gives its facts."""
+    for row in rows:
+        name, form = row.split(":")
+        start = time.monotonic()
+        facts = make(name, form, folder / f"{name}.{form}")
+        print(f"{row}: {facts.get('failure', 'exported')[:160]!r} in {time.monotonic() - start:.1f} s", flush=True)

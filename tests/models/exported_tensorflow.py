@@ -9,7 +9,6 @@ A form is `tf` (a batch of fixed size) or `tfopen` (open). Writes FOLDER/NAME.FO
 import os
 import pathlib
 import sys
-import time
 
 os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
 
@@ -202,9 +201,7 @@ def feed(shape, dtype, batch, rng):
 
 
 def make(name, form, folder):
-    folder.mkdir(parents=True, exist_ok=True)
-    facts = {"name": name, "form": form}
-    try:
+    with exported_facts.exporting(folder, name, form) as facts:
         keras.utils.set_random_seed(0)
         made, shapes = every()[name]()
         shapes = [shape if isinstance(shape[-1], tf.DType) else (shape, tf.float32) for shape in shapes]
@@ -217,9 +214,6 @@ def make(name, form, folder):
             facts["open"] = {i["shape"][0]: [1, 8] for i in facts["inputs"] if isinstance(i["shape"][0], str)}
         facts["sets"] = list(sets)
         facts["onnxruntime_us"] = exported_facts.runtime(folder / "model.onnx", folder, sets)
-    except Exception as error:  # whatever a package throws: the row says it
-        facts["failure"] = f"{type(error).__name__}: {str(error)[-600:]}"
-    exported_facts.write(folder, facts)
     return facts
 
 
@@ -227,11 +221,7 @@ def main():
     if len(sys.argv) < 3:
         print("\n".join(rows()))
         return
-    for row in sys.argv[2:]:
-        name, form = row.split(":")
-        start = time.monotonic()
-        facts = make(name, form, pathlib.Path(sys.argv[1]) / f"{name}.{form}")
-        print(f"{row}: {facts.get('failure', 'exported')[:160]!r} in {time.monotonic() - start:.1f} s", flush=True)
+    exported_facts.export_rows(sys.argv[2:], pathlib.Path(sys.argv[1]), make)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import io
 import os
 import pathlib
 import sys
-import time
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -298,9 +297,7 @@ def tensors_of(inputs):
 
 
 def make(models, name, form, folder):
-    folder.mkdir(parents=True, exist_ok=True)
-    facts = {"name": name, "form": form}
-    try:
+    with exported_facts.exporting(folder, name, form) as facts:
         torch.manual_seed(0)
         np.random.seed(0)
         model, inputs = models[name]()
@@ -318,9 +315,6 @@ def make(models, name, form, folder):
         sets = {"": feeds} | ({"_other": list(other_sizes(facts, feeds))} if form == "open" else {})
         facts["sets"] = list(sets)
         facts["onnxruntime_us"] = exported_facts.runtime(folder / "model.onnx", folder, sets)
-    except Exception as error:  # whatever a package throws: the row says it
-        facts["failure"] = f"{type(error).__name__}: {str(error)[-600:]}"
-    exported_facts.write(folder, facts)
     return facts
 
 
@@ -341,13 +335,10 @@ def main():
     if len(sys.argv) < 3:
         print("\n".join(rows()))
         return
-    models, folder = every(), pathlib.Path(sys.argv[1])
+    models = every()
     torch.set_num_threads(1)
-    for row in sys.argv[2:]:
-        name, form = row.split(":")
-        start = time.monotonic()
-        facts = make(models, name, form, folder / f"{name}.{form}")
-        print(f"{row}: {facts.get('failure', 'exported')[:160]!r} in {time.monotonic() - start:.1f} s", flush=True)
+    exported_facts.export_rows(sys.argv[2:], pathlib.Path(sys.argv[1]),
+                               lambda name, form, folder: make(models, name, form, folder))
 
 
 if __name__ == "__main__":
