@@ -256,6 +256,7 @@ class Fuser {
         const int from = producer_[id];
         if (from < 0 || group_[from] >= 0 || IsView(g_.nodes[from])) continue;
         const Node& node = g_.nodes[from];
+        if (node.inputs.empty()) continue;
         const op::TensorType &narrow = g_.values[node.inputs[0]].type, &wide = g_.values[id].type;
         if (narrow.shape != wide.shape || narrow.dtype.bytes() >= wide.dtype.bytes()) continue;
         if (outputs_.count(id) > 0 || readers_[id].size() != 1 || !Cheap(node)) continue;

@@ -11,7 +11,7 @@ namespace {
 
 using support::StrCat;
 
-bool HasNoElements(const TensorType& type) { return type.elements() == 0; }
+bool HasNoElements(const TensorType& type) { return type.fixed() && type.elements() == 0; }
 
 }  // namespace
 
@@ -29,6 +29,11 @@ absl::StatusOr<RefTensor> ResultOfEmpty(const OpSpec& spec, std::span<const Tens
                           ToText(*std::find_if(inputs.begin(), inputs.end(), HasNoElements))));
   }
   TW_ASSIGN(const std::vector<TensorType> types, InferWith(CheckShape, spec, inputs, attrs));
+  if (!types[0].fixed()) {
+    return OpError(spec.name, "empty",
+                   StrCat("expected a result of fixed sizes of operands without elements, found ",
+                          ToText(types[0])));
+  }
   if (HasNoElements(types[0])) return RefTensor{types[0], {}};
   if (spec.of_empty == nullptr) {
     return OpError(

@@ -291,6 +291,17 @@ TEST(OnnxOpenOps, ProductsOfSizesAreSizes) {
                            {{{"N", 1}, {"M", 5}}, {{"N", 3}, {"M", 2}}}});
 }
 
+TEST(OnnxOpenOps, RefusesOpenSizesNextToNone) {
+  OnnxBuilder b(14);
+  b.Input("x", {0, 1}).Node("Trilu", {"x"}, "y");
+  b.graph().add_output()->set_name("y");
+  pb::TypeProto* type = b.graph().mutable_input(0)->mutable_type();
+  type->mutable_tensor_type()->mutable_shape()->mutable_dim(1)->set_dim_param("N");
+  ImportOptions options;
+  options.open["N"] = {1, 12};
+  EXPECT_EQ(support::Slug(ImportOnnx(b.Bytes(), options).status()), "op.greater_equal.empty");
+}
+
 // A size that is data is one that the run finds, at most what --shape says.
 TEST(OnnxOpenOps, AWindowOfASizeThatIsData) {
   OnnxBuilder b(17);
