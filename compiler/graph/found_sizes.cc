@@ -20,7 +20,6 @@ void AddVariables(const std::vector<op::Dim>& dims, std::set<std::string>* names
   }
 }
 
-// What the node's kernel needs to know; sizes of operands alone are known where they were made.
 std::set<std::string> VariablesOf(const Graph& graph, const Node& node) {
   std::set<std::string> names;
   if (node.body != nullptr) names = SizeVariables(*node.body);
@@ -32,35 +31,23 @@ std::set<std::string> VariablesOf(const Graph& graph, const Node& node) {
   return names;
 }
 
-// Which nodes each node has to come behind: of its operands, and of the sizes that it needs.
-class FoundOrder {
- public:
-  explicit FoundOrder(const Graph& graph) : graph_(graph), maker_(graph.values.size()) {
-    for (size_t n = 0; n < graph.nodes.size(); ++n) {
-      for (ValueId id : graph.nodes[n].outputs) maker_[id] = n;
-    }
-    for (const auto& [name, place] : FoundSizes(graph)) {
-      finder_[name] = maker_[LookedAt(graph, place.check)];
+// The nodes that each node has to come behind: those of its operands, and of the sizes it needs.
+std::vector<std::set<size_t>> NodesBefore(const Graph& graph) {
+  std::vector<std::optional<size_t>> maker(graph.values.size());
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    for (ValueId id : graph.nodes[n].outputs) maker[id] = n;
+  }
+  const std::vector<std::vector<ValueId>> sizes = SizesNeeded(graph);
+  std::vector<std::set<size_t>> before(graph.nodes.size());
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    for (const std::vector<ValueId>& values : {graph.nodes[n].inputs, sizes[n]}) {
+      for (ValueId id : values) {
+        if (maker[id]) before[n].insert(*maker[id]);
+      }
     }
   }
-
-  std::set<size_t> Before(const Node& node) const {
-    std::set<size_t> nodes;
-    for (ValueId id : node.inputs) {
-      if (maker_[id]) nodes.insert(*maker_[id]);
-    }
-    for (const std::string& name : VariablesOf(graph_, node)) {
-      const auto finder = finder_.find(name);
-      if (finder != finder_.end() && finder->second) nodes.insert(*finder->second);
-    }
-    return nodes;
-  }
-
- private:
-  const Graph& graph_;
-  std::vector<std::optional<size_t>> maker_;             // by value
-  std::map<std::string, std::optional<size_t>> finder_;  // by variable
-};
+  return before;
+}
 
 }  // namespace
 
@@ -90,15 +77,28 @@ std::map<std::string, FoundSize> FoundSizes(const Graph& graph) {
   return found;
 }
 
+std::vector<std::vector<ValueId>> SizesNeeded(const Graph& graph) {
+  std::vector<std::vector<ValueId>> needed(graph.nodes.size());
+  const std::map<std::string, FoundSize> places = FoundSizes(graph);
+  if (places.empty()) return needed;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    for (const std::string& name : VariablesOf(graph, graph.nodes[n])) {
+      const auto place = places.find(name);
+      if (place != places.end()) needed[n].push_back(LookedAt(graph, place->second.check));
+    }
+  }
+  return needed;
+}
+
 Graph OrderFound(Graph graph) {
   if (FoundSizes(graph).empty()) return graph;
-  const FoundOrder order(graph);
+  const std::vector<std::set<size_t>> nodes_before = NodesBefore(graph);
   const size_t count = graph.nodes.size();
   std::vector<size_t> missing(count);
   std::vector<std::vector<size_t>> behind(count);
   std::priority_queue<size_t, std::vector<size_t>, std::greater<>> ready;
   for (size_t n = 0; n < count; ++n) {
-    const std::set<size_t> before = order.Before(graph.nodes[n]);
+    const std::set<size_t>& before = nodes_before[n];
     missing[n] = before.size();
     for (const size_t b : before) behind[b].push_back(n);
     if (missing[n] == 0) ready.push(n);
@@ -118,9 +118,9 @@ Graph OrderFound(Graph graph) {
 
 absl::Status CheckFoundOrder(const Graph& graph) {
   if (FoundSizes(graph).empty()) return absl::OkStatus();
-  const FoundOrder order(graph);
+  const std::vector<std::set<size_t>> nodes_before = NodesBefore(graph);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    const std::set<size_t> before = order.Before(graph.nodes[n]);
+    const std::set<size_t>& before = nodes_before[n];
     if (before.empty() || *before.rbegin() < n) continue;
     return support::InvalidArgument(
         "graph.verify.found_size",

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "compiler/graph/graph.h"
@@ -25,6 +26,10 @@ struct FoundSize {
 };
 // By variable; of several places the first.
 std::map<std::string, FoundSize> FoundSizes(const Graph& graph);
+
+// Per node the values whose numbers are sizes that its kernel needs; sizes of operands alone are
+// known where they were made.
+std::vector<std::vector<ValueId>> SizesNeeded(const Graph& graph);
 
 // The nodes in an order in which each size is found before it is needed; the order that they have
 // wherever that allows it. Where no order does, the rest is left as it is.

@@ -1,6 +1,8 @@
 // The reference interpreter of the graph IR: every node by op::Reference. Sizes that a run finds
 // are known behind the node that makes what their check looks at.
 #include <algorithm>
+#include <set>
+#include <span>
 #include <string>
 
 #include "compiler/graph/evaluation.h"
@@ -124,6 +126,9 @@ absl::Status Evaluation::RunLoop(const Loop& loop) {
     if (loop.begin < loop.end) TW_TRY(Compute(g_.nodes[loop.begin]));
     TW_TRY(Run(loop.begin + 1, loop.end));
     if (trip == room) full_ = loop.stacked[0].whole;
+    for (size_t i : loop.checks) {
+      if (trip < room) TW_TRY(Check(i));
+    }
     for (size_t i = 0; i < parts.size() && trip < room; ++i) {
       parts[i].push_back(*values_[loop.stacked[i].part]);
     }
@@ -179,9 +184,15 @@ absl::StatusOr<Tensors> Evaluation::ResultsFrom(const Node& node, const Tensors&
 }
 
 absl::StatusOr<Tensors> Evaluation::Outputs() const {
+  std::set<size_t> checked;  // in each trip of a loop
+  for (const Loop& loop : loops_) checked.insert(loop.checks.begin(), loop.checks.end());
+  for (size_t i = 0; i < g_.checks.size(); ++i) {
+    if (!checked.contains(i)) TW_TRY(Check(i));
+  }
   Tensors outputs;
-  for (ValueId id : g_.outputs) outputs.push_back(*values_[id]);
-  TW_TRY(TakeChecks(&outputs));
+  for (ValueId id : std::span(g_.outputs).first(g_.outputs.size() - g_.checks.size())) {
+    outputs.push_back(*values_[id]);
+  }
   if (full_ < 0) return outputs;
   return support::InvalidArgument(
       "graph.interp.trips", StrCat(support::Quote(g_.values[full_].name), ": expected at most ",
@@ -208,25 +219,19 @@ absl::Status Evaluation::Find(const std::vector<ValueId>& made) {
   return absl::OkStatus();
 }
 
-// Compares the results of checks, and removes them.
-absl::Status Evaluation::TakeChecks(Tensors* outputs) const {
-  const size_t kept = outputs->size() - g_.checks.size();
-  for (size_t i = 0; i < g_.checks.size(); ++i) {
-    const SizeCheck& check = g_.checks[i];
-    const std::vector<int64_t> found = op::IntegersOf((*outputs)[kept + i]);
-    std::vector<int64_t> expected;
-    for (const op::Dim& dim : check.expected) {
-      TW_ASSIGN(const int64_t size, dim.Evaluate(sizes_));
-      expected.push_back(size);
-    }
-    if (found == expected) continue;
-    return support::InvalidArgument(
-        "graph.interp.stated_shape",
-        StrCat(check.what, ": the model states the sizes [", support::Join(expected, ","),
-               "], the inputs make [", support::Join(found, ","), "]"));
+absl::Status Evaluation::Check(size_t check) const {
+  const auto& [expected, what] = g_.checks[check];
+  const std::vector<int64_t> found = op::IntegersOf(*values_[LookedAt(g_, check)]);
+  std::vector<int64_t> sizes;
+  for (const op::Dim& dim : expected) {
+    TW_ASSIGN(const int64_t size, dim.Evaluate(sizes_));
+    sizes.push_back(size);
   }
-  outputs->resize(kept);
-  return absl::OkStatus();
+  if (found == sizes) return absl::OkStatus();
+  return support::InvalidArgument(
+      "graph.interp.stated_shape",
+      StrCat(what, ": the model states the sizes [", support::Join(sizes, ","),
+             "], the inputs make [", support::Join(found, ","), "]"));
 }
 
 absl::StatusOr<Tensors> Interpret(const Graph& graph, const Tensors& inputs,

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 #include <utility>
 
+#include "compiler/graph/found_sizes.h"
 #include "compiler/graph/rewrite_util.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -25,14 +27,27 @@ size_t CarriedBy(const Node& end) {
   return static_cast<size_t>(op::GetInt(end.attrs, "carried", 0));
 }
 
-// The nodes of a graph from `begin` on that depend on what the nodes of `from` make.
-std::vector<bool> Dependents(const Graph& g, const std::set<size_t>& from) {
+// Behind a loop, a view of what it carried or stacked.
+bool IsResultOf(const Node& end, const Node& node) {
+  return (node.op == kLoopResultOp || node.op == kLoopStackOp) && node.inputs[0] == end.outputs[0];
+}
+
+// The nodes that depend on what the nodes of `from` make, or on a size that it is, but not on the
+// end of their loop alone.
+std::vector<bool> Dependents(const Graph& g, const std::vector<std::vector<ValueId>>& sizes,
+                             const std::set<size_t>& from, size_t end) {
   std::vector<bool> value(g.values.size()), node(g.nodes.size());
-  for (size_t n = 0; n < g.nodes.size(); ++n) {
-    node[n] = from.contains(n) ||
-              std::ranges::any_of(g.nodes[n].inputs, [&](ValueId id) { return value[id]; });
-    if (!node[n]) continue;
-    for (ValueId id : g.nodes[n].outputs) value[id] = true;
+  const auto depends = [&](ValueId id) { return value[id]; };
+  // What finds a size may stand behind what needs it, before OrderFound.
+  for (bool more = true; more;) {
+    more = false;
+    for (size_t n = 0; n < g.nodes.size(); ++n) {
+      if (node[n] || n == end || IsResultOf(g.nodes[end], g.nodes[n])) continue;
+      node[n] = from.contains(n) || std::ranges::any_of(g.nodes[n].inputs, depends) ||
+                std::ranges::any_of(sizes[n], depends);
+      if (!node[n]) continue;
+      for (ValueId id : g.nodes[n].outputs) value[id] = more = true;
+    }
   }
   return node;
 }
@@ -67,21 +82,21 @@ bool IsWhole(const Graph& g, const std::vector<int>& producer, const Node& end) 
 // What depends on the values of the loop and is not behind its end lies in the body.
 absl::Status CheckBody(const Graph& g, const std::set<size_t>& values, size_t end) {
   std::vector<bool> in(g.values.size());
+  const auto is_in = [&](ValueId id) { return in[id]; };
+  const std::vector<std::vector<ValueId>> sizes = SizesNeeded(g);
   for (size_t n = 0; n < g.nodes.size(); ++n) {
     const Node& node = g.nodes[n];
-    const bool depends = std::ranges::any_of(node.inputs, [&](ValueId id) { return in[id]; });
+    const bool of_size = std::ranges::any_of(sizes[n], is_in);
     const bool value = values.contains(n);
-    if (n == end || (!depends && !value)) continue;
-    // Views of what was carried, behind the loop.
-    if (n > end && node.op == kLoopResultOp && g.nodes[end].outputs[0] == node.inputs[0]) continue;
-    if (n > end && node.op == kLoopStackOp && g.nodes[end].outputs[0] == node.inputs[0]) continue;
+    if (n == end || (!of_size && !value && std::ranges::none_of(node.inputs, is_in))) continue;
+    if (n > end && !of_size && IsResultOf(g.nodes[end], node)) continue;
     if (n > end || (!value && n < *values.rbegin())) {
       return Bad(node, StrCat("expected it in the body of the loop that ends with ",
                               Quote(g.nodes[end].name), ", found it outside"));
     }
     for (ValueId id : node.outputs) in[id] = true;
   }
-  for (ValueId id : g.outputs) {
+  for (ValueId id : std::span(g.outputs).first(g.outputs.size() - g.checks.size())) {
     if (!in[id]) continue;
     return Bad(g.nodes[end], StrCat("expected outputs behind the loop, found ",
                                     Quote(g.values[id].name), " of its body"));
@@ -107,7 +122,7 @@ std::vector<Loop> LoopsOf(const Graph& g) {
       loops[of_end.at(node.inputs[0])].stacked.push_back({node.inputs[1], node.outputs[0]});
     }
     if (node.op != kLoopEndOp) continue;
-    Loop loop{.begin = 0, .end = n, .carried = {}, .stacked = {}};
+    Loop loop{.begin = 0, .end = n, .carried = {}, .stacked = {}, .checks = {}};
     const std::vector<size_t> values = ValuesOf(producer, node);
     for (size_t i = 0; i < values.size(); ++i) {
       const Node& value = g.nodes[values[i]];
@@ -116,6 +131,14 @@ std::vector<Loop> LoopsOf(const Graph& g) {
     }
     of_end[node.outputs[0]] = loops.size();
     loops.push_back(std::move(loop));
+  }
+  for (size_t i = 0; i < g.checks.size(); ++i) {
+    const int maker = producer[LookedAt(g, i)];
+    const auto holds = [&](const Loop& loop) {
+      return maker >= 0 && loop.Holds(static_cast<size_t>(maker));
+    };
+    const auto innermost = std::ranges::find_if(loops, holds);
+    if (innermost != loops.end()) innermost->checks.push_back(i);
   }
   return loops;
 }
@@ -126,6 +149,7 @@ Graph OrderLoops(Graph g) {
   for (size_t at = g.nodes.size(); at-- > 0;) {
     if (g.nodes[at].op != kLoopEndOp) continue;
     const std::vector<int> producer = Producers(g);
+    const std::vector<std::vector<ValueId>> sizes = SizesNeeded(g);
     std::set<size_t> from;
     for (size_t n : ValuesOf(producer, g.nodes[at])) from.insert(n);
     const size_t first = *from.begin();
@@ -133,23 +157,46 @@ Graph OrderLoops(Graph g) {
     std::set<size_t> inner = from;
     for (size_t before = 0; before != inner.size();) {
       before = inner.size();
-      const std::vector<bool> depends = Dependents(g, inner);
+      const std::vector<bool> depends = Dependents(g, sizes, inner, at);
       for (size_t n = first; n < at; ++n) {
         if (g.nodes[n].op != kLoopEndOp || !depends[n]) continue;
         for (size_t value : ValuesOf(producer, g.nodes[n])) inner.insert(value);
       }
     }
-    const std::vector<bool> depends = Dependents(g, inner);
-    std::vector<Node> before, values, body;
-    for (size_t n = first; n < at; ++n) {
-      (from.contains(n) ? values : depends[n] ? body : before).push_back(std::move(g.nodes[n]));
+    const std::vector<bool> depends = Dependents(g, sizes, inner, at);
+    std::vector<Node> before, values, body, end, behind;
+    for (size_t n = first; n < g.nodes.size(); ++n) {
+      std::vector<Node>* part = from.contains(n) ? &values
+                                : n == at        ? &end
+                                : depends[n]     ? &body
+                                : n < at         ? &before
+                                                 : &behind;
+      part->push_back(g.nodes[n]);
     }
+    at = first + before.size() + values.size() + body.size();
     auto to = g.nodes.begin() + static_cast<std::ptrdiff_t>(first);
-    for (std::vector<Node>* part : {&before, &values, &body}) {
+    for (std::vector<Node>* part : {&before, &values, &body, &end, &behind}) {
       to = std::move(part->begin(), part->end(), to);
     }
   }
   return g;
+}
+
+std::vector<std::vector<size_t>> LoopsOfChecks(const Graph& g) {
+  std::vector<std::vector<size_t>> ends(g.checks.size());
+  if (!HasLoops(g)) return ends;
+  const std::vector<int> producer = Producers(g);
+  const std::vector<std::vector<ValueId>> sizes = SizesNeeded(g);
+  for (size_t n = 0; n < g.nodes.size(); ++n) {
+    if (g.nodes[n].op != kLoopEndOp) continue;
+    const std::vector<size_t> values = ValuesOf(producer, g.nodes[n]);
+    const std::vector<bool> body = Dependents(g, sizes, {values.begin(), values.end()}, n);
+    for (size_t i = 0; i < ends.size(); ++i) {
+      const int maker = producer[LookedAt(g, i)];
+      if (maker >= 0 && body[static_cast<size_t>(maker)]) ends[i].push_back(n);
+    }
+  }
+  return ends;
 }
 
 absl::Status CheckLoops(const Graph& g) {

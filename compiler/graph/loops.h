@@ -10,7 +10,9 @@
 //                                                 of trips that there were not anything
 //
 // The first value that a loop carries is a bool: as long as it holds, there is another trip. What
-// a body reads and no trip changes is computed before the loop. Pure functions.
+// a body reads and no trip changes is computed before the loop. Checks may look at values of a
+// body: they hold for each trip, and the sizes that they find are those of one trip, which nothing
+// behind the loop needs. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +39,7 @@ struct Loop {
     ValueId part, whole;
   };
   std::vector<Stacked> stacked;
+  std::vector<size_t> checks;  // of what the body makes, loops in it left out
   bool Holds(size_t node) const { return begin <= node && node < end; }
 };
 // By their ends: a loop in another one comes before that. REQUIRES: CheckLoops.
@@ -44,6 +47,9 @@ std::vector<Loop> LoopsOf(const Graph& graph);
 
 // The nodes in an order in which what no trip changes comes before its loop. REQUIRES: CheckLoops.
 Graph OrderLoops(Graph graph);
+
+// Per check the ends of the loops whose bodies make what it looks at, in any order of the nodes.
+std::vector<std::vector<size_t>> LoopsOfChecks(const Graph& graph);
 
 // graph.verify.loop names a node of a loop that is not whole, or that depends on what a loop
 // carries and is not in its body.

@@ -1,8 +1,8 @@
 // Between which numbers an expression over size variables is, in the ranges of its variables.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "compiler/onnx/onnx_importer.h"
@@ -60,28 +60,6 @@ SizeInterval IntervalOf(const Dim& dim, const std::map<std::string, SizeRange>& 
   });
 }
 
-using Numbers = std::vector<std::optional<int64_t>>;
-
-// Of all numbers; nothing where one is not known.
-std::optional<int64_t> LargestOfAll(const Numbers& numbers) {
-  if (std::ranges::any_of(numbers, [](const auto& n) { return !n; })) return std::nullopt;
-  return numbers.empty() ? std::nullopt : *std::ranges::max_element(numbers);
-}
-// Of those that are known.
-std::optional<int64_t> SmallestOfAny(const Numbers& numbers) {
-  std::optional<int64_t> smallest;
-  for (const auto& n : numbers) {
-    if (n && (!smallest || *n < *smallest)) smallest = n;
-  }
-  return smallest;
-}
-
-// Rows whose elements are elements of the first operand.
-bool OnlyMoves(std::string_view row) {
-  return row == "identity" || row == "reshape" || row == "slice" || row == "gather" ||
-         row == "expand" || row == "transpose";
-}
-
 }  // namespace
 
 bool Importer::MayBeNothing(const Dim& dim) const {
@@ -97,37 +75,66 @@ const Node* Importer::MakerOf(ValueId id) const {
   return maker == graph_.nodes.rend() ? nullptr : &*maker;
 }
 
-std::optional<int64_t> Importer::LargestElement(ValueId id, int depth) const {
-  constexpr int kDeepest = 12;
-  if (depth > kDeepest || !TypeOf(id).dtype.is_int()) return std::nullopt;
-  if (const auto dims = ConstantDims(id)) {
-    Numbers numbers;
-    for (const Dim& dim : *dims) numbers.push_back(Bound(dim, true));
-    return LargestOfAll(numbers);
+std::optional<int64_t> Importer::LargestElement(ValueId id) const {
+  RangeFinder finder(graph_, [&](ValueId value) -> std::optional<NumberRange> {
+    const op::TensorType& type = TypeOf(value);
+    std::optional<std::vector<Dim>> dims = ConstantDims(value);
+    const Node* maker = dims ? nullptr : MakerOf(value);
+    if (maker != nullptr && maker->op == "counting" && type.fixed() && type.elements() == 1) {
+      dims = {op::GetDims(maker->attrs, "start")[0]};
+    }
+    if (!dims || dims->empty()) return RangeOfConstant(value);
+    NumberRange range;
+    for (const Dim& dim : *dims) {
+      const auto low = Bound(dim, false), high = Bound(dim, true);
+      if (!low || !high) return NumberRange{};
+      const auto least = static_cast<double>(*low), most = static_cast<double>(*high);
+      const bool first = &dim == &dims->front();
+      range = first ? NumberRange{least, most}
+                    : NumberRange{std::min(range.low, least), std::max(range.high, most)};
+    }
+    return range;
+  });
+  constexpr double kMost = 0x1p40;
+  const double high = finder.Of(id).high;
+  if (!TypeOf(id).dtype.is_int() || !(high < kMost) || high < -kMost) return std::nullopt;
+  return static_cast<int64_t>(std::floor(high));
+}
+
+// Of the elements of a small constant.
+std::optional<NumberRange> Importer::RangeOfConstant(ValueId id) const {
+  constexpr int64_t kMostRead = 1 << 12;
+  const Value& value = ValueOf(id);
+  if (value.constant == nullptr || value.type.elements() > kMostRead) return std::nullopt;
+  const absl::StatusOr<op::RefTensor> tensor = op::FromBytes(value.type, value.constant->view());
+  if (!tensor.ok() || tensor->values.empty()) return std::nullopt;
+  const auto [low, high] = std::ranges::minmax(tensor->values);
+  return NumberRange{low, high};
+}
+
+Importer::Element Importer::ElementOf(ValueId list, int64_t i) const {
+  Element at{list, i};
+  while (TypeOf(at.of).fixed() && TypeOf(at.of).dtype.is_int() && !ConstantDims(at.of)) {
+    const Node* node = MakerOf(at.of);
+    const bool joins = node != nullptr && node->op == "concat" && TypeOf(at.of).rank() == 1;
+    const bool same =
+        node != nullptr && (node->op == "cast" || node->op == "identity" || node->op == "reshape");
+    if (!joins && !same) break;
+    size_t part = 0;
+    for (; joins && at.index >= TypeOf(node->inputs[part]).elements(); ++part) {
+      at.index -= TypeOf(node->inputs[part]).elements();
+    }
+    at.of = node->inputs[part];
   }
-  const Node* made = MakerOf(id);
-  if (made == nullptr) return std::nullopt;
-  const Node& node = *made;
-  const auto of = [&](const Node& reader) {
-    Numbers numbers;
-    for (ValueId operand : reader.inputs) numbers.push_back(LargestElement(operand, depth + 1));
-    return numbers;
-  };
-  if (OnlyMoves(node.op) || node.op == "cast") return LargestElement(node.inputs[0], depth + 1);
-  if (node.op == "counting" && TypeOf(id).elements() == 1) {
-    return Bound(op::GetDims(node.attrs, "start")[0], true);
-  }
-  if (node.op == "min") return SmallestOfAny(of(node));
-  if (node.op == "max" || node.op == "concat") return LargestOfAll(of(node));
-  if (node.op != "reduce") return std::nullopt;
-  const std::string kind = op::GetString(node.attrs, "kind", "");
-  if (kind == "max") return LargestElement(node.inputs[0], depth + 1);
-  // The least element of a list is at most the largest of any part.
-  const Node* joined = MakerOf(node.inputs[0]);
-  while (joined != nullptr && joined->op == "reshape") joined = MakerOf(joined->inputs[0]);
-  const bool list =
-      joined != nullptr && joined->op == "concat" && TypeOf(node.inputs[0]).rank() == 1;
-  return kind == "min" && list ? SmallestOfAny(of(*joined)) : std::nullopt;
+  return at;
+}
+
+std::optional<Dim> Importer::KnownElement(ValueId list, int64_t i) const {
+  const auto [of, index] = ElementOf(list, i);
+  if (const auto dims = ConstantDims(of)) return dims->at(static_cast<size_t>(index));
+  const Node* node = MakerOf(of);
+  if (node == nullptr || node->op != "counting") return std::nullopt;
+  return op::GetDims(node->attrs, "start").at(0) + Dim(index * op::GetInt(node->attrs, "step", 1));
 }
 
 std::optional<int64_t> Importer::Bound(const Dim& dim, bool largest) const {

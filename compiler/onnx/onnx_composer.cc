@@ -85,6 +85,13 @@ int64_t Composer::FixedSize(ValueId id, int64_t axis) {
   return size.constant().value_or(1);
 }
 
+int64_t Composer::Count(ValueId id) {
+  if (TypeOf(id).fixed()) return TypeOf(id).elements();
+  Fail("open_size",
+       StrCat("expected a fixed number of elements, found ", op::ToText(TypeOf(id)), kGiveNumbers));
+  return 1;
+}
+
 op::Dim Composer::Elements(ValueId x) {
   const std::optional<op::Dim> elements = op::Dim::Product(TypeOf(x).shape);
   if (!elements) Fail("open_size", StrCat("expected fewer open sizes", kGiveNumbers));
@@ -133,13 +140,12 @@ ValueId Composer::Reduce(std::string_view kind, ValueId x, std::vector<int64_t> 
 void Composer::ExpectDims(ValueId found, std::vector<op::Dim> expected, const std::string& what) {
   if (!status_.ok()) return;
   const auto count = static_cast<int64_t>(expected.size());
-  if (TypeOf(found).elements() != count) {
-    Fail("shape", StrCat("expected ", TypeOf(found).elements(),
+  if (const int64_t numbers = Count(found); ok() && numbers != count) {
+    Fail("shape", StrCat("expected ", numbers,
                          " sizes, as many as an operand has numbers; the model states ",
                          op::DimsText(expected)));
-    return;
   }
-  if (count == 0) return;
+  if (!ok() || count == 0) return;
   found = Reshape(Cast(found, ir::kI64), {count});
   if (status_.ok()) n_.importer().Expect({found, {std::move(expected), what}});
 }
@@ -182,6 +188,12 @@ ValueId Continued(Composer& c, ValueId x, int64_t axis, int64_t more, ValueId fi
   std::vector<op::Dim> shape = c.Dims(x);
   shape[static_cast<size_t>(axis)] = more;
   return c.Concat({x, c.Op("expand", {fill}, {{"shape", op::ShapeAttr(shape)}})}, axis);
+}
+
+ValueId Widened(Composer& c, ValueId x, int64_t axis, int64_t size) {
+  if (!c.ok() || c.Dims(x)[static_cast<size_t>(axis)] == op::Dim(size)) return x;
+  const ValueId zero = c.Scalar(0, c.TypeOf(x).dtype);
+  return c.Slice(Continued(c, x, axis, size, zero), axis, 0, size);
 }
 
 // The axis as rows of a matrix, from its end if `reverse`: row i of the result combines i of them.

@@ -38,6 +38,8 @@ class Composer {
   std::vector<int64_t> Shape(ValueId id);
   // The size along an axis that the operand has. Notes an error where it is open; 1 then.
   int64_t FixedSize(ValueId id, int64_t axis);
+  // How many elements it has. Notes an error where that is open; 1 then.
+  int64_t Count(ValueId id);
   // The dimensions, of which some may be open. After an error as TypeOf.
   std::vector<op::Dim> Dims(ValueId id) const { return TypeOf(id).shape; }
   int64_t Rank(ValueId id) const { return TypeOf(id).rank(); }
@@ -104,6 +106,9 @@ class Composer {
   };
   std::vector<op::Dim> FoundShape(ValueId sizes, const std::vector<SizeBound>& bounds,
                                   int output = 0);
+  // The size along `axis` of what becomes output `output` in one trip of a loop: `size`, an integer
+  // of its body. `presumed`: the largest, unless --shape says another.
+  op::Dim SizeInTrip(ValueId size, int64_t axis, int output, std::optional<int64_t> presumed);
   // The largest number that a dimension may be; nullopt where none is known.
   std::optional<int64_t> Most(const op::Dim& size) const;
 
@@ -116,6 +121,8 @@ class Composer {
 
 // `x`, and then along an axis `more` entries that are `fill`, a scalar.
 ValueId Continued(Composer& c, ValueId x, int64_t axis, int64_t more, ValueId fill);
+// The tensor with `size` entries along an axis: the first of its own, then zeros.
+ValueId Widened(Composer& c, ValueId x, int64_t axis, int64_t size);
 // Sums ("sum") or products ("prod") of the elements up to each one, along an axis; from the end if
 // `reverse`; without the element itself if `exclusive`.
 ValueId Cumulative(Composer& c, std::string_view kind, ValueId x, int64_t axis, bool exclusive,

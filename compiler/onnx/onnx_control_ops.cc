@@ -12,12 +12,6 @@ namespace {
 using support::StrCat;
 using Ids = std::vector<ValueId>;
 
-// The tensor with `size` entries along an axis: the first of its own, then others.
-ValueId Widened(Composer& c, ValueId x, int64_t axis, int64_t size) {
-  const ValueId zero = c.Scalar(0, c.TypeOf(x).dtype);
-  return c.Slice(Continued(c, x, axis, size, zero), axis, 0, size);
-}
-
 // Output `output` of an If whose branches make different sizes: a run finds them.
 ValueId ChosenOfSizes(Composer& c, ValueId condition, ValueId a, ValueId b, int output) {
   const std::vector<op::Dim> of_a = c.Dims(a), of_b = c.Dims(b);

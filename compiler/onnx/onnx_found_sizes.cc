@@ -106,17 +106,28 @@ absl::StatusOr<Dim> Importer::FoundSize(const std::string& value, int64_t axis,
   if (known != found_sizes_.end() && scopes_.empty()) return known->second;
   std::optional<SizeRange> range = RangeGiven(own, name, most);
   if (!range && presumed) range = SizeRange{0, *presumed};
+  TW_ASSIGN(const Dim size, SizeOfRange(name, range));
+  if (scopes_.empty() && !size.is_constant()) found_sizes_.insert_or_assign(name, size);
+  return size;
+}
+
+absl::StatusOr<Dim> Importer::NewSize(const std::string& name, std::optional<int64_t> presumed) {
+  std::optional<SizeRange> range = RangeGiven(name, name, std::nullopt);
+  if (!range && presumed) range = SizeRange{0, *presumed};
+  return SizeOfRange(name, range);
+}
+
+absl::StatusOr<Dim> Importer::SizeOfRange(const std::string& name,
+                                          const std::optional<SizeRange>& range) {
   if (!range || range->max < range->min) {
-    return Bad("size_bound",
-               StrCat("expected the largest size of dimension ", axis, " of ", Quote(value),
-                      ", which only a run finds; give a range: --shape ", name, "=0..N"));
+    return Bad("size_bound", StrCat("expected the largest size of ", Quote(name),
+                                    ", a dimension that only a run finds; give a range: --shape ",
+                                    name, "=0..N"));
   }
   if (range->max == range->min) return Dim(range->max);
   std::string word = SizeWord(name);
   while (!size_words_.insert(word).second) word += "_";
-  const Dim size = AddSize(word, *range);
-  found_sizes_.insert_or_assign(name, size);
-  return size;
+  return AddSize(word, *range);
 }
 
 absl::Status Importer::CheckClaimed() const {
@@ -141,6 +152,18 @@ Dim Composer::SizeFound(int64_t axis, const SizeBound& bound, int output) {
   return 1;
 }
 
+Dim Composer::SizeInTrip(ValueId size, int64_t axis, int output, std::optional<int64_t> presumed) {
+  if (!status_.ok()) return 1;
+  const absl::StatusOr<Dim> found =
+      n_.importer().NewSize(StrCat(n_.output_name(output), "_", axis), presumed);
+  if (!found.ok()) {
+    status_ = n_.Error("size_bound", support::Detail(found.status()));
+    return 1;
+  }
+  ExpectDims(size, {*found}, n_.label());
+  return *found;
+}
+
 Dim Composer::FoundSize(ValueId size, int64_t axis, std::optional<int64_t> most, int output) {
   if (!status_.ok()) return 1;
   if (const auto known = n_.importer().ConstantDims(size)) return known->at(0);
@@ -154,8 +177,14 @@ Dim Composer::FoundSize(ValueId size, int64_t axis, std::optional<int64_t> most,
 std::vector<Dim> Composer::FoundShape(ValueId sizes, const std::vector<SizeBound>& bounds,
                                       int output) {
   std::vector<Dim> shape;
-  for (size_t d = 0; d < bounds.size(); ++d) {
-    shape.push_back(SizeFound(static_cast<int64_t>(d), bounds[d], output));
+  for (size_t d = 0; status_.ok() && d < bounds.size(); ++d) {
+    const auto axis = static_cast<int64_t>(d);
+    SizeBound bound = bounds[d];
+    if (!bound.known) bound.known = n_.importer().KnownElement(sizes, axis);
+    const ValueId from = n_.importer().ElementOf(sizes, axis).of;
+    const std::optional<int64_t> own = n_.importer().LargestElement(from);
+    if (own && (!bound.most || *own < *bound.most)) bound.most = std::max<int64_t>(*own, 0);
+    shape.push_back(SizeFound(axis, bound, output));
   }
   if (status_.ok()) ExpectDims(sizes, shape, n_.label());
   return shape;

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "compiler/graph/dead_checks.h"
 #include "compiler/graph/keep_state.h"
 #include "compiler/graph/loops.h"
 #include "compiler/graph/symbolic_shapes.h"
@@ -64,7 +65,7 @@ absl::StatusOr<Graph> Importer::Run() {
   TW_TRY(ReadOutputs());
   TW_TRY(AddChecks());
   graph_.sources = std::make_shared<std::map<std::string, std::string>>(std::move(sources_));
-  Graph graph = OrderLoops(Compact(graph_));
+  Graph graph = OrderLoops(Compact(DropDeadChecks(graph_)));
   if (IsSymbolic(graph)) return InferShapes(std::move(graph));
   TW_TRY(Verify(graph));
   return graph;

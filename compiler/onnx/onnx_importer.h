@@ -18,6 +18,7 @@
 #include "compiler/onnx/onnx_custom_ops.h"
 #include "compiler/onnx/onnx_import.h"
 #include "compiler/onnx/onnx_model.h"
+#include "compiler/onnx/onnx_ranges.h"
 #include "deploy/support/packed_integers.h"
 #include "tilewright_onnx.pb.h"
 
@@ -128,8 +129,8 @@ class Importer {
                                       op::Attrs attrs, const std::string& name);
   // A number that no other loop of the graph has.
   int64_t NewLoop() { return loops_++; }
-  // How many sizes have a variable so far.
-  size_t num_sizes() const { return size_words_.size(); }
+  // The variables of sizes so far.
+  const std::map<std::string, SizeRange>& size_ranges() const { return graph_.size_ranges; }
   ValueId Constant(const std::string& name, op::TensorType type, std::string_view bytes);
   ValueId Constant(const std::string& name, op::TensorType type,
                    std::shared_ptr<const ConstantData> data);
@@ -161,6 +162,8 @@ class Importer {
   absl::StatusOr<op::Dim> FoundSize(const std::string& value, int64_t axis,
                                     std::optional<int64_t> most,
                                     std::optional<int64_t> presumed = std::nullopt);
+  // A variable for a size that each trip of a loop finds, whose range --shape gives by this name.
+  absl::StatusOr<op::Dim> NewSize(const std::string& name, std::optional<int64_t> presumed);
   // The largest dimension of the model's inputs and outputs; nullopt if it does not state them all.
   std::optional<int64_t> LargestEnd() const;
   // A value without elements: an input or a constant. No node reads or makes one; Emit gives a
@@ -177,7 +180,15 @@ class Importer {
   bool MayBeNothing(const op::Dim& dim) const;
   // A number that no element of an integer tensor exceeds, whatever the inputs are: such as 300 for
   // min(n, 300). nullopt where none is known.
-  std::optional<int64_t> LargestElement(ValueId id, int depth = 0) const;
+  std::optional<int64_t> LargestElement(ValueId id) const;
+  // One number of a list that a run makes, such as [1, h] for an h that it finds: where it comes
+  // from, and what it is; nullopt where that is not known at import.
+  struct Element {
+    ValueId of = -1;
+    int64_t index = 0;
+  };
+  Element ElementOf(ValueId list, int64_t i) const;
+  std::optional<op::Dim> KnownElement(ValueId list, int64_t i) const;
   // The elements of such a value, or of a constant; nullopt where they are not known at import.
   std::optional<std::vector<op::Dim>> ConstantDims(ValueId id) const;
   // The same as a tensor that the module computes; other values themselves.
@@ -211,6 +222,8 @@ class Importer {
   friend class NodeReader;
   // The graph, or the subgraph, whose nodes are converted.
   const pb::GraphProto& Scope() const;
+  absl::StatusOr<op::Dim> SizeOfRange(const std::string& name,
+                                      const std::optional<SizeRange>& range);
   std::optional<SizeRange> RangeGiven(const std::string& own, const std::string& name,
                                       std::optional<int64_t> most);
   absl::Status CheckModel();
@@ -232,6 +245,7 @@ class Importer {
   absl::Status ReadOutputs();
   absl::Status AddChecks();
   const Node* MakerOf(ValueId id) const;  // null for inputs and constants
+  std::optional<NumberRange> RangeOfConstant(ValueId id) const;
   ValueId Append(std::string_view op, std::vector<ValueId> inputs, op::Attrs attrs,
                  op::TensorType type, const std::string& name);
   absl::StatusOr<ValueId> EmitOfEmpty(const op::OpSpec& spec, std::vector<ValueId> inputs,

@@ -20,7 +20,8 @@ std::vector<op::Dim> FoundExpansion(Composer& c, ValueId x) {
   ValueId wanted = c.Cast(c.Input(1), ir::kI64);
   if (!c.ok()) return {};
   std::vector<op::Dim> from = c.Dims(x);
-  const int64_t count = c.TypeOf(wanted).elements(), rank = std::max(count, c.Rank(x));
+  const int64_t own = c.Rank(x), count = c.Count(wanted), rank = std::max(count, own);
+  if (!c.ok()) return {};
   from.insert(from.begin(), static_cast<size_t>(rank) - from.size(), 1);
   if (count < rank) {
     wanted = c.Concat({c.SizesOf(std::vector<op::Dim>(rank - count, 1)), wanted}, 0);
@@ -54,13 +55,13 @@ Result ExpandOpen(Composer& c, ValueId x) {
 
 Result ImportExpand(NodeReader& n) {
   Composer c(n);
-  const ValueId x = c.Input(0);
+  const ValueId x = c.Input(0), sizes = c.Input(1);
   TW_TRY(c.status());
   std::vector<int64_t> shape;
   if (n.IsDynamic(1)) {
     const std::vector<op::Dim> found = FoundExpansion(c, x);
     return c.Done(c.Op("expand", {x}, {{"shape", op::ShapeAttr(found)}}));
-  } else if (!c.TypeOf(x).fixed() || !n.importer().ConstantInts(*n.Input(1))) {
+  } else if (!c.TypeOf(x).fixed() || !n.importer().ConstantInts(sizes)) {
     return ExpandOpen(c, x);
   } else {
     TW_ASSIGN(shape, n.InputInts(1, "the shape"));
@@ -254,9 +255,8 @@ Result ImportRange(NodeReader& n) {
   if (n.importer().IsDims(part[0]) || n.importer().IsDims(part[1])) return RangeOfSizes(c);
   std::optional<double> number[3];
   for (int i = 0; i < 3; ++i) {
-    if (c.TypeOf(part[i]).elements() != 1) {
-      return n.Error("shape", "expected single numbers, found others");
-    }
+    if (c.Count(part[i]) != 1) c.Fail("shape", "expected single numbers, found others");
+    TW_TRY(c.status());
     number[i] = n.importer().ConstantScalar(part[i]);
     part[i] = c.Reshape(part[i], {});
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -19,6 +20,9 @@ class LoopBuilder {
   // The value in a trip of what begins as `init`. The first is the condition of the first trip,
   // bool[]. REQUIRES: the loop is not closed yet.
   ValueId Carry(ValueId init);
+  size_t num_carried() const { return values_.size(); }
+  // In a trip.
+  ValueId Value(size_t carried) const { return values_[carried]; }
   // `next`: what each value becomes, in their order; notes an error where it has another type.
   // `parts`: what each trip gives.
   void Close(const std::vector<ValueId>& next, const std::vector<ValueId>& parts);
@@ -44,15 +48,24 @@ struct TripsOfLoop {
   ValueId most = kNone;       // i64[]; kNone without such a number
   ValueId condition = kNone;  // bool[] before the first trip
 };
+struct LoopState {
+  ValueId init = kNone;
+  // Each trip only appends to it, along this axis; bodies get a state without entries then, and
+  // give what they append.
+  std::optional<int64_t> appended = {};
+  // Axes whose size differs from trip to trip, with the largest, where that is known.
+  std::map<int64_t, std::optional<int64_t>> grows = {};
+};
 // What a body makes of the number of the trip and of the states: the condition to go on, the next
 // states, then what is stacked.
 using LoopBody = std::function<absl::StatusOr<std::vector<ValueId>>(
     ValueId trip, ValueId going, const std::vector<ValueId>& states)>;
-// The loop of this body; states have one type in all trips. `known`: how many trips there are, if
-// that is a size; else the stacks are as long as a run finds, and `most` bounds them, if it is
-// given. Returns the states, then the stacks, as results of the node from the first on.
+// The loop of this body; states have one type in all trips, but for sizes that grow. `known`: how
+// many trips there are, if that is a size; else the stacks are as long as a run finds, and `most`
+// bounds them, if it is given. Returns the states, then the stacks, as results of the node from the
+// first on.
 absl::StatusOr<std::vector<ValueId>> LoopAtRunTime(Composer& c, const TripsOfLoop& trips,
-                                                   std::vector<ValueId> states,
+                                                   const std::vector<LoopState>& states,
                                                    const std::optional<op::Dim>& known,
                                                    std::optional<int64_t> most,
                                                    const LoopBody& body);

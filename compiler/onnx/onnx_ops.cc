@@ -100,7 +100,7 @@ constexpr Conversion kConversions[] = {
     {"LinearAttention", ImportLinearAttention, "", 0, false, kOpen},
     {"LogSoftmax", ImportLogSoftmax, "", kAnyInput, false, kOpen},
     {"Loop", ImportLoop,
-     "at most 1024 trips where values change their types or shapes, or are sequences; on "
+     "at most 1024 trips where values change their types or ranks, or are sequences; on "
      "processors otherwise any number, up to what bounds the results that the trips stack",
      kAnyInput, kContainers, kOpen},
     {"LpNormalization", ImportLpNorm, "", 0, false, kOpen},

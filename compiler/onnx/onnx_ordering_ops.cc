@@ -171,7 +171,7 @@ Result ImportCumulative(NodeReader& n) {
   }
   // An axis that is an input of the model: the module computes all of them, and chooses.
   const ValueId given = c.Cast(c.Input(1), ir::kI64);
-  if (rank < 1 || rank > kMaxChosenRank || c.TypeOf(given).elements() != 1) {
+  if (rank < 1 || rank > kMaxChosenRank || c.Count(given) != 1) {
     return n.Error("axis", StrCat("expected one axis of a tensor of rank 1 to ", kMaxChosenRank,
                                   ", found others"));
   }

@@ -118,8 +118,10 @@ Result ReduceAtRunTime(NodeReader& n, ValueId x, bool keepdims) {
   const ValueId axes = c.Input(1);
   TW_TRY(c.status());
   const std::vector<int64_t> shape = c.Shape(x);
+  const int64_t count = c.Count(axes);
+  TW_TRY(c.status());
   const std::vector<ReduceAxes> sets =
-      AxesFromResult(n, shape, static_cast<size_t>(c.TypeOf(axes).elements()), keepdims);
+      AxesFromResult(n, shape, static_cast<size_t>(count), keepdims);
   if (sets.empty() || sets.size() > kMaxChoices) {
     return n.Error("dynamic", StrCat("expected constant axes, or a stated shape of the result that "
                                      "1 to ",

@@ -262,7 +262,8 @@ class ResizeReader {
       TW_ASSIGN(const ValueId scales, Scales());
       return Axes(Apart(scales));
     }
-    if (attrs_.policy == "stretch" && !n_.IsDynamic(in_.sizes)) {
+    if (attrs_.policy == "stretch") {
+      TW_ASSIGN(sizes_, Sizes());
       TW_ASSIGN(const std::vector<ValueId> ratios, Ratios());
       return Axes(ratios);
     }
@@ -319,20 +320,33 @@ class ResizeReader {
     return numbers;
   }
 
+  // Per axis; those that only a run knows are found.
+  absl::StatusOr<std::vector<op::Dim>> Sizes() {
+    if (!n_.IsDynamic(in_.sizes)) return n_.InputDims(in_.sizes, "sizes");
+    TW_ASSIGN(const ValueId list, Checked(c_.Cast(c_.Input(in_.sizes), ir::kI64)));
+    std::vector<op::Dim> sizes;
+    for (int64_t i = 0; i < count(); ++i) {
+      const std::optional<op::Dim> known = n_.importer().KnownElement(list, i);
+      sizes.push_back(known ? *known : c_.FoundSize(c_.Slice(list, 0, i, 1), axes_[i], {}));
+    }
+    TW_TRY(c_.status());
+    return sizes;
+  }
+
   // Sizes that are known, or expressions: the scales are numbers where they are the same at all
   // sizes.
   absl::StatusOr<std::vector<ValueId>> Ratios() {
-    TW_ASSIGN(const std::vector<op::Dim> sizes, n_.InputDims(in_.sizes, "sizes"));
-    if (static_cast<int64_t>(sizes.size()) != count()) {
-      return n_.Error("shape", StrCat("expected ", count(), " sizes, found ", op::DimsText(sizes)));
+    if (static_cast<int64_t>(sizes_.size()) != count()) {
+      return n_.Error("shape",
+                      StrCat("expected ", count(), " sizes, found ", op::DimsText(sizes_)));
     }
     std::vector<ValueId> ratios;
-    for (size_t i = 0; i < sizes.size(); ++i) {
+    for (size_t i = 0; i < sizes_.size(); ++i) {
       const op::Dim& from = shape_[static_cast<size_t>(axes_[i])];
-      const std::optional<op::Dim> ratio = sizes[i].DivideExactly(from);
+      const std::optional<op::Dim> ratio = sizes_[i].DivideExactly(from);
       ratios.push_back(ratio && ratio->is_constant()
                            ? c_.SizeOf(*ratio, ir::kF64)
-                           : c_.Div(c_.SizeOf(sizes[i], ir::kF64), c_.SizeOf(from, ir::kF64)));
+                           : c_.Div(c_.SizeOf(sizes_[i], ir::kF64), c_.SizeOf(from, ir::kF64)));
     }
     TW_TRY(c_.status());
     return ratios;
@@ -344,7 +358,7 @@ class ResizeReader {
     if (crops && in_.roi < 0) return n_.Error("inputs", "expected a region of interest");
     ValueId roi = kNone;
     if (crops) roi = c_.Cast(c_.Input(in_.roi), ir::kF64);
-    if (c_.ok() && crops && c_.TypeOf(roi).elements() != 2 * count()) {
+    if (crops && c_.Count(roi) != 2 * count()) {
       c_.Fail("shape", "expected a start and an end per axis in the region of interest");
     }
     TW_TRY(c_.status());
@@ -373,10 +387,9 @@ class ResizeReader {
   // The size of the result along an axis.
   absl::StatusOr<op::Dim> Length(const ResizeAxis& a) {
     const std::optional<double> scale = n_.importer().ConstantScalar(a.scale);
-    if (in_.sizes >= 0 && attrs_.policy == "stretch" && !n_.IsDynamic(in_.sizes)) {
-      TW_ASSIGN(const std::vector<op::Dim> sizes, n_.InputDims(in_.sizes, "sizes"));
+    if (!sizes_.empty()) {
       const auto at = std::find(axes_.begin(), axes_.end(), a.axis) - axes_.begin();
-      return InRange(sizes[static_cast<size_t>(at)]);
+      return InRange(sizes_[static_cast<size_t>(at)]);
     }
     std::optional<double> span = 1;
     if (a.start >= 0 && in_.sizes < 0) {
@@ -441,6 +454,7 @@ class ResizeReader {
   const ResizeInputs in_;
   std::vector<op::Dim> shape_;
   std::vector<int64_t> axes_;
+  std::vector<op::Dim> sizes_;  // of the result, per axis, where the node gives them
 };
 
 }  // namespace

@@ -139,7 +139,7 @@ ValueId SidesOf(Composer& c, ValueId boxes, bool centered) {
 ValueId OptionalNumber(Composer& c, int input, double fallback, ir::DType type) {
   if (!c.node().HasInput(input)) return c.Scalar(fallback, type);
   const ValueId id = c.Input(input);
-  if (c.ok() && c.TypeOf(id).elements() != 1) return c.Fail("shape", "expected single numbers");
+  if (c.Count(id) != 1) return c.Fail("shape", "expected single numbers");
   return c.Cast(c.Reshape(id, {}), type);
 }
 

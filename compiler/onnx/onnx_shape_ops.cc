@@ -20,7 +20,8 @@ Result ReshapeAtRunTime(NodeReader& n, ValueId x) {
   if (c.Rank(wanted) != 1)
     return n.Error("shape", "expected a list of sizes, found another operand");
   const std::vector<op::Dim> from = c.Dims(x);
-  const auto rank = static_cast<size_t>(c.TypeOf(wanted).elements());
+  const auto rank = static_cast<size_t>(c.Count(wanted));
+  TW_TRY(c.status());
   if (allow_zero == 0) {
     std::vector<op::Dim> copied = from;
     copied.resize(rank, -2);  // no dimension to copy
@@ -228,7 +229,7 @@ Result ImportConstantOfShape(NodeReader& n) {
   if (importer.IsDims(sizes)) return FilledOpen(n, *importer.ConstantDims(sizes));
   if (n.IsDynamic(0)) {
     Composer c(n);
-    std::vector<Composer::SizeBound> bounds(c.TypeOf(sizes).elements());
+    std::vector<Composer::SizeBound> bounds(static_cast<size_t>(c.Count(sizes)));
     const std::vector<op::Dim> found = c.FoundShape(sizes, bounds);
     TW_TRY(c.status());
     if (!std::ranges::all_of(found, &op::Dim::is_constant)) return FilledOpen(n, found);

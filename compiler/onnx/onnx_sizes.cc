@@ -30,7 +30,10 @@ void ExpectKept(Composer& c, ValueId removed, const std::vector<int64_t>& shape,
 ValueId StepsBetween(Composer& c, ValueId start, ValueId end, ValueId step) {
   const ValueId span = c.Sub(end, start);
   ValueId count = kNone;
-  if (c.TypeOf(step).dtype.is_float()) {
+  if (!c.ok()) return kNone;
+  if (!c.TypeOf(step).dtype.is_float() && c.node().importer().ConstantScalar(step) == 1) {
+    count = c.Cast(span, ir::kI64);
+  } else if (c.TypeOf(step).dtype.is_float()) {
     count = c.Cast(c.Op("ceil", {c.Div(span, step)}), ir::kI64);
   } else {
     // Integers divide towards 0: a rest in the direction of the step makes one more.

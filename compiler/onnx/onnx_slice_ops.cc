@@ -35,6 +35,15 @@ Extent ClampSlice(int64_t start, int64_t end, int64_t step, int64_t size) {
 
 // One number for dimension d: that of the entry whose axis is d, or `absent`.
 ValueId AtAxis(Composer& c, ValueId axes, ValueId numbers, int64_t d, double absent) {
+  if (!c.ok()) return kNone;
+  const Importer& importer = c.node().importer();
+  if (const auto known_axes = importer.ConstantInts(axes)) {
+    const auto at = std::ranges::find(*known_axes, d) - known_axes->begin();
+    if (at == static_cast<std::ptrdiff_t>(known_axes->size())) return c.Scalar(absent, ir::kI64);
+    const auto known = importer.ConstantInts(numbers);
+    return known ? c.Integers({}, {known->at(static_cast<size_t>(at))})
+                 : c.Reshape(c.Slice(numbers, 0, at, 1), {});
+  }
   const ValueId mine = c.Op("equal", {axes, c.Scalar(static_cast<double>(d), ir::kI64)});
   const ValueId base = c.Scalar(absent, ir::kI64);
   const ValueId chosen = c.Op("where", {mine, c.Sub(numbers, base), c.Scalar(0, ir::kI64)});
@@ -76,11 +85,18 @@ Result SliceAtRunTime(NodeReader& n) {
   const ValueId starts = c.Cast(c.Input(1), ir::kI64);
   // The largest numbers mean "to the end"; sums with them must not overflow.
   constexpr int64_t kFar = int64_t{1} << 62;
-  const ValueId ends =
-      c.Op("max", {c.Op("min", {c.Cast(c.Input(2), ir::kI64), c.Number(kFar)}), c.Number(-kFar)});
+  ValueId ends = c.Cast(c.Input(2), ir::kI64);
+  TW_TRY(c.status());
+  if (auto known = n.importer().ConstantInts(ends)) {
+    for (int64_t& end : *known) end = std::clamp(end, -kFar, kFar);
+    ends = c.Integers({static_cast<int64_t>(known->size())}, *known);
+  } else {
+    ends = c.Op("max", {c.Op("min", {ends, c.Number(kFar)}), c.Number(-kFar)});
+  }
   TW_TRY(c.status());
   const std::vector<op::Dim> shape = c.Dims(x);
-  const int64_t count = c.TypeOf(starts).elements(), rank = c.Rank(x);
+  const int64_t rank = c.Rank(x), count = c.Count(starts);
+  TW_TRY(c.status());
   const ValueId axes = AxesOperand(c, 3, count, rank);
   const ValueId steps = n.HasInput(4)
                             ? c.Cast(c.Input(4), ir::kI64)
@@ -101,9 +117,11 @@ Result SliceAtRunTime(NodeReader& n) {
       return c.Op("where", {backwards, from_zero(at, -1, last), from_zero(at, 0, size)});
     };
     const ValueId start = clamped(AtAxis(c, axes, starts, d, 0));
-    const ValueId to_end = AtAxis(c, axes, c.Op("min", {ends, c.Number(kFar - 1)}), d, kFar);
+    const ValueId to_end = AtAxis(c, axes, ends, d, kFar);
+    const auto known_end = c.ok() ? n.importer().ConstantInts(to_end) : std::nullopt;
     const ValueId end =
-        clamped(c.Op("where", {c.Op("equal", {to_end, c.Number(kFar)}), size, to_end}));
+        clamped(known_end ? (known_end->at(0) == kFar ? size : to_end)
+                          : c.Op("where", {c.Op("equal", {to_end, c.Number(kFar)}), size, to_end}));
     counts.push_back(c.Reshape(StepsBetween(c, start, end, step), {1}));
     first.push_back(start);
     strides.push_back(step);
@@ -390,7 +408,8 @@ Result PadAtRunTime(NodeReader& n, const std::string& mode) {
   Composer c(n);
   const ValueId x = c.Input(0), pads = c.Input(1);
   TW_TRY(c.status());
-  const int64_t rank = c.Rank(x), count = c.TypeOf(pads).elements() / 2;
+  const int64_t rank = c.Rank(x), count = c.Count(pads) / 2;
+  TW_TRY(c.status());
   const std::vector<op::Dim> shape = c.Dims(x);
   const std::vector<bool> kept = NamesNot(n, 3, count, rank);
   const ValueId axes = AxesOperand(c, 3, count, rank);

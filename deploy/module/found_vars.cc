@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "deploy/module/loops_check.h"
 #include "deploy/module/open_sizes_check.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -79,6 +80,57 @@ std::vector<FoundSize> FoundSizes(const Manifest& manifest, const Function& func
   return found;
 }
 
+namespace {
+
+// The innermost loop that holds the launch; of the list's end without one.
+std::vector<Loop>::const_iterator LoopAround(const Function& function, size_t launch) {
+  return std::ranges::find_if(function.loops, [&](const Loop& loop) {
+    return loop.first <= static_cast<int64_t>(launch) && static_cast<int64_t>(launch) < loop.end;
+  });
+}
+
+// What a loop finds, by variable: nothing behind it, and nothing that it carries or stacks, has a
+// size of this name.
+absl::Status CheckFoundInLoops(const Manifest& manifest, const Function& function,
+                               const std::map<std::string, size_t>& known,
+                               const std::string& where) {
+  std::set<std::string> of_trips;
+  for (const auto& [name, launch] : known) {
+    const auto loop = LoopAround(function, launch);
+    if (loop == function.loops.end()) continue;
+    of_trips.insert(name);
+    for (size_t i = launch + 1; i < function.launches.size(); ++i) {
+      if (static_cast<int64_t>(i) < loop->end) continue;
+      if (!VariablesOf(manifest, function.launches[i]).contains(name)) continue;
+      return BadManifest("found_size", StrCat(where, ".launches[", i, "]"),
+                         StrCat("needs ", name, " behind the loop that finds it"));
+    }
+  }
+  std::vector<int64_t> outside = function.outputs;
+  const std::vector<int64_t> written = WrittenByLoops(function);
+  outside.insert(outside.end(), written.begin(), written.end());
+  for (const int64_t id : outside) {
+    if (!DependsOn(TensorOf(manifest, id).shape, of_trips)) continue;
+    return BadManifest("found_size", where,
+                       StrCat("tensor ", id, " leaves a loop and has a size that a trip finds"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<int> LoopsOfChecks(const Function& function) {
+  std::vector<int> loops(function.checks.size(), -1);
+  if (function.loops.empty()) return loops;
+  for (size_t i = 0; i < loops.size(); ++i) {
+    const std::optional<size_t> launch = WriterOf(function, function.checks[i].tensor);
+    if (!launch) continue;
+    const auto loop = LoopAround(function, *launch);
+    if (loop != function.loops.end()) loops[i] = static_cast<int>(loop - function.loops.begin());
+  }
+  return loops;
+}
+
 absl::Status CheckFoundSizes(const Manifest& manifest, const Function& function,
                              const std::string& where) {
   const std::set<std::string> names = FoundVariables(manifest);
@@ -110,7 +162,7 @@ absl::Status CheckFoundSizes(const Manifest& manifest, const Function& function,
                          StrCat("needs ", name, " before it is found"));
     }
   }
-  return absl::OkStatus();
+  return CheckFoundInLoops(manifest, function, known, where);
 }
 
 }  // namespace tilewright::module

@@ -1,6 +1,7 @@
 // Sizes that a run finds: size variables that no input binds, such as how many elements a condition
 // holds for. A check (SizeCheck) that expects the variable itself finds it, and the launches that
-// need it follow the one that makes what the check looks at.
+// need it follow the one that makes what the check looks at. In a loop each trip finds it anew, for
+// that trip alone.
 #ifndef DEPLOY_MODULE_FOUND_VARS_H_
 #define DEPLOY_MODULE_FOUND_VARS_H_
 
@@ -30,8 +31,12 @@ bool DependsOn(const std::vector<Dim>& shape, const std::set<std::string>& varia
 // Where a function finds each of them; of several places the first.
 std::vector<FoundSize> FoundSizes(const Manifest& manifest, const Function& function);
 
+// Per check the innermost loop whose launches write what it looks at, each trip anew; -1 elsewhere.
+std::vector<int> LoopsOfChecks(const Function& function);
+
 // INVALID_ARGUMENT `module.manifest.size_var` if the function does not find all of them,
-// `module.manifest.found_size` if something needs one too early.
+// `module.manifest.found_size` if something needs one too early, or behind the
+// loop that finds it.
 absl::Status CheckFoundSizes(const Manifest& manifest, const Function& function,
                              const std::string& where);
 

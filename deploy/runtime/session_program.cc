@@ -34,6 +34,7 @@ SessionProgram::SessionProgram(const LoadedModule& module, const Function& funct
           module.manifest(), function,
           [part](const Launch& launch) { return part != nullptr && part->Runs(launch); })),
       uses_host_arena_(UsesHostArena()),
+      loop_of_check_(module::LoopsOfChecks(function)),
       finds_(module::FoundSizes(module.manifest(), function)) {
   for (const Launch& launch : function.prepare) {
     prepare_uses_.insert(launch.args.begin(), launch.args.end());
@@ -229,10 +230,21 @@ std::vector<int64_t> SessionProgram::NumbersOf(size_t check) const {
   return numbers;
 }
 
+void SessionProgram::Forget(const module::FoundSize& find) {
+  found_[find.variable] = values_[find.variable];
+  missing_.insert(module_.manifest().size_vars[find.variable].name);
+}
+
 void SessionProgram::ForgetFound() {
   found_ = values_;
+  for (const module::FoundSize& find : finds_) Forget(find);
+}
+
+void SessionProgram::BeginTrip(size_t loop) {
+  const module::Loop& of = function_.loops[loop];
   for (const module::FoundSize& find : finds_) {
-    missing_.insert(module_.manifest().size_vars[find.variable].name);
+    const auto launch = static_cast<int64_t>(find.launch);
+    if (of.first <= launch && launch < of.end) Forget(find);
   }
 }
 
@@ -258,9 +270,10 @@ absl::Status SessionProgram::FindBehind(size_t launch) {
   return planner_.Resize(found_, &plan_);
 }
 
-absl::Status SessionProgram::CheckFoundSizes() const {
+absl::Status SessionProgram::CheckThoseOf(int loop) const {
   const module::Sizes sizes = module::SizesOf(module_.manifest(), found());
   for (size_t i = 0; i < checks_.size(); ++i) {
+    if (loop_of_check_[i] != loop) continue;
     const module::SizeCheck& check = function_.checks[i];
     const std::vector<int64_t> numbers = NumbersOf(i);
     std::vector<int64_t> expected;

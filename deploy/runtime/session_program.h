@@ -89,11 +89,15 @@ class SessionProgram {
   // INVALID_ARGUMENT `runtime.session.found_size` for one that is out of its range,
   // `module.sizes.unequal`.
   absl::Status FindBehind(size_t launch);
+  // Around each trip of loop `loop` of the function: before it nothing of it is found; behind it
+  // the checks of what it made hold (errors as of CheckFoundSizes).
+  void BeginTrip(size_t loop);
+  absl::Status CheckTrip(size_t loop) const { return CheckThoseOf(static_cast<int>(loop)); }
   // The values with those that the last run found.
   const std::vector<int64_t>& found() const { return finds_.empty() ? values_ : found_; }
   // At the end of a run. INVALID_ARGUMENT `runtime.session.stated_shape` if the launches found
   // other sizes than Function::checks expects.
-  absl::Status CheckFoundSizes() const;
+  absl::Status CheckFoundSizes() const { return CheckThoseOf(-1); }
 
  private:
   SessionProgram(const LoadedModule& module, const module::Function& function,
@@ -103,6 +107,8 @@ class SessionProgram {
   }
   bool UsesHostArena() const;
   std::vector<int64_t> NumbersOf(size_t check) const;
+  void Forget(const module::FoundSize& find);
+  absl::Status CheckThoseOf(int loop) const;  // -1: of no loop
   void PlaceTensors(const SessionMemory& memory);
   void* StateAddress(const module::Tensor& tensor, const SessionMemory& memory) const;
   void BindLaunches(const std::vector<module::Launch>& list,
@@ -119,6 +125,7 @@ class SessionProgram {
   bool prepared_done_ = false;
   std::set<int64_t> prepare_uses_;
   std::vector<Buffer> checks_;  // what Function::checks look at
+  const std::vector<int> loop_of_check_;
   const std::vector<module::FoundSize> finds_;
   std::vector<int64_t> found_;     // values_ with the sizes found
   std::set<std::string> missing_;  // those that the run has not found yet

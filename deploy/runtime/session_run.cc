@@ -77,8 +77,10 @@ absl::Status Session::Impl::RunLoop(size_t index, VisitStep visit) {
   const char* going = at(loop.carried[0].value);
   for (size_t trip = 0; *going != 0 && too_many_trips < 0; ++trip) {
     too_many_trips = stack_without_room(trip);
+    active->BeginTrip(index);
     TW_TRY(
         VisitSteps(static_cast<size_t>(loop.first), static_cast<size_t>(loop.end), index, visit));
+    if (too_many_trips < 0) TW_TRY(active->CheckTrip(index));
     for (const module::Loop::Stacked& stacked : loop.stacked) {
       if (too_many_trips >= 0) break;
       move(at(stacked.whole) + trip * bytes(stacked.part), stacked.part);

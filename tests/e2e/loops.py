@@ -160,6 +160,77 @@ def scans_of_many_steps():
                     np.testing.assert_allclose(found["all"], np.stack(columns[::-1], axis=1), atol=1e-4)
 
 
+def pasted_regions(path):
+    """As Mask R-CNN writes it: each region is resized to its box, and set into an image of zeros, which is appended to the others."""
+    size = []
+    for name, at in (("w", 0), ("h", 1)):
+        size += [node("Gather", ["box", f"n{at}"], [f"{name}0"]), node("Gather", ["box", f"n{at + 2}"], [f"{name}1"]),
+                 node("Sub", [f"{name}1", f"{name}0"], [f"{name}d"]), node("Max", [f"{name}d", "n1"], [name]),
+                 node("Unsqueeze", [name, "l0"], [f"{name}l"]), node("Unsqueeze", [f"{name}0", "l0"], [f"{name}0l"]),
+                 node("Sub", ["n16", f"{name}1"], [f"{name}r"]), node("Unsqueeze", [f"{name}r", "l0"], [f"{name}rl"])]
+    image = [node("Gather", ["masks", "i"], ["mask"]), node("Concat", ["hl", "wl"], ["to"], axis=0), node("Shape", ["mask"], ["own"]),
+             node("Slice", ["own", "l0", "l2"], ["front"]), node("Concat", ["front", "to"], ["sizes"], axis=0),
+             node("Resize", ["mask", "", "", "sizes"], ["region"], mode="nearest", coordinate_transformation_mode="asymmetric",
+                  nearest_mode="floor"),
+             node("Squeeze", ["region", "l01"], ["flat"]), node("Concat", ["h0l", "w0l", "hrl", "wrl"], ["pads"], axis=0),
+             node("Pad", ["flat", "pads"], ["pasted"]), node("Unsqueeze", ["pasted", "l0"], ["one"]),
+             node("Concat", ["before", "one"], ["after"], axis=0), node("Identity", ["c"], ["d"])]
+    numbers = {f"n{i}": np.int64(i) for i in (0, 1, 2, 3, 16)} | {"l0": np.int64([0]), "l2": np.int64([2]), "l01": np.int64([0, 1])}
+    trip = body([node("Gather", ["whole", "i"], ["box"])] + size + image,
+                [value("i", INT64, []), value("c", BOOL, []), value("before", FLOAT, None)],
+                [value("d", BOOL, []), value("after", FLOAT, None)], numbers)
+    save(path, [node("Clip", ["boxes", "low", "high"], ["inside"]), node("Cast", ["inside"], ["whole"], to=INT64),
+                node("Loop", ["trips", "", "none"], ["images"], body=trip)],
+         [value("boxes", FLOAT, [4, 4]), value("masks", FLOAT, [4, 1, 1, 5, 5]), value("trips", INT64, [])],
+         [value("images", FLOAT, ["regions", 16, 16])], {"none": np.zeros((0, 16, 16), np.float32), "low": np.float32(0), "high": np.float32(16)})
+
+
+def trips_find_sizes_of_their_own():
+    """Boxes of any size, without a word about how large they may be: they are cut to the image."""
+    rng = np.random.default_rng(4)
+    with tempfile.TemporaryDirectory(prefix="tilewright-loops-") as where:
+        path = Path(where) / "paste.onnx"
+        pasted_regions(path)
+        for session in sessions(path, "--shape", "regions=0..4"):
+            for trips in (0, 1, 3, 4):
+                low = rng.uniform(-4, 15, (4, 2))
+                boxes = np.hstack([low, low.clip(0) + rng.uniform(1, 12, (4, 2))]).astype(np.float32)
+                masks = rng.standard_normal((4, 1, 1, 5, 5)).astype(np.float32)
+                images = np.zeros((trips, 16, 16), np.float32)
+                for image, (x0, y0, x1, y1), mask in zip(images, boxes.clip(0, 16).astype(int), masks[:, 0, 0]):
+                    rows, columns = (np.arange(size) * 5 // size for size in (y1 - y0, x1 - x0))
+                    image[y0:y1, x0:x1] = mask[rows][:, columns]
+                found = session.run({"boxes": boxes, "masks": masks, "trips": np.int64(trips)})
+                assert found["images"].shape == images.shape, found["images"].shape
+                np.testing.assert_array_equal(found["images"], images)
+
+
+def states_that_grow():
+    """Each trip reads all that there is, and puts twice its sum in front."""
+    with tempfile.TemporaryDirectory(prefix="tilewright-loops-") as where:
+        path = Path(where) / "grow.onnx"
+        trip = body([node("ReduceSum", ["s", "l0"], ["sum"], keepdims=1), node("Add", ["sum", "sum"], ["twice"]),
+                     node("Concat", ["twice", "s"], ["t"], axis=0), node("Identity", ["c"], ["d"])],
+                    [value("i", INT64, []), value("c", BOOL, []), value("s", FLOAT, None)],
+                    [value("d", BOOL, []), value("t", FLOAT, None)], {"l0": np.int64([0])})
+        save(path, [node("Loop", ["trips", "", "x"], ["all"], body=trip)], [value("x", FLOAT, [2]), value("trips", INT64, [])],
+             [value("all", FLOAT, ["length"])], {})
+        message = tilewright("compile", path, "--target", "native", "-o", path.with_suffix(".tw"), code=1)
+        assert "graph.onnx.size_bound" in message and "--shape all_0=0..N" in message, message
+        for session in sessions(path, "--shape", "all_0=0..9", "--shape", "length=0..9"):
+            for trips in (0, 1, 2, 7):
+                wanted = np.float32([1, 2])
+                for _ in range(trips):
+                    wanted = np.concatenate([[2 * wanted.sum()], wanted]).astype(np.float32)
+                np.testing.assert_array_equal(session.run({"x": np.float32([1, 2]), "trips": np.int64(trips)})["all"], wanted)
+            try:
+                session.run({"x": np.float32([1, 2]), "trips": np.int64(8)})
+            except tw.Error as error:
+                assert "runtime.session.found_size" in str(error), error
+            else:
+                raise AssertionError("a state larger than its range was not refused")
+
+
 def the_commands_know_loops():
     """`run --profile` counts every trip; `compare` compares what loops leave."""
     with tempfile.TemporaryDirectory(prefix="tilewright-loops-") as where:
@@ -176,4 +247,5 @@ def the_commands_know_loops():
 
 
 if __name__ == "__main__":
-    run_checks(data_decide_how_often, loops_in_loops, values_that_swap, scans_of_many_steps, the_commands_know_loops)
+    run_checks(data_decide_how_often, loops_in_loops, values_that_swap, scans_of_many_steps, trips_find_sizes_of_their_own,
+               states_that_grow, the_commands_know_loops)

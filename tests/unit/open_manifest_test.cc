@@ -148,6 +148,44 @@ TEST(OpenManifestTest, FoundSizesAreFoundInTime) {
             "module.manifest.expression");
 }
 
+// A loop around the launches from `first` to before `end`, which goes on as long as a flag holds.
+Manifest FindingInLoop(int64_t first, int64_t end) {
+  Manifest manifest = Finding();
+  Loop loop{first, end, {{0, 0, 0}}, {}};
+  for (int64_t* id : {&loop.carried[0].init, &loop.carried[0].value, &loop.carried[0].next}) {
+    *id = static_cast<int64_t>(manifest.tensors.size());
+    Tensor flag = manifest.tensors[2];
+    flag.id = *id;
+    flag.name = "flag" + std::to_string(*id);
+    flag.dtype = DType::kBool;
+    flag.shape = {};
+    manifest.tensors.push_back(flag);
+  }
+  manifest.functions[0].loops = {loop};
+  return manifest;
+}
+
+TEST(OpenManifestTest, WhatATripFindsIsItsOwn) {
+  const auto slug = [](int64_t first, int64_t end) {
+    Manifest manifest = FindingInLoop(first, end);
+    const absl::Status status = CheckFoundSizes(manifest, manifest.functions[0], "main");
+    return std::string(support::Slug(status));
+  };
+  EXPECT_EQ(slug(1, 3), "") << "what finds it comes before the loop";
+  EXPECT_EQ(LoopsOfChecks(FindingInLoop(1, 3).functions[0]), std::vector<int>{-1});
+  EXPECT_EQ(LoopsOfChecks(FindingInLoop(0, 1).functions[0]), std::vector<int>{0});
+  EXPECT_EQ(slug(0, 1), "module.manifest.found_size") << "launches behind the loop need it";
+  EXPECT_EQ(slug(0, 3), "module.manifest.found_size") << "an output of the function has it";
+  Manifest inside = FindingInLoop(0, 3);
+  inside.tensors[5].shape[0] = 4;
+  EXPECT_TRUE(CheckFoundSizes(inside, inside.functions[0], "main").ok());
+  inside.tensors[static_cast<size_t>(inside.functions[0].loops[0].carried[0].value)].shape = {
+      Dim::Variable("M")};
+  EXPECT_EQ(support::Slug(CheckFoundSizes(inside, inside.functions[0], "main")),
+            "module.manifest.found_size")
+      << "carried to the next trip";
+}
+
 // Of an expression that falls with the size found, the place is for its smallest.
 TEST(OpenManifestTest, PlacesAreForWhateverIsFound) {
   Manifest manifest = Finding();
