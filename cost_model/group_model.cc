@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "compiler/target/occupancy.h"
@@ -185,14 +186,55 @@ double ControlCycles(const StatementSummary& s) {
   return cycles;
 }
 
-// Iterations of the loops between the group and its threads: as often the threads start anew.
-double Rounds(const StatementSummary& s) {
-  double rounds = 1;
+bool HasLoop(const StatementSummary& s, const ir::Var& var) {
+  return std::any_of(s.loops.begin(), s.loops.end(),
+                     [&](const LoopSummary& loop) { return loop.var == var; });
+}
+
+// Loops between the group and its threads that other statements are in, too: as often the threads
+// start anew. The rounds of a copy alone need no barrier between them.
+std::vector<const LoopSummary*> SharedRounds(const ProgramSummary& program,
+                                             const StatementSummary& s) {
+  std::vector<const LoopSummary*> rounds;
   for (const LoopSummary& loop : s.loops) {
     if (ir::IsThreadAxis(loop.kind)) break;
-    if (!ir::IsBlockAxis(loop.kind)) rounds *= static_cast<double>(loop.extent);
+    const bool shared = std::any_of(
+        program.statements.begin(), program.statements.end(), [&](const StatementSummary& other) {
+          return other.launch == s.launch && &other != &s && HasLoop(other, loop.var);
+        });
+    if (!ir::IsBlockAxis(loop.kind) && shared) rounds.push_back(&loop);
   }
   return rounds;
+}
+
+bool FillsShared(const StatementSummary& s) {
+  return s.accesses[0].buffer->scope == ir::Scope::kShared;
+}
+bool ReadsShared(const StatementSummary& s) {
+  return std::any_of(s.accesses.begin(), s.accesses.end(), [](const AccessSummary& access) {
+    return !access.is_write && access.buffer->scope == ir::Scope::kShared;
+  });
+}
+
+// Barriers that a group comes to: before what fills shared memory, and behind it. Copies that come
+// one behind the other have them together.
+double Barriers(const ProgramSummary& program, size_t launch) {
+  double barriers = 0;
+  const StatementSummary* before = nullptr;
+  for (const StatementSummary& s : program.statements) {
+    if (s.launch != launch) continue;
+    const StatementSummary* filled = std::exchange(before, FillsShared(s) ? &s : nullptr);
+    if (before == nullptr) continue;
+    const std::vector<const LoopSummary*> rounds = SharedRounds(program, s);
+    const bool together = filled != nullptr && !ReadsShared(s) &&
+                          std::all_of(rounds.begin(), rounds.end(), [&](const LoopSummary* loop) {
+                            return HasLoop(*filled, loop->var);
+                          });
+    double times = together ? 0 : 2;
+    for (const LoopSummary* loop : rounds) times *= static_cast<double>(loop->extent);
+    barriers += times;
+  }
+  return barriers;
 }
 
 // One launch, its parts in ns.
@@ -257,8 +299,8 @@ class LaunchModel {
       shape.groups = std::max(shape.groups, s.Groups());
       shape.threads = std::max(shape.threads, s.Threads());
       shape.registers = std::max(shape.registers, Registers(s));
-      if (s.accesses[0].buffer->scope == ir::Scope::kShared) shape.barriers += 2 * Rounds(s);
     }
+    shape.barriers = Barriers(program_, launch);
     if (launch < program_.launches.size())
       shape.shared_bytes = static_cast<double>(program_.launches[launch].shared_bytes);
     const auto threads = static_cast<int64_t>(shape.threads);

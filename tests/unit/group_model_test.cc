@@ -205,6 +205,16 @@ TEST(GroupModel, DescribesALaunch) {
   EXPECT_EQ(shape.tail, 1);
 }
 
+// Both operands come through shared memory in four steps, one of them by half of the threads in two
+// rounds.
+TEST(GroupModel, CopiesOfAStepMeetTogether) {
+  const ProgramSummary program = Matmul(
+      "cache_read %3 read=0 scope=shared; cache_read %3 read=1 scope=shared; split %2 [?,16]; "
+      "reorder %1 %10 %0 %11; bind %1 blockIdx.x; bind %0 threadIdx.x; compute_at %4 %10; "
+      "split %12 [?,32]; bind %15 threadIdx.x; compute_at %7 %10; bind %16 threadIdx.x");
+  EXPECT_EQ(AnalyzeLaunch(program, 0, Gpu()).barriers, 2 * 4);
+}
+
 TEST(GroupModel, WhatIsFetchedAheadTakesItsMemoryTwice) {
   const ProgramSummary twice = Matmul(std::string(kShared) + "; double_buffer %4");
   EXPECT_EQ(twice.launches[0].shared_bytes, 2 * 64 * 16 * 4);
