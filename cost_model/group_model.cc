@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "compiler/target/occupancy.h"
@@ -29,6 +30,9 @@ constexpr double kFourWarps = 4, kSharedTerms = 64, kSharedLatency = 128;
 // Of what a body loads, what the compiler keeps in registers at a time, if there are no more sums:
 // by NVRTC's reports of the chosen kernels (tests/bench/results/simt_counts.json).
 constexpr int64_t kOperandsKept = 16;
+// What of a launch's time each transaction costs that its bytes do not need, relative to those that
+// they need: the parts of the estimate know neither queues nor who else uses the caches.
+constexpr double kWasteShare = 0.25;
 // A condition in the innermost body, which threads in step and drivers for processors mask.
 constexpr double kMaskedFactor = 1.2;
 
@@ -185,21 +189,83 @@ double ControlCycles(const StatementSummary& s) {
   return cycles;
 }
 
-// Iterations of the loops between the group and its threads: as often the threads start anew.
-double Rounds(const StatementSummary& s) {
-  double rounds = 1;
+bool HasLoop(const StatementSummary& s, const ir::Var& var) {
+  return std::any_of(s.loops.begin(), s.loops.end(),
+                     [&](const LoopSummary& loop) { return loop.var == var; });
+}
+
+// Loops between the group and its threads that other statements are in, too: as often the threads
+// start anew. The rounds of a copy alone need no barrier between them.
+std::vector<const LoopSummary*> SharedRounds(const ProgramSummary& program,
+                                             const StatementSummary& s) {
+  std::vector<const LoopSummary*> rounds;
   for (const LoopSummary& loop : s.loops) {
     if (ir::IsThreadAxis(loop.kind)) break;
-    if (!ir::IsBlockAxis(loop.kind)) rounds *= static_cast<double>(loop.extent);
+    const bool shared = std::any_of(
+        program.statements.begin(), program.statements.end(), [&](const StatementSummary& other) {
+          return other.launch == s.launch && &other != &s && HasLoop(other, loop.var);
+        });
+    if (!ir::IsBlockAxis(loop.kind) && shared) rounds.push_back(&loop);
   }
   return rounds;
+}
+
+bool FillsShared(const StatementSummary& s) {
+  return s.accesses[0].buffer->scope == ir::Scope::kShared;
+}
+bool ReadsShared(const StatementSummary& s) {
+  return std::any_of(s.accesses.begin(), s.accesses.end(), [](const AccessSummary& access) {
+    return !access.is_write && access.buffer->scope == ir::Scope::kShared;
+  });
+}
+
+// Barriers that a group comes to: before what fills shared memory, and behind it. Copies that come
+// one behind the other have them together.
+double Barriers(const ProgramSummary& program, size_t launch) {
+  double barriers = 0;
+  const StatementSummary* before = nullptr;
+  for (const StatementSummary& s : program.statements) {
+    if (s.launch != launch) continue;
+    const StatementSummary* filled = std::exchange(before, FillsShared(s) ? &s : nullptr);
+    if (before == nullptr) continue;
+    const std::vector<const LoopSummary*> rounds = SharedRounds(program, s);
+    const bool together = filled != nullptr && !ReadsShared(s) &&
+                          std::all_of(rounds.begin(), rounds.end(), [&](const LoopSummary* loop) {
+                            return HasLoop(*filled, loop->var);
+                          });
+    double times = together ? 0 : 2;
+    for (const LoopSummary* loop : rounds) times *= static_cast<double>(loop->extent);
+    barriers += times;
+  }
+  return barriers;
 }
 
 // One launch, its parts in ns.
 struct LaunchTime {
   TimeEstimate time;
   double barrier_ns = 0, start_ns = 0;
-  double total() const { return Overlapped(time) + barrier_ns + start_ns; }
+  double waste = 1;  // factor
+  double work() const { return waste * (Overlapped(time) + barrier_ns); }
+};
+
+// Transactions of a launch, of all its accesses of memory, and those that the bytes need.
+struct Requests {
+  double transactions = 0, least = 0;
+
+  void Add(const StatementSummary& s, const RegisterTile& tile, const target::Target& thread) {
+    const target::LaunchLimits& limits = thread.machine.launch;
+    const bool kept = tile.live <= thread.machine.vector_registers;
+    for (const AccessSummary& access : s.accesses) {
+      if (access.buffer->scope != ir::Scope::kGlobal) continue;
+      const BodyLoads loads = LoadsOf(s, access, tile);
+      const StepAccess step = AnalyzeStep(s, access, limits, limits.warp);
+      const double times = tile.bodies * (kept ? loads.distinct : loads.all) /
+                           (loads.vector_moves ? tile.vectors : 1);
+      transactions += times * step.transactions;
+      least += times * step.transactions * step.coalesced;
+    }
+  }
+  double Factor() const { return least > 0 ? 1 + kWasteShare * (transactions / least - 1) : 1; }
 };
 
 class LaunchModel {
@@ -222,6 +288,7 @@ class LaunchModel {
     const double per_unit = std::min(shape.groups_per_unit, std::ceil(shape.groups / Units()));
     const double in_waves = shape.waves * per_unit / machine_.clock_ghz;
     const target::Target thread = ThreadOf(shape);
+    Requests requests;
     for (const StatementSummary& s : program_.statements) {
       if (s.launch != launch) continue;
       if (s.fragments) {
@@ -244,7 +311,9 @@ class LaunchModel {
       out.time.compute_ns +=
           in_waves * std::max(warps * (cycles + ControlCycles(s)), alone / per_unit);
       AddTraffic(s, shape, &out.time);
+      if (!InTurn(limits_)) requests.Add(s, tile, thread);
     }
+    out.waste = requests.Factor();
     out.barrier_ns = in_waves * BarrierCycles(launch, shape);
     out.start_ns = limits_.launch_ns + shape.waves * per_unit * limits_.group_ns;
     return out;
@@ -257,8 +326,8 @@ class LaunchModel {
       shape.groups = std::max(shape.groups, s.Groups());
       shape.threads = std::max(shape.threads, s.Threads());
       shape.registers = std::max(shape.registers, Registers(s));
-      if (s.accesses[0].buffer->scope == ir::Scope::kShared) shape.barriers += 2 * Rounds(s);
     }
+    shape.barriers = Barriers(program_, launch);
     if (launch < program_.launches.size())
       shape.shared_bytes = static_cast<double>(program_.launches[launch].shared_bytes);
     const auto threads = static_cast<int64_t>(shape.threads);
@@ -400,17 +469,18 @@ GroupEstimate EstimateGroups(const ProgramSummary& program, const target::Target
   if (program.statements.empty()) return out;
   const LaunchModel model(program, target);
   const size_t critical = program.statements[program.critical].launch;
-  double others = 0, second = 0;
+  double work = 0, others = 0, second = 0;
   for (size_t launch = 0; launch < program.launches.size(); ++launch) {
     const LaunchTime one = model.Estimate(launch);
     out.launch_ns += one.start_ns;
     if (launch == critical) {
       out.time = one.time;
       out.barrier_ns = one.barrier_ns;
+      work = one.work();
       continue;
     }
-    others += one.total() - one.start_ns;
-    second = std::max(second, one.total());
+    others += one.work();
+    second = std::max(second, one.work() + one.start_ns);
   }
   out.shape = model.Shape(critical);
   TimeEstimate& t = out.time;
@@ -418,7 +488,7 @@ GroupEstimate EstimateGroups(const ProgramSummary& program, const target::Target
   t.second_ns = second;
   t.overhead_ns = out.launch_ns + out.barrier_ns;
   t.balance = out.shape.tail;
-  t.total_ns = Overlapped(t) + t.other_ns + t.overhead_ns;
+  t.total_ns = work + t.other_ns + out.launch_ns;
   return out;
 }
 

@@ -412,7 +412,7 @@ class Summarizer {
       analyzer.Set(loop.var, analysis::Interval::Point(loop.min));
     }
     double first = 0;
-    for (int64_t thread = 0; thread < std::min(threads, kStepThreads); ++thread) {
+    for (int64_t thread = 0; thread < std::min(threads, kSeenThreads); ++thread) {
       int64_t rest = thread;
       for (const LoopSummary* axis : axes) {
         analyzer.Set(axis->var, analysis::Interval::Point(axis->min + rest % axis->extent));

@@ -35,12 +35,12 @@ struct AccessSummary {
   // more than the number of loops (the last entry is 1).
   std::vector<double> unique;
   // Of a statement in the threads of a group: elements from the first thread's place to that of
-  // each of the first kStepThreads, in their order. Empty outside of threads.
+  // each of the first kSeenThreads, in their order. Empty outside of threads.
   std::vector<int64_t> thread_offsets;
   int64_t first = 0;  // the first thread's place, in elements from the buffer's start
 };
 // As many threads go in step on the machines that we know, or fewer.
-inline constexpr int64_t kStepThreads = 32;
+inline constexpr int64_t kStepThreads = 32, kSeenThreads = 2 * kStepThreads;
 
 struct OpCounts {  // per visit of the statement, scalar
   double add = 0, mul = 0, divide = 0, special = 0, compare = 0, select = 0, integer = 0;

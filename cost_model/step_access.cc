@@ -15,6 +15,7 @@ namespace tilewright::cost_model {
 namespace {
 
 constexpr int64_t kBankWord = 4;  // bytes
+constexpr int64_t kSteps = 2;     // whose accesses are looked at
 
 int64_t FloorDivide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
@@ -45,12 +46,13 @@ Accesses AccessesOf(const StatementSummary& s, const AccessSummary& access,
   return {lanes * access.element_bytes / bytes, bytes};
 }
 
-// Where the first accesses of `step` threads begin.
-std::vector<int64_t> StartsOf(const AccessSummary& access, const Accesses& accesses, int64_t step) {
-  std::vector<int64_t> threads = access.thread_offsets, starts;
-  if (threads.empty()) threads = {0};
-  threads.resize(std::min(threads.size(), static_cast<size_t>(step)));
-  for (const int64_t thread : threads) {
+// Where the first accesses of threads from `begin` on, `step` of them, begin.
+std::vector<int64_t> StartsOf(const AccessSummary& access, const Accesses& accesses, int64_t begin,
+                              int64_t step) {
+  const auto threads = static_cast<int64_t>(access.thread_offsets.size());
+  std::vector<int64_t> starts;
+  for (int64_t t = begin; t < std::max<int64_t>(1, std::min(threads, begin + step)); ++t) {
+    const int64_t thread = threads == 0 ? 0 : access.thread_offsets[static_cast<size_t>(t)];
     for (int64_t lane = 0; lane < accesses.lanes; ++lane) {
       starts.push_back((access.first + thread) * access.element_bytes + lane * accesses.apart);
     }
@@ -176,29 +178,32 @@ StatementSummary InStep(const StatementSummary& statement) {
 StepAccess AnalyzeStep(const StatementSummary& s, const AccessSummary& access,
                        const target::LaunchLimits& limits, int64_t step) {
   const Accesses accesses = AccessesOf(s, access, limits);
-  const std::vector<int64_t> starts = StartsOf(access, accesses, step);
-  StepAccess out;
-  const auto count = static_cast<double>(accesses.count);
-  out.accesses = count;
-  const int64_t turns = BankTurns(starts, accesses.bytes, limits);
-  const int64_t least = LeastTurns(starts.size(), accesses.bytes, limits);
-  out.bank_cycles = count * static_cast<double>(turns);
-  out.conflicts = static_cast<double>(turns) / static_cast<double>(least);
-  std::vector<int64_t> places = starts;
-  std::sort(places.begin(), places.end());
-  places.erase(std::unique(places.begin(), places.end()), places.end());
   const std::vector<double> shares = StartShares(s, access, accesses, limits);
-  double lines = 0;
-  for (size_t word = 0; word < shares.size(); ++word) {
-    if (shares[word] == 0) continue;
-    const int64_t at = static_cast<int64_t>(word) * kBankWord;
-    lines += shares[word] * static_cast<double>(
-                                Transactions(places, at, accesses.bytes, limits.transaction_bytes));
+  const auto threads = static_cast<int64_t>(access.thread_offsets.size());
+  const int64_t steps = std::clamp<int64_t>((threads + step - 1) / step, 1, kSteps);
+  double turns = 0, least_turns = 0, lines = 0, least_lines = 0;
+  for (int64_t i = 0; i < steps; ++i) {
+    const std::vector<int64_t> starts = StartsOf(access, accesses, i * step, step);
+    turns += static_cast<double>(BankTurns(starts, accesses.bytes, limits));
+    least_turns += static_cast<double>(LeastTurns(starts.size(), accesses.bytes, limits));
+    std::vector<int64_t> places = starts;
+    std::sort(places.begin(), places.end());
+    places.erase(std::unique(places.begin(), places.end()), places.end());
+    for (size_t word = 0; word < shares.size(); ++word) {
+      if (shares[word] == 0) continue;
+      const int64_t at = static_cast<int64_t>(word) * kBankWord;
+      lines += shares[word] * static_cast<double>(Transactions(places, at, accesses.bytes,
+                                                               limits.transaction_bytes));
+    }
+    const double bytes = static_cast<double>(places.size()) * static_cast<double>(accesses.bytes);
+    least_lines += std::ceil(bytes / static_cast<double>(limits.transaction_bytes));
   }
-  out.transactions = count * lines;
-  const double bytes = static_cast<double>(places.size()) * static_cast<double>(accesses.bytes);
-  out.coalesced =
-      count * std::ceil(bytes / static_cast<double>(limits.transaction_bytes)) / out.transactions;
+  StepAccess out;
+  out.accesses = static_cast<double>(accesses.count);
+  out.bank_cycles = out.accesses * turns / static_cast<double>(steps);
+  out.conflicts = turns / least_turns;
+  out.transactions = out.accesses * lines / static_cast<double>(steps);
+  out.coalesced = least_lines / lines;
   return out;
 }
 

@@ -18,7 +18,8 @@ struct StepAccess {
   double bank_cycles = 1;   // of shared memory, that it takes
   double conflicts = 1;     // bank_cycles / those without two words in one bank
 };
-// `step` threads go in step. REQUIRES: step in [1, kStepThreads].
+// `step` threads go in step: on average over the first two times as many, for the second ones may
+// begin in the middle of a row. REQUIRES: step >= 1.
 StepAccess AnalyzeStep(const StatementSummary& statement, const AccessSummary& access,
                        const target::LaunchLimits& limits, int64_t step);
 

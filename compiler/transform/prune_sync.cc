@@ -2,6 +2,8 @@
 //   barrier; S
 //     → S, where no thread in S may touch what another thread touched since the last barrier that
 //       stays, if one of the two writes (asynchronous stores count again where they are waited for)
+//   for i { barrier; S } → barrier; for i { S }, where S stores to no element twice over all i and
+//       all threads, and reads nothing that it stores: the rounds of a copy
 // Loops are looked at over some iterations one after the other, so that what the end of one
 // iteration and the start of the next share counts as well. A barrier that any of these views needs
 // stays.
@@ -41,6 +43,50 @@ bool HasBarrier(const Stmt& s) {
   return found;
 }
 
+// Moves barriers in front of loops whose iterations have nothing to do with each other.
+class BarriersOutOfLoops : public ir::Rewriter {
+ public:
+  // `axes`: the thread loops around.
+  explicit BarriersOutOfLoops(const std::vector<Stmt>& axes) : axes_(axes) {}
+
+  Stmt RewriteStmt(const Stmt& s) override {
+    if (!HasBarrier(s)) return s;
+    const Stmt inside = RewriteChildren(s);
+    if (inside->kind != StmtKind::kFor || inside->body->kind != StmtKind::kSeq) return inside;
+    const std::vector<Stmt>& stmts = inside->body->stmts;
+    if (stmts.size() != 2 || !IsBarrier(stmts[0]) || !IsApart(*inside, stmts[1])) return inside;
+    return ir::MakeSeq({stmts[0], LoopOf(*inside, stmts[1])});
+  }
+
+ private:
+  static Stmt LoopOf(const ir::StmtNode& loop, Stmt body) {
+    return ir::MakeFor(loop.var, loop.range.min, loop.range.extent, std::move(body), loop.for_kind,
+                       loop.annotations);
+  }
+
+  bool IsApart(const ir::StmtNode& loop, const Stmt& body) const {
+    std::set<Buffer> written, read;
+    bool known = true;
+    ir::VisitStmts(body, [&](const Stmt& s) {
+      if (s->kind == StmtKind::kStore) written.insert(s->buffer);
+      known = known && s->kind != StmtKind::kSync && s->kind != StmtKind::kAsync &&
+              s->kind != StmtKind::kEvaluate;
+      return known;
+    });
+    ir::VisitExprsIn(body, [&](const Expr& e) {
+      if (e->kind == ir::ExprKind::kLoad) read.insert(e->buffer);
+      return true;
+    });
+    for (const Buffer& b : written) known = known && !read.contains(b);
+    if (!known) return false;
+    Stmt everywhere = LoopOf(loop, body);
+    for (const Stmt& axis : axes_) everywhere = LoopOf(*axis, everywhere);
+    return StoresOnce(everywhere);
+  }
+
+  const std::vector<Stmt>& axes_;
+};
+
 struct Access {
   Buffer buffer;
   bool write;
@@ -60,6 +106,7 @@ class Pruner {
       axes_.push_back(body_);
       body_ = body_->body;
     }
+    body_ = BarriersOutOfLoops(axes_).RewriteStmt(body_);
     ir::VisitStmts(body_, [&](const Stmt& s) {
       bool shared =
           s->kind == StmtKind::kStore && PrivacyOf(s->buffer->scope) != ir::Privacy::kThread;

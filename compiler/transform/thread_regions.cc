@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "compiler/analysis/footprint.h"
 #include "compiler/analysis/injective.h"
 #include "compiler/analysis/simplify.h"
 #include "compiler/ir/interp.h"
@@ -107,8 +108,9 @@ bool AreApart(const std::set<OwnedBox>& boxes) {
   return true;
 }
 
-// Whether every iteration of the loops gives another point.
-bool VisitsOnce(const std::vector<Expr>& indices, const std::vector<ir::Stmt>& loops) {
+// Whether every iteration of the loops that meets the conditions gives another point.
+bool VisitsOnce(const std::vector<Expr>& indices, const std::vector<ir::Stmt>& loops,
+                const std::vector<Expr>& conditions) {
   analysis::Analyzer analyzer;
   std::vector<ir::Var> vars;
   for (const ir::Stmt& l : loops) {
@@ -116,12 +118,24 @@ bool VisitsOnce(const std::vector<Expr>& indices, const std::vector<ir::Stmt>& l
     analyzer.SetRange(l->var, l->range);
     vars.push_back(l->var);
   }
+  std::vector<analysis::UpperBound> bounds;
+  for (const Expr& condition : conditions) {
+    for (analysis::UpperBound& bound : analysis::UpperBounds(analyzer, condition)) {
+      const analysis::AffineTerm& first = bound.terms.terms[0];
+      if (bound.terms.terms.size() == 1 && first.atom->kind == ExprKind::kVar) {
+        const analysis::Interval range = analyzer.Values(first.atom);
+        analyzer.Set(first.atom, {range.min, std::min(range.max, bound.limit / first.coeff)});
+      } else {
+        bounds.push_back(std::move(bound));
+      }
+    }
+  }
   std::vector<analysis::AffineSum> sums;
   for (const Expr& i : indices) {
     if (i->dtype != ir::kI64) return false;
     sums.push_back(analyzer.Affine(i));
   }
-  const std::vector<bool> apart = analysis::InjectiveIn(sums, vars, {}, analyzer);
+  const std::vector<bool> apart = analysis::InjectiveIn(sums, vars, bounds, analyzer);
   return std::find(apart.begin(), apart.end(), false) == apart.end();
 }
 
@@ -144,26 +158,30 @@ bool StoresOnce(const ir::Stmt& s) {
   struct Store {
     ir::Stmt stmt;
     std::vector<ir::Stmt> loops;
+    std::vector<Expr> conditions;
   };
   std::vector<Store> stores;
   std::vector<ir::Stmt> loops;
+  std::vector<Expr> conditions;
   bool known = true;
   std::function<void(const ir::Stmt&)> walk = [&](const ir::Stmt& x) {
-    if (x->kind == ir::StmtKind::kStore) stores.push_back({x, loops});
+    if (x->kind == ir::StmtKind::kStore) stores.push_back({x, loops, conditions});
     bool loop = x->kind == ir::StmtKind::kFor;
     known &= !loop || (ir::AsInt(x->range.min) != nullptr && ir::AsInt(x->range.extent) != nullptr);
     known &= x->kind != ir::StmtKind::kLet && x->mask == nullptr;
     if (loop) loops.push_back(x);
-    for (const ir::Stmt* child : {&x->body, &x->else_body}) {
-      if (*child != nullptr) walk(*child);
-    }
+    const bool condition = x->kind == ir::StmtKind::kIf && !ir::HasLoad(x->condition);
+    if (condition) conditions.push_back(x->condition);
+    if (x->body != nullptr) walk(x->body);
+    if (condition) conditions.pop_back();
+    if (x->else_body != nullptr) walk(x->else_body);
     for (const ir::Stmt& child : x->stmts) walk(child);
     if (loop) loops.pop_back();
   };
   walk(s);
   for (size_t i = 0; known && i < stores.size(); ++i) {
     for (size_t j = 0; j < i; ++j) known &= stores[i].stmt->buffer != stores[j].stmt->buffer;
-    known = known && VisitsOnce(stores[i].stmt->indices, stores[i].loops);
+    known = known && VisitsOnce(stores[i].stmt->indices, stores[i].loops, stores[i].conditions);
   }
   return known;
 }

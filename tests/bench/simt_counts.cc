@@ -61,6 +61,18 @@ json CountsOf(const simt::Traffic& t) {
           {"shared_ideal_turns", t.shared_ideal_turns}};
 }
 
+// What each array's reads and writes take.
+json PartsOf(const simt::TrafficParts& parts) {
+  json out = json::array();
+  for (const auto& [array, traffic] : parts) {
+    json part = CountsOf(traffic);
+    part["array"] = array.first;
+    part["write"] = array.second;
+    out.push_back(std::move(part));
+  }
+  return out;
+}
+
 void Count(const std::string& model, const driver::Task& task, const target::Target& target) {
   const auto [steps, estimated_ns] = ChosenSteps(task, target);
   const ir::Function scheduled =
@@ -89,7 +101,8 @@ void Count(const std::string& model, const driver::Task& task, const target::Tar
                 {"launch", l},
                 {"steps", steps},
                 {"estimated_us", estimated_ns / 1e3},
-                {"counts", CountsOf(counts[l])},
+                {"counts", CountsOf(simt::Sum(counts[l]))},
+                {"parts", PartsOf(counts[l])},
                 {"threads", shape.threads},
                 {"groups", shape.groups},
                 {"registers_estimated", shape.registers},

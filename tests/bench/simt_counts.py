@@ -6,7 +6,7 @@
 Schedules are those that `compile` chooses by the estimate. Of each launch some groups run on the emulator (simt_counts.cc). The table
 has for each network: sectors of global memory (of all groups, in thousands), the counted ones over the least that the bytes of the
 warps' requests need, turns of the banks of shared memory over those without conflicts, and how the estimate's registers and occupancy compare with NVRTC's report. --rows prints each
-launch. It says nothing about time."""
+launch, and the arrays of which it moves more than the least. It says nothing about time."""
 
 import argparse
 import json
@@ -50,6 +50,10 @@ def one(row, moved, least):
     return row["counts"][moved] / max(1, row["counts"][least])
 
 
+def is_over(part):
+    return part["global_sectors"] > part["global_ideal_sectors"] or part["shared_turns"] > part["shared_ideal_turns"]
+
+
 def summary(rows):
     known = [row for row in rows if "registers" in row]
     return {
@@ -89,6 +93,8 @@ def main():
             result["launches"].append(short)
             if flags.rows:
                 print("  ", json.dumps(short), flush=True)
+                for part in filter(is_over, row["parts"]):
+                    print("     ", json.dumps({key: part[key] for key in part if part[key]}), flush=True)
     result["all"] = summary(everything)
     print("all", json.dumps(result["all"]))
     if flags.output:

@@ -185,5 +185,73 @@ TEST(CudaCodegen, LaunchesWithTooManyGroupsAlongYAreRefused) {
             "codegen.launch_limits.groups");
 }
 
+// A product of a tile of 7 by 64 pixels and channels. NVRTC 13 spills three registers of it to have
+// room for seven groups.
+constexpr char kSpilled[] = R"(#define restrict __restrict__
+struct alignas(16) Four { float v[4]; };
+struct alignas(8) Two { float v[2]; };
+extern "C" __global__ __launch_bounds__(224 * 1 * 1) void k7(const float* restrict x, const
+float* restrict w, const float* restrict b, float* restrict y) {
+  __shared__ __align__(16) float xs[448];
+  __shared__ __align__(16) float ws[4096];
+  const int g = (int)blockIdx.x;
+  const int tx = (int)threadIdx.x;
+  {
+    float sum[2];
+    {
+      const float lane = 0.0f;
+      const float l1 = 0.0f;
+      sum[0] = lane;
+      sum[1] = l1;
+    }
+    for (int i = 0; i < 16; ++i) {
+      for (int r = 0; r < 8; ++r) {
+        __syncthreads();
+        if ((tx < 128)) {
+          {
+            const auto run = *(const Four*)(w + ((((((g / 7) * 65536) + ((r / 2) * 16384)) + (i
+            * 1024)) + ((r % 2) * 512)) + (tx * 4)));
+            const Four wide = {{run.v[0], run.v[1], run.v[2], run.v[3]}};
+            *(Four*)(ws + (((r * 512) + ((tx / 4) * 16)) + ((((tx / 4) + tx) % 4) * 4))) = wide;
+          }
+        }
+      }
+      for (int r = 0; r < 2; ++r) {
+        __syncthreads();
+        xs[((r * 224) + tx)] = x[(((((i * 3136) + (r * 1568)) + ((tx / 7) * 49)) + ((g % 7) *
+        7)) + (tx % 7))];
+      }
+      __syncthreads();
+      for (int k = 0; k < 64; ++k) {
+        {
+          const auto two = *(const Two*)(ws + (((((tx / 56) * 1024) + (k * 16)) + ((((((tx / 7)
+          % 8) / 2) + k) % 4) * 4)) + (((tx / 7) % 2) * 2)));
+          const float l2 = fma(xs[((k * 7) + (tx % 7))], two.v[0], sum[0]);
+          const float l3 = fma(xs[((k * 7) + (tx % 7))], two.v[1], sum[1]);
+          sum[0] = l2;
+          sum[1] = l3;
+        }
+      }
+    }
+    {
+      const auto bias = *(const Two*)(b + (((g / 7) * 64) + ((tx / 7) * 2)));
+      const float l4 = (6.0f < (0.0f > (sum[0] + bias.v[0]) ? 0.0f : (sum[0] + bias.v[0])) ?
+      6.0f : (0.0f > (sum[0] + bias.v[0]) ? 0.0f : (sum[0] + bias.v[0])));
+      const float l5 = (6.0f < (0.0f > (sum[1] + bias.v[1]) ? 0.0f : (sum[1] + bias.v[1])) ?
+      6.0f : (0.0f > (sum[1] + bias.v[1]) ? 0.0f : (sum[1] + bias.v[1])));
+      y[(((((g / 7) * 3136) + ((tx / 7) * 98)) + ((g % 7) * 7)) + (tx % 7))] = l4;
+      y[((((((g / 7) * 3136) + ((tx / 7) * 98)) + ((g % 7) * 7)) + (tx % 7)) + 49)] = l5;
+    }
+  }
+}
+)";
+
+TEST(Nvrtc, KernelsThatItSpillsGetMoreRegisters) {
+  if (!HaveNvrtc()) GTEST_SKIP() << "[SKIP] no NVRTC";
+  const auto cubin = CompileText(kSpilled, "sm_90a");
+  ASSERT_TRUE(cubin.ok()) << support::StatusText(cubin.status());
+  EXPECT_EQ(cubin->kernels[0].spill_bytes, 0);
+}
+
 }  // namespace
 }  // namespace tilewright::cuda

@@ -128,14 +128,14 @@ TEST(GroupModel, LongVectorsAreSeveralAccesses) {
   EXPECT_EQ(step.conflicts, 2);
 }
 
-// Rows of 33 floats begin anywhere in a transaction.
+// Rows of 33 floats begin anywhere in a transaction. A second warp has one thread.
 TEST(GroupModel, AccessesThatBeginAnywhereTakeMoreTransactions) {
   const ProgramSummary program =
       Summary(tests::MatmulProgram(64, 33, 64), "bind %0 blockIdx.x; bind %1 threadIdx.x");
   const StatementSummary& s = Critical(program);
   const StepAccess step = AnalyzeStep(s, AccessOf(s, "B"), WithWideLoads(32), 32);
-  EXPECT_EQ(step.transactions, 4 + 7.0 / 8);
-  EXPECT_DOUBLE_EQ(step.coalesced, 4 / (4 + 7.0 / 8));
+  EXPECT_EQ(step.transactions, (4 + 7.0 / 8 + 1) / 2);
+  EXPECT_DOUBLE_EQ(step.coalesced, (4 + 1) / (4 + 7.0 / 8 + 1));
   EXPECT_EQ(AnalyzeStep(s, AccessOf(s, "A"), WithWideLoads(32), 32).transactions, 1);
 }
 
@@ -205,6 +205,16 @@ TEST(GroupModel, DescribesALaunch) {
   EXPECT_EQ(shape.tail, 1);
 }
 
+// Both operands come through shared memory in four steps, one of them by half of the threads in two
+// rounds.
+TEST(GroupModel, CopiesOfAStepMeetTogether) {
+  const ProgramSummary program = Matmul(
+      "cache_read %3 read=0 scope=shared; cache_read %3 read=1 scope=shared; split %2 [?,16]; "
+      "reorder %1 %10 %0 %11; bind %1 blockIdx.x; bind %0 threadIdx.x; compute_at %4 %10; "
+      "split %12 [?,32]; bind %15 threadIdx.x; compute_at %7 %10; bind %16 threadIdx.x");
+  EXPECT_EQ(AnalyzeLaunch(program, 0, Gpu()).barriers, 2 * 4);
+}
+
 TEST(GroupModel, WhatIsFetchedAheadTakesItsMemoryTwice) {
   const ProgramSummary twice = Matmul(std::string(kShared) + "; double_buffer %4");
   EXPECT_EQ(twice.launches[0].shared_bytes, 2 * 64 * 16 * 4);
@@ -239,6 +249,15 @@ TEST(GroupModel, CountsTheCyclesOfAUnit) {
 TEST(GroupModel, PrefersWhatCoalesces) {
   EXPECT_LT(2 * EstimateGroups(Matmul(kColumns), Gpu()).time.total_ns,
             EstimateGroups(Matmul(kRows), Gpu()).time.total_ns);
+}
+
+TEST(GroupModel, TransactionsThatNobodyNeedsCostTime) {
+  const auto over_parts = [](const char* steps) {
+    const GroupEstimate e = EstimateGroups(Matmul(steps), Gpu());
+    return (e.time.total_ns - e.launch_ns) / (Overlapped(e.time) + e.barrier_ns);
+  };
+  EXPECT_DOUBLE_EQ(over_parts(kColumns), 1);
+  EXPECT_GT(over_parts(kRows), 1.5);
 }
 
 // Threads that run alone gain by vectors, and put their sums away at barriers.

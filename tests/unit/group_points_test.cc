@@ -11,6 +11,7 @@
 
 #include "compiler/codegen/host_device.h"
 #include "compiler/ir/ir_text.h"
+#include "compiler/space/rules/tile_operands.h"
 #include "compiler/space/space.h"
 #include "compiler/targets/cuda/cuda_codegen.h"
 #include "compiler/targets/cuda/nvrtc.h"
@@ -180,12 +181,21 @@ constexpr char kBlocks[] =
     "Y[vo:1, vw:1, vp:1]; init { Y[vo, vw, vp] = 0.0f32; } Y[vo, vw, vp] = Y[vo, vw, vp] + X[vc, "
     "vw, vq] * W[vo, vc, vq, vp]; } } } } } } }";
 
+// A product whose columns lie in blocks of 16: threads next to each other read two blocks.
+constexpr char kColumnBlocks[] =
+    "fn packed(X: f32[8, 64] input, W: f32[4, 64, 16] input, Y: f32[8, 64] output) stage=scheduled "
+    "{ for i in 0..8 { for j in 0..64 { for k in 0..64 { block Y(vi: spatial 0..8 = i, vj: spatial "
+    "0..64 = j, vk: reduce 0..64 = k) { reads X[vi:1, vk:1], W[vj / 16:1, vk:1, vj % 16:1]; writes "
+    "Y[vi:1, vj:1]; init { Y[vi, vj] = 0.0f32; } Y[vi, vj] = Y[vi, vj] + X[vi, vk] * W[vj / 16, "
+    "vk, vj % 16]; } } } } }";
+
 // A row of the test below: its point is right, and moves no more sectors than `sectors`.
 struct PointRow {
   ir::Function program;
   const char* sketch;
   std::map<std::string, int64_t> knobs;
   int64_t most_over_least = 0;  // sectors of global memory, in percent; 0: any
+  int64_t conflicts = -1;       // turns of the banks more than without any; -1: any
 };
 
 TEST(GroupPoints, PartsTilesColumnsAndVectorsAreRight) {
@@ -199,6 +209,16 @@ TEST(GroupPoints, PartsTilesColumnsAndVectorsAreRight) {
        "thread_tiles",
        {{"lanes", 4}, {"threads_vw", 32}, {"tiles_of_group", 2}},
        105},
+      {*ir::ParseFunction(kColumnBlocks),
+       "thread_tiles",
+       {{"lanes", 2},
+        {"threads_vj", 32},
+        {"threads_vi", 4},
+        {"fetch_W", 1},
+        {"step_vk", 64},
+        {"row_padding", space::kBlocksApart}},
+       100,
+       0},
   };
   std::vector<simt::PlanText> texts;
   for (const PointRow& row : rows) texts.push_back(TextOf(row.program, row.sketch, row.knobs));
@@ -210,8 +230,11 @@ TEST(GroupPoints, PartsTilesColumnsAndVectorsAreRight) {
     if (rows[i].most_over_least == 0) continue;
     const auto counts = simt::CountPlan((*compiled)[i], 4);
     ASSERT_TRUE(counts.ok()) << StatusText(counts.status());
-    EXPECT_LE(100 * (*counts)[0].global_sectors,
-              rows[i].most_over_least * (*counts)[0].global_ideal_sectors)
+    const simt::Traffic sum = simt::Sum((*counts)[0]);
+    if (rows[i].conflicts >= 0) {
+      EXPECT_EQ(sum.shared_conflicts(), rows[i].conflicts) << texts[i].text;
+    }
+    EXPECT_LE(100 * sum.global_sectors, rows[i].most_over_least * sum.global_ideal_sectors)
         << texts[i].text;
   }
 }

@@ -147,6 +147,21 @@ TEST(SearchTaskTest, APredictionByTheEstimateIsRefined) {
   EXPECT_GT(gain(6), gain(0) + 0.1);
 }
 
+// What a small launch takes to start hides what it gains, and is no error of the estimate.
+TEST(SearchTaskTest, APredictionCountsWhatComesBehindTheLaunch) {
+  auto task = SearchTask::Create({{"direct", tests::MatmulProgram(32, 32, 16)}}, 2.0 * 32 * 32 * 16,
+                                 *target::ParseTarget("cuda,arch=sm_90"), {});
+  TW_CHECK(task.ok()) << support::StatusText(task.status());
+  auto prior = cost_model::MakePriorModel(cost_model::FeatureSet::kGroups);
+  const std::string plain = "bind %0 blockIdx.x; bind %1 threadIdx.x";
+  const auto best = (*task)->PredictBest(plain, prior.get());
+  ASSERT_TRUE(best.ok()) << support::StatusText(best.status());
+  ASSERT_FALSE(best->steps.empty());
+  const double plain_ns = *(*task)->EstimateNs(plain), best_ns = *(*task)->EstimateNs(best->steps);
+  EXPECT_GT(best->gain, 0);
+  EXPECT_LT(plain_ns, 1.25 * best_ns);
+}
+
 TEST(SearchTaskTest, NothingIsPickedTwiceAlsoAfterARestart) {
   auto task = MakeTask(1);
   auto model = cost_model::MakePriorModel();

@@ -371,6 +371,28 @@ TEST(SimtTraffic, IsWhatAGpuNeeds) {
   }
 }
 
+TEST(SimtTraffic, IsKeptForEachArray) {
+  auto compiled = Compile({{Language::kCuda,
+                            "extern \"C\" __global__ void k(const float* x, float* y) {\n"
+                            "  y[threadIdx.x] = x[8 * threadIdx.x];\n}\n",
+                            {"k"}}});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  Emulator emulator;
+  const auto* x = emulator.memory().Allocate(4096, 4, "x");
+  const auto* y = emulator.memory().Allocate(4096, 4, "y");
+  emulator.memory().MarkWritten(x, 4096);
+  ASSERT_EQ(
+      emulator.Launch({.kernel = (*compiled)[0][0],
+                       .threads = {32, 1, 1},
+                       .arguments = {reinterpret_cast<uint64_t>(x), reinterpret_cast<uint64_t>(y)},
+                       .count_traffic = true}),
+      absl::OkStatus());
+  const TrafficParts& parts = emulator.traffic_parts();
+  ASSERT_EQ(parts.size(), 2);
+  EXPECT_EQ(parts.at({"x", false}).global_sectors, 32);
+  EXPECT_EQ(parts.at({"y", true}).global_sectors, 4);
+}
+
 TEST(SimtCompile, SaysWhatTheCompilerSays) {
   const auto compiled =
       Compile({{Language::kCuda, "extern \"C\" __global__ void k() { nonsense; }", {"k"}}});

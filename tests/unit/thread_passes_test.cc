@@ -300,12 +300,39 @@ fn lifted(X: f32[2,4] input, Y: f32[2,4,3] output) stage=loops {
 )");
 }
 
-TEST(PruneSync, EveryBarrierThatIsLeftIsNeeded) {
-  auto f = RunPasses("merge_threads,simplify,compact_buffers,prune_sync", Parsed(kTile));
+// The same, but some of the threads bring the tile in rounds, each two elements.
+constexpr char kRounds[] = R"(
+fn rounds(X: f32[3,2,24] input, Y: f32[3,8] output) stage=loops {
+  for b in 0..3 blockIdx.x {
+    for k in 0..2 {
+      alloc S: f32[3,8] scope=shared {
+        for r in 0..4 {
+          for t in 0..3 threadIdx.x {
+            for i in 0..2 {
+              S[(r * 6 + t * 2 + i) / 8, (r * 6 + t * 2 + i) % 8] = X[b, k, r * 6 + t * 2 + i];
+            }
+          }
+        }
+        for t in 0..8 threadIdx.x { Y[b, t] = S[0, t] + S[1, 7 - t] * S[2, t]; }
+      }
+    }
+  }
+}
+)";
+
+void ExpectTwoBarriersThatAreNeeded(const char* text) {
+  auto f = RunPasses("merge_threads,simplify,compact_buffers,prune_sync", Parsed(text));
   ASSERT_TRUE(f.ok()) << StatusText(f.status());
   std::vector<const ir::StmtNode*> barriers;
   ir::VisitStmts(f->body, [&](const ir::Stmt& s) {
     if (s->kind == ir::StmtKind::kSync) barriers.push_back(s.get());
+    // Of the loops only that over steps has any.
+    if (s->kind == ir::StmtKind::kFor && s->var->name == "r") {
+      ir::VisitStmts(s->body, [](const ir::Stmt& inside) {
+        EXPECT_NE(inside->kind, ir::StmtKind::kSync);
+        return true;
+      });
+    }
     return true;
   });
   ASSERT_EQ(barriers.size(), 2u) << ir::Print(*f);
@@ -322,9 +349,41 @@ TEST(PruneSync, EveryBarrierThatIsLeftIsNeeded) {
     };
     ir::Function fewer = *f;
     fewer.body = Without(left_out).RewriteStmt(f->body);
-    absl::Status status = tests::SameResults(Parsed(kTile), fewer);
+    absl::Status status = tests::SameResults(Parsed(text), fewer);
     EXPECT_THAT(StatusText(status), testing::HasSubstr("ir.interp.race")) << ir::Print(fewer);
   }
+}
+
+TEST(PruneSync, EveryBarrierThatIsLeftIsNeeded) {
+  ExpectTwoBarriersThatAreNeeded(kTile);
+  ExpectTwoBarriersThatAreNeeded(kRounds);
+}
+
+// Rounds that use what the rounds before brought keep theirs.
+TEST(PruneSync, KeepsBarriersOfRoundsThatNeedThem) {
+  auto f = RunPasses("merge_threads,simplify,compact_buffers,prune_sync", Parsed(R"(
+fn scan(X: f32[8] input, Y: f32[8] output) stage=loops {
+  alloc S: f32[2,8] scope=shared {
+    for t in 0..8 threadIdx.x { S[0, t] = X[t]; }
+    for r in 0..3 {
+      for t in 0..8 threadIdx.x { S[(r + 1) % 2, t] = S[r % 2, 7 - t] * 2.0f32; }
+    }
+    for t in 0..8 threadIdx.x { Y[t] = S[1, 7 - t]; }
+  }
+}
+)"));
+  ASSERT_TRUE(f.ok()) << StatusText(f.status());
+  size_t inside = 0;
+  ir::VisitStmts(f->body, [&](const ir::Stmt& s) {
+    if (s->kind == ir::StmtKind::kFor && s->var->name == "r") {
+      ir::VisitStmts(s->body, [&](const ir::Stmt& part) {
+        inside += part->kind == ir::StmtKind::kSync;
+        return true;
+      });
+    }
+    return true;
+  });
+  EXPECT_EQ(inside, 1) << ir::Print(*f);
 }
 
 // Every thread keeps a copy of what one of them wrote: elements without indices count, too.

@@ -458,7 +458,9 @@ absl::StatusOr<Prediction> SearchTask::PredictBest(std::string_view default_step
     TW_TRY(Refine(model, &rng, &result));
   if (result.ranked.empty()) return Prediction{};
   const Pick& best = result.ranked[0];
-  const double gain = best.predicted - score[0] - kOptimism;
+  // To start a launch takes what it takes: the error is of the rest.
+  const double rest = std::max(0.0, std::exp2(-best.predicted) - launch_ns_);
+  const double gain = -score[0] - std::log2(launch_ns_ + rest * std::exp2(kOptimism));
   if (gain <= 0) return Prediction{};
   return Prediction{best.candidate.steps, best.candidate.program_hash, gain};
 }

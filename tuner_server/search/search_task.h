@@ -138,6 +138,7 @@ class SearchTask {
       : space_(std::move(space)),
         options_(options),
         set_(target.machine.feature_set),
+        launch_ns_(target.machine.launch.launch_ns),
         maker_(space_.get(), flops, target),
         base_rng_(support::Rng(options.seed).Split("base")) {}
 
@@ -199,6 +200,7 @@ class SearchTask {
   std::unique_ptr<Space> space_;
   SearchOptions options_;
   cost_model::FeatureSet set_;
+  double launch_ns_;  // to start a launch, which no schedule makes shorter
   DraftMaker maker_;
   std::optional<Point> default_point_;
   std::vector<Point> inherited_;

@@ -15,7 +15,8 @@
 //
 // What comes through shared memory may have two versions, so that a step is fetched while the one
 // before it is used: half the barriers, twice the memory. Its rows may be padded, or turned (a
-// swizzle, which needs no memory), so that threads which read a column do not wait for one bank.
+// swizzle, which needs no memory), so that threads which read a column do not wait for one bank; of
+// channels in blocks, the blocks may lie apart.
 //
 // GPUs want many threads, narrow vectors and shared memory. Drivers for processors run the threads
 // of a group one after the other and want few threads, wide vectors and seldom a barrier. The space
@@ -181,7 +182,7 @@ class ThreadTiles final : public Sketch {
     bool unroll = false, virtual_threads = false, staged = false, dots = false;
     bool swap_groups = false, last_axis_inside = false;
     bool double_buffer = false;
-    int64_t padding = 0;      // of the rows of what is staged, in elements; or kSwizzled
+    int64_t padding = 0;      // of the rows of what is staged, in elements; or how they lie
     bool rows_apart = false;  // the padding or swizzle applies to something
     int64_t staged_bytes = 0;
     int64_t held = 0;  // terms of a row that are read into registers
@@ -232,7 +233,7 @@ class ThreadTiles final : public Sketch {
     last_axis_inside_ =
         AddKnob("last_axis_inside", last ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{0});
     double_buffer_ = AddKnob("double_buffer", {0, 1});
-    padding_ = AddKnob("row_padding", {0, 1, 4, kSwizzled});
+    padding_ = AddKnob("row_padding", {0, 1, 4, kSwizzled, kBlocksApart});
     tiles_of_group_ = AddKnob("tiles_of_group", {1, 2, 4});
   }
 

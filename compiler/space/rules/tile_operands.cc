@@ -1,6 +1,7 @@
 #include "compiler/space/rules/tile_operands.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "compiler/analysis/analyzer.h"
 #include "compiler/space/rules/bound_nest.h"
@@ -48,15 +49,26 @@ SharedRows::SharedRows(const std::vector<int64_t>& box, int64_t element_bytes, i
     if (stride_ > 1) dim_ = static_cast<int>(d);
     if (stride_ == 1) stride_ = box[d];
   }
-  pads_ = padding > 0 && dim_ >= 0 && align_ > padding && align_ <= kMaxAlign &&
-          stride_ % align_ != padding;
+  if (padding == kBlocksApart) PadBlocks(box);
+  pads_ = padding_ > 0 && dim_ >= 0 && align_ > padding_ && align_ <= kMaxAlign &&
+          stride_ % align_ != padding_;
   const int64_t vectors = stride_ / vector;
   turns_ = padding == kSwizzled && dim_ >= 0 && vectors > 1 && vectors * vector == stride_ &&
            (vectors & (vectors - 1)) == 0;
   bytes_ = element_bytes;
   for (const int64_t extent : box) bytes_ *= extent;
-  const int64_t padded = stride_ + ((padding - stride_) % align_ + align_) % align_;
+  const int64_t padded = stride_ + ((padding_ - stride_) % align_ + align_) % align_;
   if (pads_) bytes_ = bytes_ / stride_ * padded;
+}
+
+// Takes the dimension outside of the rows, and a row as its padding.
+void SharedRows::PadBlocks(const std::vector<int64_t>& box) {
+  padding_ = stride_;
+  for (int d = std::exchange(dim_, -1); d >= 0 && dim_ < 0; --d) {
+    const int64_t extent = box[static_cast<size_t>(d)];
+    if (stride_ > padding_ && extent > 1) dim_ = d;
+    if (stride_ == padding_) stride_ *= extent;
+  }
 }
 
 void SharedRows::Place(int block, StepMaker* make) const {

@@ -18,15 +18,17 @@ namespace tilewright::space {
 std::vector<int64_t> BoxOf(const BlockInfo& info, const ir::StmtNode& block,
                            const std::vector<ir::Range>& region, const std::vector<int64_t>& tile);
 
-// In place of a padding: the rows are turned.
-inline constexpr int64_t kSwizzled = -1;
+// In place of a padding: the rows are turned; or blocks of rows lie apart by a row.
+inline constexpr int64_t kSwizzled = -1, kBlocksApart = -2;
 
 // How the rows of a box lie in shared memory: as they are, padded (which keeps neighbouring rows
 // apart), or turned (a swizzle, which needs no memory). Its rows are those of the innermost
-// dimensions of more than one element.
+// dimensions of more than one element. Where several blocks of rows follow, threads that read the
+// same row of neighbouring blocks (channels in blocks) want the blocks to lie apart.
 class SharedRows {
  public:
-  // `padding`: of the rows, in elements, or kSwizzled. `vector`: so many elements stay together.
+  // `padding`: of the rows, in elements, or kSwizzled or kBlocksApart. `vector`: so many elements
+  // stay together.
   SharedRows(const std::vector<int64_t>& box, int64_t element_bytes, int64_t padding,
              int64_t vector, const target::LaunchLimits& limits);
 
@@ -37,7 +39,9 @@ class SharedRows {
   void Place(int block, StepMaker* make) const;
 
  private:
-  int dim_ = -1;        // whose stride is a row's; -1: the box is one row
+  void PadBlocks(const std::vector<int64_t>& box);
+
+  int dim_ = -1;        // whose stride is a row's, or a block's; -1: the box is one row
   int64_t stride_ = 1;  // elements of a row
   int64_t padding_, vector_, align_;
   int64_t bytes_ = 0;

@@ -134,8 +134,11 @@ std::string NvrtcName() {
   return StrCat("nvrtc-", major, ".", minor);
 }
 
-absl::StatusOr<codegen::DeviceCode> CompileText(const std::string& text, const std::string& arch) {
-  if (!Api().ok) return Missing("none");
+namespace {
+
+// `least_groups`: that a unit shall have room for; empty: as the compiler likes.
+absl::StatusOr<codegen::DeviceCode> CompileFor(const std::string& text, const std::string& arch,
+                                               const std::string& least_groups) {
   Program created = nullptr;
   const int code =
       Api().nvrtcCreateProgram(&created, text.c_str(), "kernels.cu", 0, nullptr, nullptr);
@@ -147,8 +150,10 @@ absl::StatusOr<codegen::DeviceCode> CompileText(const std::string& text, const s
   const std::unique_ptr<Program, decltype(destroy)> program(&created, destroy);
   // Floats are contracted where the IR says so, and nowhere else. Helpers have no qualifiers.
   const std::string machine = "-arch=" + arch;
-  const std::array options = {machine.c_str(),   "-std=c++17", "-fmad=false",
-                              "-default-device", "-Xptxas",    "-v"};
+  const std::string room = "-minnctapersm=" + least_groups;
+  std::vector<const char*> options = {machine.c_str(),   "-std=c++17", "-fmad=false",
+                                      "-default-device", "-Xptxas",    "-v"};
+  if (!least_groups.empty()) options.insert(options.end(), {"-Xptxas", room.c_str()});
   const int compiled =
       Api().nvrtcCompileProgram(created, static_cast<int>(options.size()), options.data());
   if (compiled != kSuccess) return Refused(compiled, created, arch);
@@ -160,6 +165,26 @@ absl::StatusOr<codegen::DeviceCode> CompileText(const std::string& text, const s
   if (got == kSuccess) got = Api().nvrtcGetCUBIN(created, cubin.bytes.data());
   if (got != kSuccess || bytes == 0) return Refused(got, created, arch);
   return cubin;
+}
+
+bool Spills(const codegen::DeviceCode& code) {
+  return std::any_of(code.kernels.begin(), code.kernels.end(),
+                     [](const auto& kernel) { return kernel.spill_bytes > 0; });
+}
+
+}  // namespace
+
+// The compiler spills a few registers to have room for one group more; asked for less room it does
+// not.
+absl::StatusOr<codegen::DeviceCode> CompileText(const std::string& text, const std::string& arch) {
+  if (!Api().ok) return Missing("none");
+  TW_ASSIGN(codegen::DeviceCode code, CompileFor(text, arch, ""));
+  for (const char* least_groups : {"16", "12", "10", "8", "6", "4", "2", "1"}) {
+    if (!Spills(code)) break;
+    auto other = CompileFor(text, arch, least_groups);
+    if (other.ok() && !Spills(*other)) code = *std::move(other);
+  }
+  return code;
 }
 
 }  // namespace tilewright::cuda

@@ -248,7 +248,9 @@ void Emulator::OnAccess(SimtHooks* hooks, const void* address, unsigned long byt
   const Access access{at, bytes, align, kind == SIMT_WRITE, kind == SIMT_UNIT_READ, site};
   Fault fault = self->memory_.Check(access, self->actor_);
   if (!fault.none()) return self->FailThread(std::move(fault));
-  if (self->counts_) self->counter_.Add(access, self->memory_.IsShared(at), self->actor_.thread);
+  if (!self->counts_) return;
+  self->counter_.Add(access, self->memory_.IsShared(at), self->memory_.NameOf(at),
+                     self->actor_.thread);
 }
 
 void Emulator::OnBarrier(SimtHooks* hooks, int global, unsigned long site) {

@@ -58,7 +58,8 @@ class Emulator {
   Memory& memory() { return memory_; }
   absl::Status Launch(const LaunchRequest& request);
   // Of the last launch that counted.
-  const Traffic& traffic() const { return traffic_; }
+  Traffic traffic() const { return Sum(traffic_); }
+  const TrafficParts& traffic_parts() const { return traffic_; }
 
  private:
   enum class Wait : uint8_t { kNone, kBarrier, kWarp, kFourWarps };
@@ -110,7 +111,7 @@ class Emulator {
   Actor actor_;                  // the running thread
   bool counts_ = false;
   TrafficCounter counter_;
-  Traffic traffic_;
+  TrafficParts traffic_;
   Fault fault_;
 };
 

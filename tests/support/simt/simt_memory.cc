@@ -135,6 +135,8 @@ bool Memory::IsShared(uintptr_t address) const {
   return (address - reinterpret_cast<uintptr_t>(base_)) / kSlotBytes == kSharedSlot;
 }
 
+const std::string& Memory::NameOf(uintptr_t address) { return BlockOf(address)->name; }
+
 // The allocation of the slot, wherever in it the address is.
 Memory::Block* Memory::BlockOf(uintptr_t address) {
   const size_t offset = address - reinterpret_cast<uintptr_t>(base_);

@@ -64,6 +64,7 @@ class Memory {
   Fault Check(const Access& access, const Actor& actor);
   // Of an address that Check allowed.
   bool IsShared(uintptr_t address) const;
+  const std::string& NameOf(uintptr_t address);
 
  private:
   struct Cell;

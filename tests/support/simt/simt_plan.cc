@@ -52,15 +52,6 @@ absl::StatusOr<LaunchRequest> RequestOf(const CompiledPlan& compiled, size_t lau
   return request;
 }
 
-void Add(const Traffic& more, Traffic* sum) {
-  sum->global_requests += more.global_requests;
-  sum->global_sectors += more.global_sectors;
-  sum->global_ideal_sectors += more.global_ideal_sectors;
-  sum->shared_requests += more.shared_requests;
-  sum->shared_turns += more.shared_turns;
-  sum->shared_ideal_turns += more.shared_ideal_turns;
-}
-
 }  // namespace
 
 absl::StatusOr<std::vector<CompiledPlan>> CompilePlans(const std::vector<PlanText>& texts) {
@@ -86,24 +77,24 @@ absl::Status RunPlan(const CompiledPlan& compiled, const std::vector<int64_t>& s
     TW_ASSIGN(LaunchRequest request, RequestOf(compiled, l, values, buffers));
     request.count_traffic = traffic != nullptr;
     TW_TRY(emulator.Launch(request));
-    if (traffic != nullptr) Add(emulator.traffic(), traffic);
+    if (traffic != nullptr) *traffic = *traffic + emulator.traffic();
   }
   for (size_t i = 0; i < plan.num_params; ++i)
     std::memcpy(args[i]->bytes.data(), buffers[i], args[i]->bytes.size());
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Traffic>> CountPlan(const CompiledPlan& compiled, int64_t groups) {
+absl::StatusOr<std::vector<TrafficParts>> CountPlan(const CompiledPlan& compiled, int64_t groups) {
   Emulator emulator;
   emulator.memory().AllowUnwritten(true);
   TW_ASSIGN(const std::vector<void*> buffers, Allocate(compiled.plan, {}, {}, &emulator.memory()));
-  std::vector<Traffic> counts;
+  std::vector<TrafficParts> counts;
   for (size_t l = 0; l < compiled.plan.launches.size(); ++l) {
     TW_ASSIGN(LaunchRequest request, RequestOf(compiled, l, {}, buffers));
     request.count_traffic = true;
     request.most_groups = groups;
     TW_TRY(emulator.Launch(request));
-    counts.push_back(emulator.traffic());
+    counts.push_back(emulator.traffic_parts());
   }
   return counts;
 }

@@ -34,6 +34,6 @@ absl::Status RunPlan(const CompiledPlan& compiled, const std::vector<int64_t>& s
 
 // What up to `groups` groups of each launch move, of a function of fixed sizes. Buffers have room
 // and no values: kernels whose addresses depend on values are counted wrong.
-absl::StatusOr<std::vector<Traffic>> CountPlan(const CompiledPlan& compiled, int64_t groups);
+absl::StatusOr<std::vector<TrafficParts>> CountPlan(const CompiledPlan& compiled, int64_t groups);
 
 }  // namespace tilewright::simt

@@ -13,40 +13,58 @@ constexpr size_t kTurnBytes = kBanks * kWord;
 
 }  // namespace
 
-void TrafficCounter::Add(const Access& access, bool shared, uint32_t thread) {
+Traffic operator+(const Traffic& a, const Traffic& b) {
+  return {a.global_requests + b.global_requests,
+          a.global_sectors + b.global_sectors,
+          a.global_ideal_sectors + b.global_ideal_sectors,
+          a.shared_requests + b.shared_requests,
+          a.shared_turns + b.shared_turns,
+          a.shared_ideal_turns + b.shared_ideal_turns};
+}
+
+Traffic Sum(const TrafficParts& parts) {
+  Traffic sum;
+  for (const auto& [array, part] : parts) sum = sum + part;
+  return sum;
+}
+
+void TrafficCounter::Add(const Access& access, bool shared, const std::string& array,
+                         uint32_t thread) {
   const uint32_t visit = visits_[{access.site, thread}]++;
   Request& request = requests_[{{access.site, thread / kWarp}, visit}];
   request.shared = shared;
+  request.write = access.write;
+  request.array = &array;
   request.bytes = access.bytes;
   request.addresses.push_back(access.address);
 }
 
 void TrafficCounter::EndInterval() {
   for (const auto& [place, request] : requests_) {
-    if (request.shared) {
-      CountShared(request);
-    } else {
-      CountGlobal(request);
-    }
+    Traffic& part = parts_[{*request.array, request.write}];
+    part = part + (request.shared ? CountShared(request) : CountGlobal(request));
   }
   requests_.clear();
   visits_.clear();
 }
 
-void TrafficCounter::CountGlobal(const Request& request) {
+Traffic TrafficCounter::CountGlobal(const Request& request) {
   std::set<uintptr_t> sectors, bytes;
   for (uintptr_t address : request.addresses) {
     for (uintptr_t at = address; at < address + request.bytes; ++at) bytes.insert(at);
     for (uintptr_t s = address / kSector; s <= (address + request.bytes - 1) / kSector; ++s)
       sectors.insert(s);
   }
-  ++total_.global_requests;
-  total_.global_sectors += static_cast<int64_t>(sectors.size());
-  total_.global_ideal_sectors += static_cast<int64_t>((bytes.size() + kSector - 1) / kSector);
+  Traffic out;
+  out.global_requests = 1;
+  out.global_sectors = static_cast<int64_t>(sectors.size());
+  out.global_ideal_sectors = static_cast<int64_t>((bytes.size() + kSector - 1) / kSector);
+  return out;
 }
 
-void TrafficCounter::CountShared(const Request& request) {
-  ++total_.shared_requests;
+Traffic TrafficCounter::CountShared(const Request& request) {
+  Traffic out;
+  out.shared_requests = 1;
   const size_t wide = std::max<size_t>(request.bytes, kWord);
   const size_t threads_in_turn = kTurnBytes / std::min(wide, kTurnBytes);
   for (size_t first = 0; first < request.addresses.size(); first += threads_in_turn) {
@@ -59,9 +77,10 @@ void TrafficCounter::CountShared(const Request& request) {
     }
     size_t turns = 0;
     for (const auto& bank : words) turns = std::max(turns, bank.size());
-    total_.shared_turns += static_cast<int64_t>(turns);
-    ++total_.shared_ideal_turns;
+    out.shared_turns += static_cast<int64_t>(turns);
+    ++out.shared_ideal_turns;
   }
+  return out;
 }
 
 }  // namespace tilewright::simt

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,28 +27,36 @@ struct Traffic {
   int64_t shared_conflicts() const { return shared_turns - shared_ideal_turns; }
 };
 
+// Returns the sum of two counts.
+Traffic operator+(const Traffic& a, const Traffic& b);
+// By the array that is accessed, and whether it is written.
+using TrafficParts = std::map<std::pair<std::string, bool>, Traffic>;
+Traffic Sum(const TrafficParts& parts);
+
 class TrafficCounter {
  public:
   static constexpr uint32_t kWarp = 32;
 
-  void Add(const Access& access, bool shared, uint32_t thread);
+  // `array`: the name of what is accessed; it stays until the interval ends.
+  void Add(const Access& access, bool shared, const std::string& array, uint32_t thread);
   // All threads have come to a barrier, or to their end.
   void EndInterval();
-  Traffic Take() { return std::exchange(total_, {}); }
+  TrafficParts Take() { return std::exchange(parts_, {}); }
 
  private:
   struct Request {
-    bool shared = false;
+    bool shared = false, write = false;
+    const std::string* array = nullptr;
     size_t bytes = 0;  // of one thread
     std::vector<uintptr_t> addresses;
   };
-  void CountGlobal(const Request& request);
-  void CountShared(const Request& request);
+  static Traffic CountGlobal(const Request& request);
+  static Traffic CountShared(const Request& request);
 
   using Place = std::pair<const void*, uint32_t>;           // a site, and the warp or the thread
   std::map<std::pair<Place, uint32_t>, Request> requests_;  // of the warp's n-th visit
   std::map<Place, uint32_t> visits_;                        // of a thread
-  Traffic total_;
+  TrafficParts parts_;
 };
 
 }  // namespace tilewright::simt
