@@ -15,7 +15,8 @@ absl::StatusOr<ValueId> BlockedForms::Emit(const std::string& name, std::string_
                                            std::vector<ValueId> inputs, op::Attrs attrs) {
   std::vector<op::TensorType> types;
   for (ValueId id : inputs) types.push_back(g_.values[id].type);
-  TW_ASSIGN(auto results, op::InferTypes(*op::FindOp(op_name), types, attrs));
+  op::DimEqualities equal;  // hold at the sizes that the graph is used at
+  TW_ASSIGN(auto results, op::InferTypes(*op::FindOp(op_name), types, attrs, &equal));
   const ValueId out = AddValue(&g_, name, results[0]);
   g_.nodes.push_back(
       MakeNode(name, std::string(op_name), std::move(inputs), out, std::move(attrs)));
