@@ -62,9 +62,9 @@ Expr Overlaps(const ir::Buffer& boxes, const Expr& batch, const Expr& n, const E
   return limit < common / all && F32(0) < common;
 }
 
-// The scores that are left are carried from pick to pick, minus infinity where there is none, up to
-// whole vectors: each lane finds its best one and the first place of the best of all. A pair of
-// score and place would be compared one after the other.
+// The scores that are left are carried from pick to pick, minus infinity where there is none. Each
+// lane finds its best one and the first place of the best of all; those behind the last score look
+// at it again. A pair of score and place would be compared one after the other.
 absl::StatusOr<std::vector<ir::Buffer>> BuildPickBoxes(const ComputeArgs& a) {
   ir::FunctionBuilder& b = a.b;
   const ir::Buffer &boxes = a.inputs[0], &scores = a.inputs[1];
@@ -73,18 +73,17 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildPickBoxes(const ComputeArgs& a) {
   const Expr count = scores->shape[2], rows = ir::FloorDiv(count + ir::Int(kLanes - 1), lanes);
   const auto inside = [&](const Expr& n) { return ir::Min(n, count - one); };
   b.BeginNest({"b", "c"}, {scores->shape[0], scores->shape[1]});
-  const ir::Buffer left =
-      b.Carried(a.name + "_left", ir::kF32, {rows * lanes}, {"n"}, [&](const Vars& v) {
-        const Expr score = ir::Load(scores, {v[0], v[1], inside(v[2])});
-        return ir::Select(v[2] < count && least < score, score, none);
-      });
+  const ir::Buffer left = b.Carried(a.name + "_left", ir::kF32, {count}, {"n"}, [&](const Vars& v) {
+    const Expr score = ir::Load(scores, {v[0], v[1], v[2]});
+    return ir::Select(least < score, score, none);
+  });
   b.BeginScan("t", ir::Int(GetInt(a.attrs, "picks", 0)));
   const auto reduce = [&](const std::string& name, ir::DType type, ir::Combiner combiner,
                           const auto& element) {  // (of a place): in each lane, then of all
     const ir::Axis row = b.ReduceAxis("r", rows), lane = b.ReduceAxis("k", lanes);
     const ir::Buffer each =
         b.Reduce(name + "_lanes", type, {lanes}, {"l"}, {row}, combiner,
-                 [&](const Vars& v) { return element(v, row.var * lanes + v[3]); });
+                 [&](const Vars& v) { return element(v, inside(row.var * lanes + v[3])); });
     return b.Reduce(name, type, {one}, {"s"}, {lane}, combiner,
                     [&](const Vars& v) { return ir::Load(each, {v[0], v[1], v[2], lane.var}); });
   };
@@ -103,9 +102,8 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildPickBoxes(const ComputeArgs& a) {
   });
   b.Carry(left, {"n"}, [&](const Vars& v) {
     const Expr at = ir::Load(pick, {v[0], v[1], v[2], ir::Int(0)});
-    const Expr gone =
-        ir::Binary(ir::ExprKind::kOr, ir::Eq(v[3], at),
-                   Overlaps(boxes, v[0], inside(v[3]), ir::Max(at, ir::Int(0)), limit));
+    const Expr gone = ir::Binary(ir::ExprKind::kOr, ir::Eq(v[3], at),
+                                 Overlaps(boxes, v[0], v[3], ir::Max(at, ir::Int(0)), limit));
     return ir::Select(gone, none, score(v, v[3]));
   });
   b.EndScan();
