@@ -6,7 +6,6 @@
 #include "compiler/driver/launch_writer.h"
 #include "compiler/graph/keep_state.h"
 #include "compiler/graph/loops.h"
-#include "deploy/support/hash.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -18,15 +17,19 @@ using support::StrCat;
 int64_t ConstantSection::OffsetOf(const graph::ConstantData& data) {
   const auto [seen, first] = seen_.try_emplace(&data, 0);
   if (!first) return seen->second;
-  const auto [it, fresh] = by_digest_.try_emplace(support::Sha256Hex(data.view()),
-                                                  static_cast<int64_t>(parts_.constants.size()));
-  if (fresh) {
-    parts_.constants += data.view();
-    const auto bytes = static_cast<int64_t>(parts_.constants.size());
-    parts_.constants.resize(static_cast<size_t>(RoundUp(bytes, alignment_)), '\0');
-    parts_.manifest.constants_bytes = static_cast<int64_t>(parts_.constants.size());
+  const std::string_view bytes = data.view();
+  std::vector<int64_t>& stored = by_size_[bytes.size()];
+  for (const int64_t offset : stored) {
+    if (parts_.constants.compare(static_cast<size_t>(offset), bytes.size(), bytes) == 0) {
+      return seen->second = offset;
+    }
   }
-  return seen->second = it->second;
+  stored.push_back(static_cast<int64_t>(parts_.constants.size()));
+  parts_.constants += bytes;
+  const auto end = static_cast<int64_t>(parts_.constants.size());
+  parts_.constants.resize(static_cast<size_t>(RoundUp(end, alignment_)), '\0');
+  parts_.manifest.constants_bytes = static_cast<int64_t>(parts_.constants.size());
+  return seen->second = stored.back();
 }
 
 absl::StatusOr<int64_t> ConstantSection::TensorOf(const graph::Value& value) {

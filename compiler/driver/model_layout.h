@@ -33,7 +33,7 @@ class ConstantSection {
   const int64_t alignment_;
   module::ModuleParts& parts_;
   std::map<const graph::ConstantData*, int64_t> seen_;  // graphs share constants
-  std::map<std::string, int64_t> by_digest_;
+  std::map<size_t, std::vector<int64_t>> by_size_;      // offsets of those of so many bytes
   std::map<std::tuple<int64_t, module::DType, std::vector<int64_t>>, int64_t> tensors_;
 };
 

@@ -63,7 +63,7 @@ class Blocker : BlockedForms {
   bool InBlocks(const Dims& image) const {
     return image.size() == 4 && image[1].is_constant() && Divides(image[1].value());
   }
-  // Whether bytes of so many channels are worth it to fill their last block.
+  // Whether so many channels are worth it to fill their last block.
   bool Fills(int64_t channels) const {
     return block_ % op::kDot == 0 && (Filled(channels) - channels) * kMostFilled <= channels;
   }
@@ -131,7 +131,7 @@ class Blocker : BlockedForms {
     if (groups > 1 && !depthwise) return false;
     const int64_t channels = ShapeOf(x)[1].value();
     const bool bytes = g_.values[w].type.dtype == ir::kI8;
-    if (!Divides(s[0]) && !(bytes && Fills(s[0]))) return false;
+    if (!Divides(s[0]) && !Fills(s[0])) return false;
     TW_ASSIGN(const std::optional<Pairs> pairs, PairsOf(node));
     if (pairs) {
       x = pairs->x;
@@ -169,7 +169,7 @@ class Blocker : BlockedForms {
   int64_t InputBlock(ValueId x, bool bytes, bool depthwise) const {
     const int64_t channels = ShapeOf(x)[1].value();
     if (Divides(channels) && (!bytes || depthwise || block_ % op::kDot == 0)) return block_;
-    if (!bytes) return 1;
+    if (!bytes) return HasBlocked(x) || Fills(channels) ? block_ : 1;
     if (HasBlocked(x) && block_ % op::kDot == 0) return block_;
     const int64_t all = (channels + op::kDot - 1) / op::kDot * op::kDot;
     if (!depthwise && all <= kMaxWholeBlock) return all;
@@ -292,6 +292,8 @@ class Blocker : BlockedForms {
       return HasBlocked(id) && ShapeOf(id) == shape;
     });
     if (!follows || WidensForOthers(node)) return false;
+    TW_ASSIGN(const bool finite, FillsFinite(node));
+    if (!finite) return false;
     std::vector<ValueId> inputs;
     for (ValueId id : node.inputs) {
       TW_ASSIGN(const std::optional<ValueId> operand, Operand(id));
@@ -306,6 +308,7 @@ class Blocker : BlockedForms {
     TW_ASSIGN(const ValueId out,
               Emit(node.name + "_b", node.op, std::move(inputs), std::move(attrs)));
     Define(node.outputs[0], out);
+    if (node.op != "conv2d" && !op::FindOp(node.op)->elementwise()) KeepFill(node);
     return true;
   }
 

@@ -1,5 +1,7 @@
 #include "compiler/graph/blocked_forms.h"
 
+#include <cmath>
+
 #include "compiler/graph/graph_passes.h"
 #include "compiler/graph/rewrite_util.h"
 #include "deploy/support/status.h"
@@ -13,7 +15,8 @@ absl::StatusOr<ValueId> BlockedForms::Emit(const std::string& name, std::string_
                                            std::vector<ValueId> inputs, op::Attrs attrs) {
   std::vector<op::TensorType> types;
   for (ValueId id : inputs) types.push_back(g_.values[id].type);
-  TW_ASSIGN(auto results, op::InferTypes(*op::FindOp(op_name), types, attrs));
+  op::DimEqualities equal;  // hold at the sizes that the graph is used at
+  TW_ASSIGN(auto results, op::InferTypes(*op::FindOp(op_name), types, attrs, &equal));
   const ValueId out = AddValue(&g_, name, results[0]);
   g_.nodes.push_back(
       MakeNode(name, std::string(op_name), std::move(inputs), out, std::move(attrs)));
@@ -74,6 +77,37 @@ absl::StatusOr<ValueId> BlockedForms::PackWhole(ValueId id) {
             Emit(name + "_last", "transpose", {filled}, {{"perm", Ints{0, 2, 3, 1}}}));
   TW_ASSIGN(const ValueId whole, View(name + "_whole", moved, {s[0], 1, s[2], s[3], channels}));
   return whole_[id] = whole;
+}
+
+absl::StatusOr<std::optional<double>> BlockedForms::FillOf(ValueId id) const {
+  std::optional<double> none;
+  if (IsConstant(g_, id)) {
+    TW_ASSIGN(const op::RefTensor all, ConstantTensor(g_, id));
+    return all.values.empty() ? none : all.values.back();
+  }
+  const Dims& shape = ShapeOf(id);
+  if (shape.size() != 4 || shape[1] == op::Dim(1)) return none;
+  const auto known = fills_.find(id);
+  return known == fills_.end() ? 0.0 : known->second;
+}
+
+absl::StatusOr<bool> BlockedForms::FillsFinite(const Node& node) {
+  const op::TensorType& result = g_.values[node.outputs[0]].type;
+  if (Divides(result.shape[1].value()) || result.dtype.code != ir::TypeCode::kFloat) return true;
+  std::vector<op::RefTensor> inputs;
+  for (ValueId id : node.inputs) {
+    TW_ASSIGN(const std::optional<double> fill, FillOf(id));
+    if (!fill) return false;
+    inputs.push_back({{g_.values[id].type.dtype, {}}, {*fill}});
+  }
+  TW_ASSIGN(const auto fill, op::Reference(*op::FindOp(node.op), inputs, node.attrs));
+  fills_[node.outputs[0]] = fill[0].values[0];
+  return std::isfinite(fill[0].values[0]);
+}
+
+void BlockedForms::KeepFill(const Node& node) {
+  const auto fill = fills_.find(node.inputs[0]);
+  if (fill != fills_.end()) fills_[node.outputs[0]] = fill->second;
 }
 
 absl::Status BlockedForms::Plain(ValueId id) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -48,6 +49,12 @@ class BlockedForms {
   // Makes `id` of what has its channels in order, those that fill the last block behind them.
   absl::Status WithoutFilled(ValueId id, ValueId ordered);
 
+  // Notes what an elementwise operator makes of the channels that fill the last block. False where
+  // that may be no finite number of a float: products with weights of zero would be none either.
+  absl::StatusOr<bool> FillsFinite(const Node& node);
+  // The same of an operator that moves its first operand's numbers, or makes means or maxima.
+  void KeepFill(const Node& node);
+
   Graph g_;
   const int64_t block_;
   std::map<ValueId, ValueId> blocked_;  // value → its blocked form
@@ -56,7 +63,10 @@ class BlockedForms {
   absl::StatusOr<ValueId> View(const std::string& name, ValueId id,
                                const std::vector<op::Dim>& shape);
   absl::StatusOr<ValueId> WithChannels(ValueId id, int64_t channels);
+  // What the channels that fill the last block of an operand hold, if it is one number.
+  absl::StatusOr<std::optional<double>> FillOf(ValueId id) const;
 
+  std::map<ValueId, double> fills_;   // blocked → what fills its last block; others 0
   std::map<ValueId, ValueId> whole_;  // value → all its channels as one block
   std::set<ValueId> plain_;           // values whose own form nobody computes yet
 };

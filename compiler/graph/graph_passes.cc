@@ -36,6 +36,7 @@ constexpr GraphPass kPasses[] = {
     {"fuse_norms", FuseNorms, GraphPass::Use::kStandard, kAnySizes},
     {"fuse_attention", FuseAttention, GraphPass::Use::kStandard, kAnySizes},
     {"join_products", JoinProducts},
+    {"crop_kernels", CropKernels, GraphPass::Use::kStandard, kAnySizes},
     {"separate_maxima", SeparateMaxima, GraphPass::Use::kStandard, kAnySizes},
     {"block_layouts", BlockLayouts, GraphPass::Use::kOptional, kAnySizes},
     {"stage_pools", StagePools},

@@ -68,6 +68,8 @@ absl::StatusOr<Graph> FoldRequantize(Graph g, const GraphPassContext& ctx);
 // can do becomes cast(requantize(sums)), which has no floats. So does the sum of two images of
 // bytes, each times a whole number. A result may differ by one quantum.
 absl::StatusOr<Graph> RequantizeSums(Graph g, const GraphPassContext& ctx);
+// Taps of convolutions that meet only zeros around the image go, with their padding.
+absl::StatusOr<Graph> CropKernels(Graph g, const GraphPassContext& ctx);
 // Maxima of large windows become maxima of columns, then of rows.
 absl::StatusOr<Graph> SeparateMaxima(Graph g, const GraphPassContext& ctx);
 // Only for a matrix unit: maxima of blocks of signed bytes are computed in stages that the unit

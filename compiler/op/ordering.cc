@@ -164,7 +164,8 @@ Expr Precedes(const Expr& a, const Expr& p, const Expr& b, const Expr& q, bool l
   return either(better, both(same, p < q));
 }
 
-// The rank of every element, then for each rank the position of the element that has it.
+// The rank of every element, then for each rank the position of the element that has it. Ranks are
+// i32, which has as many lanes as f32: nobody compares 2^31 elements with each other.
 absl::StatusOr<std::vector<ir::Buffer>> BuildTopK(const ComputeArgs& a) {
   const auto& [b, name, inputs, types, outputs, attrs] = a;
   const ir::Buffer& x = inputs[0];
@@ -172,23 +173,29 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildTopK(const ComputeArgs& a) {
   const bool largest = GetInt(attrs, "largest", 1) != 0;
   const ir::Axis other = b.ReduceAxis("j", x->shape[axis]),
                  which = b.ReduceAxis("k", x->shape[axis]);
+  const auto place = [](const Expr& position) { return ir::Cast(ir::kI32, position); };
   const ir::Buffer rank =
-      b.Reduce(name + "_rank", ir::kI64, x->shape, {}, {other}, ir::Combiner::kSum,
+      b.Reduce(name + "_rank", ir::kI32, x->shape, {}, {other}, ir::Combiner::kSum,
                [&](const std::vector<ir::Var>& i) {
                  const Exprs here = VarExprs(i);
                  Exprs there = here;
                  there[axis] = other.var;
-                 return ir::Cast(ir::kI64, Precedes(ir::Load(x, there), there[axis],
-                                                    ir::Load(x, here), here[axis], largest));
+                 return ir::Cast(ir::kI32, Precedes(ir::Load(x, there), place(there[axis]),
+                                                    ir::Load(x, here), place(here[axis]), largest));
                });
+  const Exprs shape = ShapeExprs(b, outputs[0].shape);
+  const ir::Buffer found = b.Reduce(name + "_at", ir::kI32, shape, {}, {which}, ir::Combiner::kSum,
+                                    [&](const std::vector<ir::Var>& i) {
+                                      Exprs at = VarExprs(i);
+                                      const Expr wanted = place(at[axis]);
+                                      at[axis] = which.var;
+                                      return ir::Select(ir::Eq(ir::Load(rank, at), wanted),
+                                                        place(which.var), ir::Int(0, ir::kI32));
+                                    });
   return std::vector<ir::Buffer>{
-      b.Reduce(name, ir::kI64, ShapeExprs(b, outputs[0].shape), {}, {which}, ir::Combiner::kSum,
-               [&](const std::vector<ir::Var>& i) {
-                 Exprs at = VarExprs(i);
-                 const Expr wanted = at[axis];
-                 at[axis] = which.var;
-                 return ir::Select(ir::Eq(ir::Load(rank, at), wanted), which.var, ir::Int(0));
-               })};
+      b.Compute(name, ir::kI64, shape, {}, [&](const std::vector<ir::Var>& i) {
+        return ir::Cast(ir::kI64, ir::Load(found, VarExprs(i)));
+      })};
 }
 
 absl::StatusOr<std::vector<RefTensor>> PlainTopK(std::span<const RefTensor> inputs,

@@ -19,6 +19,8 @@ using Vars = std::vector<ir::Var>;
 constexpr std::string_view kOp = "pick_boxes";
 constexpr int64_t kSides = 5;  // rows of `boxes`: low and high of both axes, the area
 
+constexpr int64_t kLanes = 16;  // of f32 in the widest vectors
+
 enum Side { kLow0, kLow1, kHigh0, kHigh1, kArea };
 
 // boxes [b,5,n], scores [b,c,n], and single numbers of f32: by how much of their union two boxes
@@ -60,35 +62,49 @@ Expr Overlaps(const ir::Buffer& boxes, const Expr& batch, const Expr& n, const E
   return limit < common / all && F32(0) < common;
 }
 
+// The scores that are left are carried from pick to pick, minus infinity where there is none. Each
+// lane finds its best one and the first place of the best of all; those behind the last score look
+// at it again. A pair of score and place would be compared one after the other.
 absl::StatusOr<std::vector<ir::Buffer>> BuildPickBoxes(const ComputeArgs& a) {
   ir::FunctionBuilder& b = a.b;
   const ir::Buffer &boxes = a.inputs[0], &scores = a.inputs[1];
-  const Expr one = ir::Int(1), flag = ir::Int(1, ir::kI32), none = ir::Int(0, ir::kI32);
+  const Expr one = ir::Int(1), lanes = ir::Int(kLanes), none = F32(-INFINITY);
   const Expr limit = ir::Load(a.inputs[2], Exprs{}), least = ir::Load(a.inputs[3], Exprs{});
+  const Expr count = scores->shape[2], rows = ir::FloorDiv(count + ir::Int(kLanes - 1), lanes);
+  const auto inside = [&](const Expr& n) { return ir::Min(n, count - one); };
   b.BeginNest({"b", "c"}, {scores->shape[0], scores->shape[1]});
-  const ir::Buffer open =
-      b.Carried(a.name + "_open", ir::kI32, {scores->shape[2]}, {"n"}, [&](const Vars& v) {
-        return ir::Select(least < ir::Load(scores, {v[0], v[1], v[2]}), flag, none);
-      });
+  const ir::Buffer left = b.Carried(a.name + "_left", ir::kF32, {count}, {"n"}, [&](const Vars& v) {
+    const Expr score = ir::Load(scores, {v[0], v[1], v[2]});
+    return ir::Select(least < score, score, none);
+  });
   b.BeginScan("t", ir::Int(GetInt(a.attrs, "picks", 0)));
-  const ir::Axis k = b.ReduceAxis("k", scores->shape[2]);
-  const std::vector<ir::Buffer> best = b.ReduceTuple(
-      {a.name + "_score", a.name + "_at"}, {ir::kF32, ir::kI64}, {one}, {"s"}, {k},
-      ir::ArgMax(ir::kF32, ir::kI64), [&](const Vars& v) {
-        const Expr score = ir::Load(scores, {v[0], v[1], k.var});
-        return Exprs{
-            ir::Select(ir::Eq(ir::Load(open, {v[0], v[1], k.var}), flag), score, F32(-INFINITY)),
-            Expr(k.var)};
+  const auto reduce = [&](const std::string& name, ir::DType type, ir::Combiner combiner,
+                          const auto& element) {  // (of a place): in each lane, then of all
+    const ir::Axis row = b.ReduceAxis("r", rows), lane = b.ReduceAxis("k", lanes);
+    const ir::Buffer each =
+        b.Reduce(name + "_lanes", type, {lanes}, {"l"}, {row}, combiner,
+                 [&](const Vars& v) { return element(v, inside(row.var * lanes + v[3])); });
+    return b.Reduce(name, type, {one}, {"s"}, {lane}, combiner,
+                    [&](const Vars& v) { return ir::Load(each, {v[0], v[1], v[2], lane.var}); });
+  };
+  const auto score = [&](const Vars& v, const Expr& n) { return ir::Load(left, {v[0], v[1], n}); };
+  const ir::Buffer best = reduce(a.name + "_score", ir::kF32, ir::Combiner::kMax, score);
+  const Expr beyond = ir::Int(std::numeric_limits<int32_t>::max(), ir::kI32);
+  const ir::Buffer first =
+      reduce(a.name + "_at", ir::kI32, ir::Combiner::kMin, [&](const Vars& v, const Expr& n) {
+        const Expr top = ir::Load(best, {v[0], v[1], v[2], ir::Int(0)});
+        return ir::Select(ir::Eq(score(v, n), top), ir::Cast(ir::kI32, n), beyond);
       });
   const ir::Buffer pick = b.Compute(a.name + "_pick", ir::kI64, {one}, {"s"}, [&](const Vars& v) {
     const Exprs at = {v[0], v[1], v[2], v[3]};
-    return ir::Select(F32(-INFINITY) < ir::Load(best[0], at), ir::Load(best[1], at), ir::Int(-1));
+    return ir::Select(none < ir::Load(best, at), ir::Cast(ir::kI64, ir::Load(first, at)),
+                      ir::Int(-1));
   });
-  b.Carry(open, {"n"}, [&](const Vars& v) {
+  b.Carry(left, {"n"}, [&](const Vars& v) {
     const Expr at = ir::Load(pick, {v[0], v[1], v[2], ir::Int(0)});
     const Expr gone = ir::Binary(ir::ExprKind::kOr, ir::Eq(v[3], at),
                                  Overlaps(boxes, v[0], v[3], ir::Max(at, ir::Int(0)), limit));
-    return ir::Select(gone, none, ir::Load(open, {v[0], v[1], v[3]}));
+    return ir::Select(gone, none, score(v, v[3]));
   });
   b.EndScan();
   b.EndNest();

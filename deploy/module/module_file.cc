@@ -93,8 +93,19 @@ std::string EncodeHeader(const std::string& table, uint32_t sections, uint64_t f
   return header;
 }
 
+struct PartDigests {
+  std::vector<Sha256::Digest> code;
+  Sha256::Digest constants = {};
+};
+PartDigests DigestsOf(const ModuleParts& parts) {
+  PartDigests digests;
+  for (const std::string& code : parts.code) digests.code.push_back(DigestOf(code));
+  if (!parts.constants.empty()) digests.constants = DigestOf(parts.constants);
+  return digests;
+}
+
 // The manifest with sizes and digests of the parts filled in.
-absl::StatusOr<Manifest> Completed(const ModuleParts& parts) {
+absl::StatusOr<Manifest> Completed(const ModuleParts& parts, const PartDigests& digests) {
   Manifest manifest = parts.manifest;
   if (manifest.code.size() != parts.code.size()) {
     return support::InvalidArgument(
@@ -103,11 +114,11 @@ absl::StatusOr<Manifest> Completed(const ModuleParts& parts) {
   }
   for (size_t i = 0; i < parts.code.size(); ++i) {
     manifest.code[i].size = static_cast<int64_t>(parts.code[i].size());
-    manifest.code[i].digest = support::Sha256Hex(parts.code[i]);
+    manifest.code[i].digest = support::DigestHex(digests.code[i]);
   }
   manifest.constants_bytes = static_cast<int64_t>(parts.constants.size());
   manifest.constants_digest =
-      parts.constants.empty() ? std::string() : support::Sha256Hex(parts.constants);
+      parts.constants.empty() ? std::string() : support::DigestHex(digests.constants);
   return manifest;
 }
 
@@ -194,17 +205,18 @@ struct FreeDeleter {
 }  // namespace
 
 absl::StatusOr<std::string> SerializeModule(const ModuleParts& parts) {
-  TW_ASSIGN(const Manifest manifest, Completed(parts));
+  const PartDigests digests = DigestsOf(parts);
+  TW_ASSIGN(const Manifest manifest, Completed(parts, digests));
   TW_ASSIGN(const std::string json, ManifestToJson(manifest));
   std::vector<std::string_view> contents = {json};
-  std::vector<Section> sections = {{kManifest, 0, 0, 0, {}}};
+  std::vector<Section> sections = {{kManifest, 0, 0, 0, DigestOf(json)}};
   for (size_t i = 0; i < parts.code.size(); ++i) {
     contents.push_back(parts.code[i]);
-    sections.push_back({kCode, static_cast<uint32_t>(i), 0, 0, {}});
+    sections.push_back({kCode, static_cast<uint32_t>(i), 0, 0, digests.code[i]});
   }
   if (!parts.constants.empty()) {
     contents.push_back(parts.constants);
-    sections.push_back({kConstants, 0, 0, 0, {}});
+    sections.push_back({kConstants, 0, 0, 0, digests.constants});
   }
   if (sections.size() > kMaxSections) {
     return support::InvalidArgument("module.file.code_count", "too many code objects");
@@ -213,7 +225,6 @@ absl::StatusOr<std::string> SerializeModule(const ModuleParts& parts) {
   for (size_t i = 0; i < sections.size(); ++i) {
     sections[i].offset = AlignUp(end, AlignmentOf(sections[i].kind));
     sections[i].size = contents[i].size();
-    sections[i].digest = DigestOf(contents[i]);
     end = sections[i].offset + sections[i].size;
   }
   const std::string table = EncodeTable(sections);

@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 
 #include "deploy/support/clock.h"
 #include "deploy/support/env.h"
@@ -194,6 +195,16 @@ absl::Status RemoveFile(const std::string& path) {
 absl::Status LinkFile(const std::string& path, const std::string& new_name) {
   if (link(path.c_str(), new_name.c_str()) == 0) return absl::OkStatus();
   return ErrnoError(errno, "file.link.failed", path + " as " + new_name);
+}
+
+absl::Status MoveFile(const std::string& from, const std::string& to) {
+  if (!IsSpecialFile(to)) {
+    if (rename(from.c_str(), to.c_str()) == 0) return SyncDir(DirName(to));
+    if (errno != EXDEV) return ErrnoError(errno, "file.move.failed", from + " to " + to);
+  }
+  TW_ASSIGN(const std::string bytes, ReadFile(from, std::numeric_limits<int64_t>::max()));
+  TW_TRY(WriteFileAtomic(to, bytes));
+  return RemoveFile(from);
 }
 
 bool FileExists(const std::string& path) {

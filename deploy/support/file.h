@@ -32,6 +32,9 @@ absl::Status RemoveFile(const std::string& path);
 // Gives a file that will not change a second name (a hard link). file.link.failed across file
 // systems, and on those without hard links.
 absl::Status LinkFile(const std::string& path, const std::string& new_name);
+// Gives a file that was written atomically another place, as atomically. Copies it across file
+// systems, and to a device or a pipe; then the first is removed.
+absl::Status MoveFile(const std::string& from, const std::string& to);
 bool FileExists(const std::string& path);
 bool IsDirectory(const std::string& path);
 absl::StatusOr<uint64_t> FileSize(const std::string& path);

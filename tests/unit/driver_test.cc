@@ -343,6 +343,28 @@ TEST(Compile, SmallDqnRunsLikeTheInterpreter) {
   }
 }
 
+// Searches among scores: ranks have as many lanes as floats, and each stage of a pick has lanes.
+TEST(DefaultSteps, OrdersAndPicksHaveLanes) {
+  const auto target = target::ParseTarget("cpu,arch=x86_64,cpu=znver4,threads=1");
+  const auto steps = [&](const std::string& body) {
+    const auto task = graph::ParseGraph("graph {\n" + body + "}\n");
+    EXPECT_TRUE(task.ok()) << task.status();
+    const auto found = DefaultSteps(graph::CanonicalText(*task), *target);
+    EXPECT_TRUE(found.ok()) << found.status();
+    return *found;
+  };
+  const std::string ranks =
+      steps("  input %0: f32[640]\n  %1: i64[9] = top_k(%0) {k=9}\n  output %1\n");
+  EXPECT_NE(ranks.find(",16]"), std::string::npos) << ranks;
+  const std::string picks = steps(
+      "  input %0: f32[1,5,640]\n  input %1: f32[1,1,640]\n  input %2: f32[]\n"
+      "  input %3: f32[]\n  %4: i64[1,1,64] = pick_boxes(%0, %1, %2, %3) {picks=64}\n"
+      "  output %4\n");
+  int vectorized = 0;
+  for (size_t at = 0; (at = picks.find("vectorize", at)) != std::string::npos; ++at) ++vectorized;
+  EXPECT_GE(vectorized, 5) << picks;  // the scores, their best, its place, what is left, the result
+}
+
 TEST(InPlace, OnlyOperandsReadWhereTheOutputIsWritten) {
   auto operands = [](const std::string& body, const std::string& more_steps = "") {
     const std::string text = "graph {\n" + body + "}\n";

@@ -144,6 +144,24 @@ TEST_F(FileTest, WhatIsNoFileIsWrittenToAndStays) {
   EXPECT_TRUE(S_ISCHR(info.st_mode));
 }
 
+TEST_F(FileTest, AFileMovesToAnotherPlace) {
+  const std::string from = dir_.File("from"), to = dir_.File("to");
+  ASSERT_TRUE(WriteFileAtomic(from, "new").ok());
+  ASSERT_TRUE(WriteFileAtomic(to, "old").ok());
+  struct stat first{}, moved{};
+  ASSERT_EQ(stat(from.c_str(), &first), 0);
+  ASSERT_TRUE(MoveFile(from, to).ok());
+  EXPECT_EQ(*ReadFile(to, 10), "new");
+  EXPECT_FALSE(FileExists(from));
+  ASSERT_EQ(stat(to.c_str(), &moved), 0);
+  EXPECT_EQ(moved.st_ino, first.st_ino);  // nothing was copied
+  ASSERT_TRUE(MoveFile(to, "/dev/null").ok());
+  EXPECT_FALSE(FileExists(to));
+  ASSERT_EQ(stat("/dev/null", &moved), 0);
+  EXPECT_TRUE(S_ISCHR(moved.st_mode));
+  EXPECT_FALSE(MoveFile(dir_.File("nothing"), to).ok());
+}
+
 TEST_F(FileTest, TempDirIsRemovedUnlessReleased) {
   std::string path;
   {

@@ -141,8 +141,7 @@ absl::Status Compile(const CompileOptions& options) {
     TW_TRY(support::MakeDirs(options.dump_dir));
     request.set_dump_dir(options.dump_dir);
   }
-  std::string module_bytes;
-  TW_ASSIGN(const v1::ModuleCompiled compiled, compiler.Compile(std::move(request), &module_bytes));
+  TW_ASSIGN(const v1::ModuleCompiled compiled, compiler.CompileFile(std::move(request)));
   TW_ASSIGN(json summary, ParseSummary(compiled));
   TW_ASSIGN(const TunedCoverage coverage, ComputeCoverage(summary, choice));
   const double share = coverage.percent;
@@ -154,7 +153,7 @@ absl::Status Compile(const CompileOptions& options) {
                support::FormatFixed(share, 1), " %"));
   }
   TW_TRY(CheckRam(summary, options.max_ram));
-  TW_TRY(support::WriteFileAtomic(output, module_bytes));
+  TW_TRY(support::MoveFile(compiled.path(), output));
   TellNoDevices(target);
   if (options.format == OutputFormat::kJson) {
     for (json& kernel : summary["kernels"]) {
@@ -162,7 +161,7 @@ absl::Status Compile(const CompileOptions& options) {
       if (gain != predicted.gains.end()) kernel["predicted_gain"] = gain->second;
     }
     summary["output"] = output;
-    summary["bytes"] = module_bytes.size();
+    summary["bytes"] = compiled.digest().size_bytes();
     summary["tuned_percent"] = share;
     summary["misses"] = MissesJson(coverage);
     summary["sha256"] = support::HexEncode(compiled.digest().hash());
@@ -173,9 +172,10 @@ absl::Status Compile(const CompileOptions& options) {
   PrintOut(table);
   const std::string specialised = SpecialisedText(summary);
   if (!specialised.empty()) PrintOut(specialised);
-  PrintOut(StrCat("wrote ", output, "  ", BytesText(static_cast<double>(module_bytes.size())),
-                  "  ram ", BytesText(Number(summary["ram_bytes"], "total")), "  target ", target,
-                  "  ", support::FormatFixed(share, 0), " % tuned  sha256 ",
+  PrintOut(StrCat("wrote ", output, "  ",
+                  BytesText(static_cast<double>(compiled.digest().size_bytes())), "  ram ",
+                  BytesText(Number(summary["ram_bytes"], "total")), "  target ", target, "  ",
+                  support::FormatFixed(share, 0), " % tuned  sha256 ",
                   support::HexEncode(compiled.digest().hash())));
   return absl::OkStatus();
 }

@@ -59,19 +59,23 @@ absl::StatusOr<v1::SchedulePredicted> ModelCompiler::Predict(const std::string& 
   return std::move(*reply.mutable_schedule_predicted());
 }
 
-absl::StatusOr<v1::ModuleCompiled> ModelCompiler::Compile(v1::CompileModule request,
-                                                          std::string* module_bytes) {
+absl::StatusOr<v1::ModuleCompiled> ModelCompiler::CompileFile(v1::CompileModule request) {
   v1::BuilderRequest ask;
   *ask.mutable_compile_module() = std::move(request);
-  const std::string path = scratch_.File("module.tw");
-  ask.mutable_compile_module()->set_output_path(path);
+  ask.mutable_compile_module()->set_output_path(scratch_.File("module.tw"));
   TW_ASSIGN(v1::BuilderReply reply, client_->Ask(std::move(ask), kCompileTimeoutMs));
   if (!reply.has_module_compiled()) {
     return support::Internal("builder.reply.unexpected", "expected module_compiled");
   }
-  TW_ASSIGN(*module_bytes, support::ReadFile(path, kMaxModuleBytes));
-  TW_TRY(support::RemoveFile(path));
   return std::move(*reply.mutable_module_compiled());
+}
+
+absl::StatusOr<v1::ModuleCompiled> ModelCompiler::Compile(v1::CompileModule request,
+                                                          std::string* module_bytes) {
+  TW_ASSIGN(v1::ModuleCompiled compiled, CompileFile(std::move(request)));
+  TW_ASSIGN(*module_bytes, support::ReadFile(compiled.path(), kMaxModuleBytes));
+  TW_TRY(support::RemoveFile(compiled.path()));
+  return compiled;
 }
 
 absl::StatusOr<std::string> PassTables() {

@@ -37,7 +37,10 @@ class ModelCompiler {
   const v1::JobOpened& opened() const { return opened_; }
   // A schedule of this task that was never measured. Wants `predict`.
   absl::StatusOr<v1::SchedulePredicted> Predict(const std::string& task_hash);
-  // Sets output_path of the request; returns the module's bytes and leaves no file.
+  // Sets output_path of the request. The module is a file of the scratch folder: path() of the
+  // reply.
+  absl::StatusOr<v1::ModuleCompiled> CompileFile(v1::CompileModule request);
+  // Returns the module's bytes and leaves no file.
   absl::StatusOr<v1::ModuleCompiled> Compile(v1::CompileModule request, std::string* module_bytes);
 
  private:

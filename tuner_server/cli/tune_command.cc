@@ -113,10 +113,9 @@ class Tuner {
       return support::FailedPrecondition("cli.records_only.none",
                                          "none of the job's records is about a task of this model");
     }
-    std::string bytes;
-    TW_TRY(compiler.Compile(std::move(request), &bytes).status());
-    TW_TRY(support::WriteFileAtomic(output_, bytes));
-    PrintResult(job, tasks, peaks, "compiled here", support::Sha256Hex(bytes));
+    TW_ASSIGN(const v1::ModuleCompiled compiled, compiler.CompileFile(std::move(request)));
+    TW_TRY(support::MoveFile(compiled.path(), output_));
+    PrintResult(job, tasks, peaks, "compiled here", support::HexEncode(compiled.digest().hash()));
     return absl::OkStatus();
   }
 

@@ -155,9 +155,9 @@ void FillAsked(const AskResult& result, const std::string& chooser, const std::s
   reply->set_exploration_share(result.exploration_share);
 }
 
-absl::Status DescribeModule(const std::string& bytes, const target::Target& target,
+absl::Status DescribeModule(const std::string& path, const target::Target& target,
                             const driver::CompileReport& report, v1::ModuleCompiled* reply) {
-  TW_ASSIGN(module::ModuleFile file, module::ModuleFile::FromBytes(bytes));
+  TW_ASSIGN(module::ModuleFile file, module::ModuleFile::Open(path, {.verify_constants = false}));
   const std::string_view manifest = file.manifest_json();
   *reply->mutable_manifest_digest() =
       daemon::MakeDigest(support::Sha256Hex(manifest), static_cast<int64_t>(manifest.size()));

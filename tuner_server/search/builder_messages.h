@@ -22,14 +22,14 @@ absl::Status DescribeInputs(const driver::Task& task, uint64_t seed, v1::InputSp
 // `chooser`: what ranks now (prior, model or random).
 void FillAsked(const AskResult& result, const std::string& chooser, const std::string& model_id,
                v1::Asked* reply);
-// Manifest digest and the summary JSON:
+// Of a module that was just written, manifest digest and the summary JSON:
 //   {"target", "inputs", "outputs", "functions": [{name, at, launches}],
 //    "kernels": [{task_hash, task_name, uses, tuned, stale, stale_reason, steps, program_hash,
 //                 measurement_id, flops, bytes}],
 //    "arena_bytes", "arena_bound_bytes", "constant_bytes", "workspace_bytes",
 //    "ram_bytes": {total, weights, arena, workspace, inputs_outputs, code},
 //    "seconds": {graph, lower, codegen, link}}
-absl::Status DescribeModule(const std::string& bytes, const target::Target& target,
+absl::Status DescribeModule(const std::string& path, const target::Target& target,
                             const driver::CompileReport& report, v1::ModuleCompiled* reply);
 
 // The schedules that a CompileModule request names.

@@ -440,7 +440,7 @@ absl::Status BuilderSession::CompileModule(const v1::CompileModule& request,
   reply->set_path(request.output_path());
   *reply->mutable_digest() =
       daemon::MakeDigest(support::Sha256Hex(bytes), static_cast<int64_t>(bytes.size()));
-  TW_TRY(DescribeModule(bytes, target_, report, reply));
+  TW_TRY(DescribeModule(request.output_path(), target_, report, reply));
   for (const driver::CompileReport::Kernel& kernel : report.kernels) {
     if (kernel.stale) reply->add_stale(kernel.task_name + ": " + kernel.stale_reason);
   }
