@@ -153,6 +153,10 @@ void Composer::ExpectDims(ValueId found, std::vector<op::Dim> expected, const st
 ValueId Composer::Slice(ValueId x, int64_t axis, const op::Dim& start, const op::Dim& count,
                         int64_t step) {
   if (!status_.ok()) return kNone;
+  if (axis >= Rank(x)) {
+    return Fail("shape",
+                StrCat("expected a tensor with an axis ", axis, ", found ", op::ToText(TypeOf(x))));
+  }
   if (start == op::Dim(0) && step == 1 && count == Dims(x)[axis]) return x;
   const int64_t own_step = count == op::Dim(1) ? 1 : step;
   Result id = Sliced(n_, x, axis, start, own_step, count, PartName(n_, "_slice"));

@@ -89,7 +89,11 @@ namespace {
 // Element i of the result is element i modulo the size.
 Result TileAtRunTime(Composer& c, ValueId x) {
   const std::vector<op::Dim> from = c.Dims(x);
-  const ValueId sizes = c.Mul(c.Cast(c.Input(1), ir::kI64), c.SizesOf(from));
+  const ValueId repeats = c.Cast(c.Input(1), ir::kI64);
+  if (c.ok() && c.Count(repeats) != static_cast<int64_t>(from.size())) {
+    c.Fail("shape", "expected a number of repeats for each dimension");
+  }
+  const ValueId sizes = c.Mul(repeats, c.SizesOf(from));
   const std::vector<op::Dim> to =
       c.FoundShape(sizes, std::vector<Composer::SizeBound>(from.size()));
   for (size_t d = 0; c.ok() && d < from.size(); ++d) {

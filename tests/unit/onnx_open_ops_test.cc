@@ -302,6 +302,34 @@ TEST(OnnxOpenOps, RefusesOpenSizesNextToNone) {
   EXPECT_EQ(support::Slug(ImportOnnx(b.Bytes(), options).status()), "op.greater_equal.empty");
 }
 
+TEST(OnnxOpenOps, RefusesListsThatAreNone) {
+  OnnxBuilder b(13);
+  b.Input("x", {2}).Input("pads", {}, kInt64).Output("y", {2});
+  b.Node("Pad", {"x", "pads"}, "y");
+  EXPECT_EQ(Slug(b), "graph.onnx.shape");
+  OnnxBuilder unknown(13);
+  unknown.Input("x", {2}).Output("y", {2});
+  unknown.Node("Expand", {"x", "nothing"}, "y");
+  EXPECT_EQ(Slug(unknown), "graph.onnx.missing_input");
+  // As many numbers as nobody knows.
+  OnnxBuilder open(13);
+  open.Input("x", {2}).Input("list", {1}, kInt64).Node("Expand", {"x", "list"}, "y");
+  open.graph().add_output()->set_name("y");
+  pb::TypeProto* type = open.graph().mutable_input(1)->mutable_type();
+  type->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->set_dim_param("N");
+  ImportOptions options;
+  options.open["N"] = {1, 3};
+  for (const char* op : {"Expand", "Reshape", "Tile", "ConstantOfShape", "Pad"}) {
+    pb::NodeProto* node = open.graph().mutable_node(0);
+    node->set_op_type(op);
+    node->clear_input();
+    if (std::string_view(op) != "ConstantOfShape") node->add_input("x");
+    node->add_input("list");
+    const absl::Status status = ImportOnnx(open.Bytes(), options).status();
+    EXPECT_EQ(support::Slug(status), "graph.onnx.open_size") << op << " " << status;
+  }
+}
+
 // A size that is data is one that the run finds, at most what --shape says.
 TEST(OnnxOpenOps, AWindowOfASizeThatIsData) {
   OnnxBuilder b(17);
