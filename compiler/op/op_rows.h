@@ -69,7 +69,8 @@ TensorTypes TypesOf(std::span<const RefTensor> tensors);
 std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& shape);
 std::vector<Dim> RowMajorStrides(const std::vector<Dim>& shape);
 
-// For type rules. Whether the sizes can be equal. If only some are, adds the pair to `equal`.
+// For type rules. Whether the sizes can be equal. If only some are, adds the pair to `equal`; with
+// null such sizes are not.
 bool MayEqual(const Dim& a, const Dim& b, DimEqualities* equal);
 bool MayEqual(const std::vector<Dim>& a, const std::vector<Dim>& b, DimEqualities* equal);
 // Whether the number of groups can divide a number of channels. 0 and less divide none.

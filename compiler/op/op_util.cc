@@ -54,7 +54,7 @@ std::vector<Dim> RowMajorStrides(const std::vector<Dim>& shape) { return Strides
 
 bool MayEqual(const Dim& a, const Dim& b, DimEqualities* equal) {
   if (a == b) return true;
-  if ((a - b).constant()) return false;
+  if (equal == nullptr || (a - b).constant()) return false;
   equal->emplace_back(a, b);
   return true;
 }

@@ -300,6 +300,12 @@ TEST(OnnxOpenOps, RefusesOpenSizesNextToNone) {
   ImportOptions options;
   options.open["N"] = {1, 12};
   EXPECT_EQ(support::Slug(ImportOnnx(b.Bytes(), options).status()), "op.greater_equal.empty");
+  OnnxBuilder sum(13);
+  sum.Input("a", {1}).Input("b", {0}).Node("Sum", {"a", "b"}, "y");
+  sum.graph().add_output()->set_name("y");
+  type = sum.graph().mutable_input(0)->mutable_type();
+  type->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->set_dim_param("N");
+  EXPECT_EQ(support::Slug(ImportOnnx(sum.Bytes(), options).status()), "op.add.shape");
 }
 
 TEST(OnnxOpenOps, RefusesListsThatAreNone) {
