@@ -204,10 +204,6 @@ void AddProvenance(const CompileOptions& options, const CompileReport& report,
   }
 }
 
-}  // namespace
-
-namespace {
-
 // Room for all constants, once: a section that grows moves hundreds of megabytes again and again.
 void Reserve(std::span<const ModelFunction> functions, int64_t alignment, std::string* section) {
   std::map<const graph::ConstantData*, size_t> bytes;

@@ -2,13 +2,13 @@
 // dilation on a small image (the pyramid of DeepLab), or of a kernel larger than its image. Their
 // weights go, with the padding that only they read:
 //   conv2d(x: [n,c,4,4], w: [o,c,3,3]) {dilations=[12,12], pads=[12,12,12,12]} → w: [o,c,1,1].
-#include <algorithm>
 #include <map>
 #include <string>
 
 #include "compiler/graph/forward_rewriter.h"
 #include "compiler/graph/graph_passes.h"
 #include "compiler/graph/rewrite_util.h"
+#include "deploy/support/dim_interval.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::graph {
@@ -16,36 +16,15 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// Numbers among which an expression lies.
-struct Span {
-  double low, high;
-};
-Span operator+(const Span& a, const Span& b) { return {a.low + b.low, a.high + b.high}; }
-Span operator*(const Span& a, const Span& b) {
-  const auto ends = {a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high};
-  return {std::min(ends), std::max(ends)};
-}
-
 // Not less than what the expression is at any sizes of these ranges.
-double Largest(const op::Dim& dim, const std::map<std::string, SizeRange>& ranges) {
-  constexpr double kAny = 1e12;  // above every size
-  return dim
-      .Fold<Span>(
-          [](int64_t number) {
-            const auto value = static_cast<double>(number);
-            return Span{value, value};
-          },
-          [&](const std::string& name) {
-            const auto range = ranges.find(name);
-            if (range == ranges.end()) return Span{1, kAny};
-            return Span{static_cast<double>(range->second.min),
-                        static_cast<double>(range->second.max)};
-          },
-          [](const Span& whole, int64_t divisor) {
-            const auto by = static_cast<double>(divisor);
-            return Span{whole.low / by - 1, whole.high / by};
-          })
-      .high;
+int64_t Largest(const op::Dim& dim, const std::map<std::string, SizeRange>& ranges) {
+  constexpr int64_t kAny = int64_t{1} << 40;  // above every size
+  const support::SizeInterval all = support::IntervalOf(dim, [&](const std::string& name) {
+    const auto range = ranges.find(name);
+    if (range == ranges.end()) return support::SizeInterval{1, kAny, true};
+    return support::SizeInterval{range->second.min, range->second.max, true};
+  });
+  return all.known ? all.high : kAny;
 }
 
 // One direction of a window, and which of its taps are left.
@@ -54,15 +33,14 @@ struct Taps {
   int64_t first = 0;  // among those of the weights
 
   // `size`: that of the image, or more.
-  void Crop(double size) {
+  void Crop(int64_t size) {
     while (kernel > 1 && pad_begin >= dilation &&
-           size - 1 + static_cast<double>(pad_end - (kernel - 1) * dilation) < 0) {
+           size - 1 + pad_end - (kernel - 1) * dilation < 0) {
       ++first;
       --kernel;
       pad_begin -= dilation;
     }
-    while (kernel > 1 && pad_end >= dilation &&
-           static_cast<double>((kernel - 1) * dilation - pad_begin) >= size) {
+    while (kernel > 1 && pad_end >= dilation && (kernel - 1) * dilation - pad_begin >= size) {
       --kernel;
       pad_end -= dilation;
     }

@@ -498,6 +498,8 @@ int64_t Manifest::NeededFormatVersion() const {
     return std::ranges::any_of(f.checks, [](const SizeCheck& c) { return IsOpen(c.expected); });
   };
   const auto loops = [](const Function& f) { return !f.loops.empty(); };
+  const auto both = [&](const Function& f) { return loops(f) && !f.checks.empty(); };
+  if (std::ranges::any_of(functions, both)) return kLoopChecksFormatVersion;
   if (std::ranges::any_of(functions, loops)) return kLoopsFormatVersion;
   if (std::ranges::any_of(functions, finds)) return kFoundSizesFormatVersion;
   if (state && functions.size() > 1) return kSharedStateFormatVersion;

@@ -23,8 +23,8 @@ namespace tilewright::module {
 // We raise these when readers of the previous version would misread a manifest. A module whose
 // sizes are all fixed has the first, so that older readers still read it. One with size variables
 // has the second, one with state the third. The fourth has variables some of whose values are none
-// of the module, the fifth several functions with state, the sixth sizes that a run finds, the
-// seventh loops.
+// of the module, the fifth several functions with state. The sixth has sizes that a run finds, the
+// seventh loops, the eighth loops and checks of sizes, which may be those of each trip.
 inline constexpr int64_t kManifestFormatVersion = 1;
 inline constexpr int64_t kOpenSizesFormatVersion = 2;
 inline constexpr int64_t kStateFormatVersion = 3;
@@ -32,7 +32,8 @@ inline constexpr int64_t kEqualSizesFormatVersion = 4;
 inline constexpr int64_t kSharedStateFormatVersion = 5;
 inline constexpr int64_t kFoundSizesFormatVersion = 6;
 inline constexpr int64_t kLoopsFormatVersion = 7;
-inline constexpr int64_t kNewestFormatVersion = kLoopsFormatVersion;
+inline constexpr int64_t kLoopChecksFormatVersion = 8;
+inline constexpr int64_t kNewestFormatVersion = kLoopChecksFormatVersion;
 
 // No tensor, arena or section is larger; keeps sums of sizes far from overflow.
 inline constexpr int64_t kMaxBytes = int64_t{1} << 46;

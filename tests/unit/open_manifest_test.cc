@@ -174,6 +174,7 @@ TEST(OpenManifestTest, WhatATripFindsIsItsOwn) {
   EXPECT_EQ(slug(1, 3), "") << "what finds it comes before the loop";
   EXPECT_EQ(LoopsOfChecks(FindingInLoop(1, 3).functions[0]), std::vector<int>{-1});
   EXPECT_EQ(LoopsOfChecks(FindingInLoop(0, 1).functions[0]), std::vector<int>{0});
+  EXPECT_EQ(FindingInLoop(1, 3).NeededFormatVersion(), kLoopChecksFormatVersion);
   EXPECT_EQ(slug(0, 1), "module.manifest.found_size") << "launches behind the loop need it";
   EXPECT_EQ(slug(0, 3), "module.manifest.found_size") << "an output of the function has it";
   Manifest inside = FindingInLoop(0, 3);
