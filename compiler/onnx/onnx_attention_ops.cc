@@ -245,6 +245,7 @@ Result ImportAttention(NodeReader& n) { return AttentionBuilder(n).Run(); }
 ValueId RotaryTurn(Composer& c, ValueId x, ValueId cosine, ValueId sine, bool pairs) {
   if (!c.ok()) return kNone;
   const std::vector<op::Dim> shape = c.TypeOf(x).shape;
+  if (c.Rank(cosine) == 0) return c.Fail("shape", "expected tables of angles, found a number");
   const std::optional<int64_t> head = shape[3].constant();
   const std::optional<int64_t> half = c.TypeOf(cosine).shape.back().constant();
   if (!head || !half) {
@@ -284,6 +285,9 @@ Result RotaryEmbedding(Composer& c, ValueId x, ValueId cosine, ValueId sine, Val
   TW_ASSIGN(const int64_t given, n.Int("rotary_embedding_dim", 0));
   TW_ASSIGN(int64_t heads, n.Int("num_heads", 0));
   const std::vector<op::Dim> shape = c.TypeOf(x).shape;
+  if (shape.empty() || c.Rank(cosine) == 0) {
+    return n.Error("shape", "expected heads and a table of angles, found single numbers");
+  }
   const int64_t table = c.TypeOf(cosine).shape.back().constant().value_or(0);
   const int64_t width = shape.back().constant().value_or(0);
   if (width == 0) {

@@ -112,6 +112,7 @@ class GroupedAttention {
   ValueId Angles(int input) {
     const ValueId table = c_.Input(input);
     if (!c_.ok()) return kNone;
+    if (c_.Rank(table) == 0) return c_.Fail("shape", "expected a table of angles");
     const Dim half = c_.TypeOf(table).shape.back();
     if (!n_.HasInput(9) && before_ != kNone) {
       const ValueId rows = c_.Op("gather", {table, Positions()}, {{"axis", int64_t{0}}});

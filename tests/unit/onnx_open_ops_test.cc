@@ -317,6 +317,10 @@ TEST(OnnxOpenOps, RefusesListsThatAreNone) {
   unknown.Input("x", {2}).Output("y", {2});
   unknown.Node("Expand", {"x", "nothing"}, "y");
   EXPECT_EQ(Slug(unknown), "graph.onnx.missing_input");
+  OnnxBuilder angles(23);
+  angles.Input("x", {}).Input("cos", {4, 2}).Input("sin", {4, 2}).Output("y", {});
+  angles.Node("RotaryEmbedding", {"x", "cos", "sin"}, "y");
+  EXPECT_EQ(Slug(angles), "graph.onnx.shape");
   // As many numbers as nobody knows.
   OnnxBuilder open(13);
   open.Input("x", {2}).Input("list", {1}, kInt64).Node("Expand", {"x", "list"}, "y");
