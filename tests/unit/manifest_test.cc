@@ -334,12 +334,15 @@ TEST(ManifestTest, HostileJsonIsRefused) {
             "module.manifest.type");
   EXPECT_EQ(slug(Replaced(good, "\"float32\"", "\"float31\"")), "module.manifest.dtype");
   EXPECT_EQ(slug(Replaced(good, "\"uniform\"", "\"poisson\"")), "module.manifest.type");
-  EXPECT_EQ(slug(Replaced(good, "\"format_version\":1", "\"format_version\":8")),
+  EXPECT_EQ(slug(Replaced(good, "\"format_version\":1",
+                          "\"format_version\":" + std::to_string(kNewestFormatVersion + 1))),
             "module.manifest.version");
-  EXPECT_EQ(ManifestFromJson(Replaced(good, "\"format_version\":1", "\"format_version\":8"))
-                .status()
-                .code(),
-            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(
+      ManifestFromJson(Replaced(good, "\"format_version\":1",
+                                "\"format_version\":" + std::to_string(kNewestFormatVersion + 1)))
+          .status()
+          .code(),
+      absl::StatusCode::kUnimplemented);
   EXPECT_EQ(slug(Replaced(good, "\"arena_bytes\":768", "\"arena_bytes\":64")),
             "module.manifest.tensor_offset");
 }
