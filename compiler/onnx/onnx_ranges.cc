@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "compiler/graph/loops.h"
 #include "compiler/graph/rewrite_util.h"
 
 namespace tilewright::graph::onnx {
@@ -12,35 +13,23 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+using Pick = const double& (*)(const double&, const double&);
+constexpr Pick kLess = std::min<double>, kMore = std::max<double>;
+
+// The range from what `low` picks of all lows to what `high` picks of all highs.
+NumberRange Picked(const std::vector<NumberRange>& all, Pick low, Pick high) {
+  NumberRange range = all[0];
+  for (const NumberRange& r : all) range = {low(range.low, r.low), high(range.high, r.high)};
+  return range;
+}
+NumberRange Union(const std::vector<NumberRange>& all) { return Picked(all, kLess, kMore); }
+NumberRange Largest(const std::vector<NumberRange>& all) { return Picked(all, kMore, kMore); }
+NumberRange Smallest(const std::vector<NumberRange>& all) { return Picked(all, kLess, kLess); }
+
 // Of several possible results; a NaN, such as of 0 times infinity, may be anything.
 NumberRange Around(std::initializer_list<double> ends) {
-  NumberRange range{kInfinity, -kInfinity};
-  for (const double end : ends) {
-    if (std::isnan(end)) return {};
-    range = {std::min(range.low, end), std::max(range.high, end)};
-  }
-  return range;
-}
-NumberRange Union(const std::vector<NumberRange>& all) {
-  NumberRange range = all[0];
-  for (const NumberRange& r : all) {
-    range = {std::min(range.low, r.low), std::max(range.high, r.high)};
-  }
-  return range;
-}
-NumberRange Largest(const std::vector<NumberRange>& all) {
-  NumberRange range = all[0];
-  for (const NumberRange& r : all) {
-    range = {std::max(range.low, r.low), std::max(range.high, r.high)};
-  }
-  return range;
-}
-NumberRange Smallest(const std::vector<NumberRange>& all) {
-  NumberRange range = all[0];
-  for (const NumberRange& r : all) {
-    range = {std::min(range.low, r.low), std::min(range.high, r.high)};
-  }
-  return range;
+  if (std::ranges::any_of(ends, [](double end) { return std::isnan(end); })) return {};
+  return {std::min(ends), std::max(ends)};
 }
 template <typename F>
 NumberRange Rising(const NumberRange& r, F f) {
@@ -59,11 +48,10 @@ NumberRange Rounded(const NumberRange& r, const op::TensorType& type) {
 
 // Rows whose elements are elements of the first operand.
 bool OnlyMoves(std::string_view row) {
-  for (const std::string_view moves : {"identity", "reshape", "slice", "gather", "gather_nd",
-                                       "gather_elements", "expand", "transpose", "loop_stack"}) {
-    if (row == moves) return true;
-  }
-  return false;
+  constexpr std::string_view kMoves[] = {"identity", "reshape",   "slice",
+                                         "gather",   "gather_nd", "gather_elements",
+                                         "expand",   "transpose", kLoopStackOp};
+  return std::ranges::find(kMoves, row) != std::end(kMoves);
 }
 
 NumberRange Product(const NumberRange& a, const NumberRange& b) {
@@ -106,7 +94,7 @@ NumberRange RangeFinder::OfNode(const Node& node) {
   if (node.inputs.empty()) return {};
   const op::TensorType& type = g_.values[node.outputs[0]].type;
   const auto input = [&](size_t i) { return Of(node.inputs[i]); };
-  if (OnlyMoves(row)) return row == "loop_stack" ? input(1) : input(0);
+  if (OnlyMoves(row)) return row == kLoopStackOp ? input(1) : input(0);
   if (row == "concat") return Union(OfAll(node.inputs));
   if (row == "where") {
     const NumberRange holds = input(0);
