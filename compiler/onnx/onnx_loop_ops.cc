@@ -170,8 +170,13 @@ class LoopImport {
       const op::TensorType &before = c_.TypeOf(state.init), &after = c_.TypeOf(sample_[i + 1]);
       if (const std::optional<int64_t> axis = AppendsAlong(body_, static_cast<int>(i) + 2)) {
         state.appended = *axis < 0 ? *axis + before.rank() : *axis;
-        if (*state.appended >= 0 && *state.appended < before.rank()) continue;
-        return n_.Error("axis", "expected an axis of the state that the body appends to");
+        const auto d = static_cast<size_t>(*state.appended);
+        if (*state.appended < 0 || d >= before.shape.size() || before.rank() != after.rank()) {
+          return n_.Error("axis", "expected an axis of the state that the body appends to");
+        }
+        // What differs in length from trip to trip does not stack.
+        if ((after.shape[d] - before.shape[d]).is_constant()) continue;
+        state.appended.reset();
       }
       if (before.dtype != after.dtype || before.rank() != after.rank()) continue;
       for (size_t d = 0; d < before.shape.size(); ++d) {

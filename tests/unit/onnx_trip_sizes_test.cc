@@ -87,6 +87,26 @@ TEST(OnnxLoop, ATripFindsSizesOfItsOwn) {
   EXPECT_EQ(slug({0, 0, 0, 0}, 5), "graph.interp.found_size");
 }
 
+TEST(OnnxLoop, WhatIsAppendedMayDifferInLength) {
+  OnnxBuilder b(13);
+  b.Input("sizes", {3}, kInt64).Input("start", {0}, kInt64).Input(kTrips, {}, kInt64);
+  b.graph().add_output()->set_name("all");
+  AddBody(b.Node("Loop", {kTrips, "", "start"}, "all"), "body", {"i", "c", "before"},
+          {"c", "after"}, [](OnnxBuilder& g) {
+            AddNumber(g, "zero", 0);
+            AddNumber(g, "one", 1);
+            g.Node("Gather", {"sizes", "i"}, "size");
+            g.Node("Range", {"zero", "size", "one"}, "below");
+            OnnxBuilder::Attr(g.Node("Concat", {"before", "below"}, "after"), "axis", int64_t{0});
+          });
+  ImportOptions options;
+  options.open["below_0"] = {0, 4};
+  options.open["all_0"] = {0, 9};
+  const RefTensor sizes = Whole({3}, {2, 0, 3}), start = Whole({0}, {});
+  ExpectRuns(b, options, {sizes, start, Whole({}, {0})}, {{{0}, {}}});
+  ExpectRuns(b, options, {sizes, start, Whole({}, {3})}, {{{5}, {0, 1, 0, 1, 2}}});
+}
+
 // Each trip doubles the sum of all numbers before it.
 TEST(OnnxLoop, StatesGrow) {
   OnnxBuilder b(13);
