@@ -161,10 +161,14 @@ class Builder {
   static ir::Expr Literal(const graph::Value& value, const std::vector<ir::Expr>& index) {
     absl::StatusOr<op::RefTensor> tensor = op::FromBytes(value.type, value.constant->view());
     TW_CHECK(tensor.ok()) << support::StatusText(tensor.status());
-    auto literal = [&](double v) {
-      if (value.type.dtype.is_bool()) return ir::Bool(v != 0);
-      return value.type.dtype.is_float() ? ir::Float(v, value.type.dtype)
-                                         : ir::Int(static_cast<int64_t>(v), value.type.dtype);
+    const ir::DType type = value.type.dtype;
+    // As doubles, integers of 64 bits would not be exact.
+    const bool whole = !type.is_float() && !type.is_bool();
+    const std::vector<int64_t> integers = whole ? op::IntegersOf(*tensor) : std::vector<int64_t>();
+    const auto literal = [&](size_t i) {
+      if (whole) return ir::Int(integers[i], type);
+      const double v = tensor->values[i];
+      return type.is_bool() ? ir::Bool(v != 0) : ir::Float(v, type);
     };
     ir::Expr flat = ir::Int(0);
     const std::vector<int64_t> sizes = value.type.sizes();
@@ -172,10 +176,9 @@ class Builder {
     for (size_t d = index.size(); d-- > 0; stride *= sizes[d]) {
       flat = flat + index[d] * ir::Int(stride);
     }
-    ir::Expr result = literal(tensor->values.back());
+    ir::Expr result = literal(tensor->values.size() - 1);
     for (size_t i = tensor->values.size() - 1; i-- > 0;) {
-      result = ir::Select(ir::Eq(flat, ir::Int(static_cast<int64_t>(i))),
-                          literal(tensor->values[i]), result);
+      result = ir::Select(ir::Eq(flat, ir::Int(static_cast<int64_t>(i))), literal(i), result);
     }
     return result;
   }

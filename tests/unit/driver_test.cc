@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <vector>
@@ -252,6 +253,27 @@ TEST(Tasks, FunctionMatchesReference) {
                        .ok());
     }
   }
+}
+
+// Scalars become literals of the program.
+TEST(Tasks, LiteralsOf64BitsAreExact) {
+  constexpr int64_t kLarge = std::numeric_limits<int64_t>::max();  // no double is it
+  OnnxBuilder b(17);
+  b.Input("x", {2}, tests::pb::TensorProto::INT64).Output("y", {2}, tests::pb::TensorProto::INT64);
+  b.Ints("large", {kLarge}).Node("Sub", {"large", "x"}, "y");
+  const auto tasks = ExtractTasks(Fused(b));
+  ASSERT_TRUE(tasks.ok() && tasks->size() == 1) << tasks.status();
+  const auto function = TaskFunction((*tasks)[0].text);
+  ASSERT_TRUE(function.ok()) << function.status();
+  const auto inputs = TaskInputs(*ParseTask((*tasks)[0].text), 1);
+  ASSERT_TRUE(inputs.ok() && inputs->size() == 1) << "the number is no operand";
+  ir::TensorData x, y;
+  const std::string bytes = op::ToBytes(op::FromIntegers({ir::kI64, {2}}, {0, 5}));
+  x.bytes.assign(bytes.begin(), bytes.end());
+  ASSERT_TRUE(ir::Interpret(*function, {}, {&x, &y}).ok());
+  const auto out = op::FromBytes({ir::kI64, {2}}, std::string(y.bytes.begin(), y.bytes.end()));
+  ASSERT_TRUE(out.ok()) << out.status();
+  EXPECT_EQ(op::IntegersOf(*out), (std::vector<int64_t>{kLarge, kLarge - 5}));
 }
 
 TEST(Tasks, HostileTasksAreErrors) {
