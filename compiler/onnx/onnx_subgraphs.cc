@@ -1,4 +1,7 @@
 // Subgraphs: what they read, and the import of one in place. Its names are visible in it alone.
+#include <set>
+#include <utility>
+
 #include "compiler/onnx/onnx_importer.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -11,13 +14,19 @@ using support::StrCat;
 constexpr size_t kMaxNested = 16;           // of subgraphs in each other
 constexpr int64_t kMaxBodyNodes = 1 << 14;  // of all trips of all loops
 
-void AddNamesRead(const pb::NodeProto& node, std::vector<std::string>* names) {
-  names->insert(names->end(), node.input().begin(), node.input().end());
-  for (const pb::AttributeProto& attribute : node.attribute()) {
-    if (!attribute.has_g()) continue;
-    for (const pb::NodeProto& inner : attribute.g().node()) AddNamesRead(inner, names);
-    for (const auto& output : attribute.g().output()) names->push_back(output.name());
+// What the nodes of a subgraph read that it does not name itself.
+std::vector<std::string> NamesReadAround(const pb::GraphProto& graph) {
+  std::set<std::string> own;
+  for (const auto& input : graph.input()) own.insert(input.name());
+  for (const auto& tensor : graph.initializer()) own.insert(tensor.name());
+  std::vector<std::string> names;
+  for (const pb::NodeProto& node : graph.node()) {
+    own.insert(node.output().begin(), node.output().end());
+    for (std::string& name : NamesRead(node)) names.push_back(std::move(name));
   }
+  for (const auto& output : graph.output()) names.push_back(output.name());
+  std::erase_if(names, [&](const std::string& name) { return own.contains(name); });
+  return names;
 }
 
 }  // namespace
@@ -33,8 +42,11 @@ void ForEachNode(const pb::GraphProto& graph,
 }
 
 std::vector<std::string> NamesRead(const pb::NodeProto& node) {
-  std::vector<std::string> names;
-  AddNamesRead(node, &names);
+  std::vector<std::string> names(node.input().begin(), node.input().end());
+  for (const pb::AttributeProto& attribute : node.attribute()) {
+    if (!attribute.has_g()) continue;
+    for (std::string& name : NamesReadAround(attribute.g())) names.push_back(std::move(name));
+  }
   return names;
 }
 

@@ -139,6 +139,11 @@ TEST(OnnxLoop, NamesOfATripAreItsOwn) {
   EXPECT_EQ(out[0].values, (Numbers{8, 24}));
   EXPECT_EQ(out[1].values, (Numbers{-1, -3})) << "the graph's own value of that name";
   EXPECT_TRUE(tests::OperatorsWhenOpen(b).contains("mul")) << "states may have open sizes";
+  OnnxBuilder result(13);  // the name of the loop's result
+  result.Input("x", {2}).Ints("trips", {3}).Output("y", {2});
+  AddBody(result.Node("Loop", {"trips", "", "x"}, "y"), "body", {"i", "c", "y"}, {"c", "next"},
+          [](OnnxBuilder& g) { g.Node("Add", {"y", "y"}, "next"); });
+  EXPECT_EQ(Evaluate(result, {TensorOf({2}, {1, 3})})[0].values, (Numbers{8, 24}));
 }
 
 TEST(OnnxLoop, WithoutTripsKeepsItsStateAndGivesNoRows) {
