@@ -181,11 +181,14 @@ absl::StatusOr<TensorTypes> InferGather(std::span<const TensorType> inputs, cons
   return TensorTypes{out};
 }
 
-// An index of a dimension of this size: negative ones count from the end, the rest is clamped.
+// An index of a dimension of this size: negative ones count from the end, the rest is clamped. A
+// size that is 0 when the module runs gives 0, which is inside of the buffer.
 ir::Expr InRange(ir::FunctionBuilder& b, ir::Expr i, const Dim& size) {
   if (i->dtype != ir::kI64) i = ir::Cast(ir::kI64, i);
   i = ir::Select(i < ir::Int(0), i + SizeExpr(b, size), i);
-  return ir::Min(ir::Max(i, ir::Int(0)), SizeExpr(b, size - Dim(1)));
+  const ir::Expr last = SizeExpr(b, size - Dim(1));
+  if (!size.is_constant()) return ir::Max(ir::Min(i, last), ir::Int(0));
+  return ir::Min(ir::Max(i, ir::Int(0)), last);
 }
 
 ir::Expr GatherElement(const ElementArgs& a) {
