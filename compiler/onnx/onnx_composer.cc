@@ -114,6 +114,15 @@ ValueId Composer::Transpose(ValueId x, std::vector<int64_t> perm) {
   return Op("transpose", {x}, {{"perm", std::move(perm)}});
 }
 
+ValueId Composer::MoveAxis(ValueId x, int64_t from, int64_t to) {
+  if (!ok()) return kNone;
+  std::vector<int64_t> perm(static_cast<size_t>(Rank(x)));
+  std::iota(perm.begin(), perm.end(), 0);
+  perm.erase(perm.begin() + from);
+  perm.insert(perm.begin() + to, from);
+  return Transpose(x, std::move(perm));
+}
+
 ValueId Composer::Cast(ValueId x, ir::DType type) {
   if (TypeOf(x).dtype == type) return x;
   return Op("cast", {x}, {{"dtype", ir::TypeName(type)}});

@@ -72,6 +72,8 @@ class Composer {
   ValueId Reshape(ValueId x, std::vector<int64_t> shape);
   ValueId ReshapeTo(ValueId x, const std::vector<op::Dim>& shape);
   ValueId Transpose(ValueId x, std::vector<int64_t> perm);
+  // The dimension `from` put at `to`, the others in their order.
+  ValueId MoveAxis(ValueId x, int64_t from, int64_t to);
   ValueId Cast(ValueId x, ir::DType type);
   // `x` repeated along dimensions of 1, up to `shape`.
   ValueId Broadcast(ValueId x, std::vector<int64_t> shape);

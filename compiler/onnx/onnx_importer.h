@@ -104,8 +104,10 @@ struct BodyScope {
 
 // What a value of a sequence or optional type has. It is no tensor: no node of a graph reads it.
 struct Container {
-  bool nothing = false;        // an optional without an element
-  std::vector<ValueId> items;  // the tensors of a sequence
+  bool nothing = false;             // an optional without an element
+  std::vector<ValueId> items = {};  // the tensors of a sequence
+  // The same along a first dimension, if that is a value; without `items` the length is open.
+  ValueId rows = -1;
 };
 
 // The data of large initializers, which their messages have no more.

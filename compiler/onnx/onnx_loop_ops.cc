@@ -5,6 +5,7 @@
 #include <string>
 
 #include "compiler/onnx/onnx_loops.h"
+#include "compiler/onnx/onnx_sequences.h"
 #include "compiler/onnx/onnx_unrolled_loops.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -63,6 +64,26 @@ std::optional<int64_t> AppendsAlong(const pb::GraphProto& body, int input) {
     if (attribute.name() == "axis") return attribute.i();
   }
   return std::nullopt;
+}
+
+// Whether a loop's body gives back the sequence that is its input `input`.
+bool Keeps(const pb::GraphProto& body, int input) {
+  return body.input(input).name() == body.output(input - 1).name();
+}
+
+// Whether it only inserts at the end of that sequence.
+bool OnlyInserts(const pb::GraphProto& body, int input) {
+  const Names names(body);
+  const std::string* state = &body.input(input).name();
+  while (*state != body.output(input - 1).name()) {
+    const pb::NodeProto* node = names.OnlyReader(*state);
+    const bool inserts = node != nullptr && node->op_type() == "SequenceInsert" &&
+                         IsDefaultDomain(node->domain()) && node->input(0) == *state &&
+                         (node->input_size() < 3 || node->input(2).empty());
+    if (!inserts) return false;
+    state = &node->output(0);
+  }
+  return names.ReadOnce(*state);
 }
 
 // A Loop under import.
@@ -166,9 +187,18 @@ class LoopImport {
     std::vector<LoopState> states;
     for (size_t i = 0; i < states_.size(); ++i) {
       LoopState& state = states.emplace_back(LoopState{.init = states_[i]});
-      if (n_.importer().ContainerOf(state.init) != nullptr) continue;
+      const int input = static_cast<int>(i) + 2;
+      if (const Container* sequence = SequenceOf(i)) {
+        if (!sequence->nothing && (Keeps(body_, input) || OnlyInserts(body_, input))) {
+          state.init = kNone;
+          continue;
+        }
+        return n_.Error("type",
+                        "expected sequences to which a body only appends in a loop that a run "
+                        "ends, found another use or an optional");
+      }
       const op::TensorType &before = c_.TypeOf(state.init), &after = c_.TypeOf(sample_[i + 1]);
-      if (const std::optional<int64_t> axis = AppendsAlong(body_, static_cast<int>(i) + 2)) {
+      if (const std::optional<int64_t> axis = AppendsAlong(body_, input)) {
         state.appended = *axis < 0 ? *axis + before.rank() : *axis;
         const auto d = static_cast<size_t>(*state.appended);
         if (*state.appended < 0 || d >= before.shape.size() || before.rank() != after.rank()) {
@@ -247,20 +277,50 @@ class LoopImport {
     TripsOfLoop trips{kNone, going_};
     if (n_.HasInput(0)) trips.most = c.Reshape(c.Cast(c.Input(0), ir::kI64), {});
     TW_TRY(c.status());
+    // Exporters write the largest integer for a loop that only its condition ends.
     std::optional<int64_t> most;
-    if (most_) most = static_cast<int64_t>(std::clamp(*most_, 0.0, kMostTrips));
+    if (most_ && *most_ < kMostEntries) most = static_cast<int64_t>(std::max(*most_, 0.0));
     TW_ASSIGN(const std::vector<LoopState> states, StatesAtRunTime());
-    return LoopAtRunTime(c, trips, states, fixed ? most_size_ : std::nullopt, most,
-                         [&](ValueId trip, ValueId going, const Ids& states) {
-                           return Body(&c, trip, going, states);
-                         });
+    TW_ASSIGN(Ids results, LoopAtRunTime(c, trips, states, fixed ? most_size_ : std::nullopt, most,
+                                         [&](ValueId trip, ValueId going, Ids states) {
+                                           return Body(&c, trip, going, std::move(states));
+                                         }));
+    for (size_t i = 0; i < states_.size(); ++i) {
+      if (SequenceOf(i) == nullptr) continue;
+      TW_ASSIGN(results[i], SequenceBehind(c, i, results[i]));
+    }
+    return results;
   }
 
-  absl::StatusOr<Ids> Body(Composer* c, ValueId trip, ValueId going, const Ids& states) {
+  absl::StatusOr<Ids> Body(Composer* c, ValueId trip, ValueId going, Ids states) {
+    for (size_t i = 0; i < states.size(); ++i) {
+      if (SequenceOf(i) == nullptr) continue;
+      const bool keeps = Keeps(body_, static_cast<int>(i) + 2);
+      states[i] = keeps ? states_[i] : n_.importer().AddContainer({});
+    }
     TW_ASSIGN(Ids out, TripOf(trip, going, states));
     out[0] = AsFlag(*c, out[0]);
+    for (size_t i = 0; i < states.size(); ++i) {
+      if (SequenceOf(i) == nullptr) continue;
+      const Container* made = n_.importer().ContainerOf(out[i + 1]);
+      if (made == nullptr) return n_.Error("type", "expected a sequence, found another type");
+      out[i + 1] = out[i + 1] == states[i] ? kNone : SequenceReader(*c, *made).Rows();
+    }
     TW_TRY(c->status());
     return out;
+  }
+
+  // The container of a state that begins as one; null for tensors.
+  const Container* SequenceOf(size_t state) const {
+    return n_.importer().ContainerOf(states_[state]);
+  }
+  // `stack`: the rows that each trip appended; kNone where none did.
+  Result SequenceBehind(Composer& c, size_t state, ValueId stack) const {
+    if (stack == kNone) return states_[state];
+    const ValueId rows = JoinedRows(c, stack, 0);
+    const SequenceReader before(c, *SequenceOf(state));
+    if (before.is_list() && before.items().empty()) return SequenceOfRows(c, rows);
+    return SequenceOfRows(c, c.Concat({before.Rows(), rows}, 0));
   }
 
   static constexpr double kMostTrips = 0x1p62, kMostEntries = 0x1p31;

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "compiler/onnx/onnx_sequences.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -166,16 +167,8 @@ class StackedPart {
 
 // Entries of trips along dimension 0 as more of `init` along the axis.
 ValueId Appended(Composer& c, ValueId init, ValueId stack, int64_t axis) {
-  if (!c.ok()) return kNone;
-  std::vector<int64_t> perm;
-  for (int64_t d = 1; d < c.Rank(stack); ++d) perm.push_back(d);
-  perm.insert(perm.begin() + axis, 0);
-  std::vector<op::Dim> shape = c.Dims(stack);
-  const op::Dim trips = shape[0];
-  shape.erase(shape.begin());
-  shape[static_cast<size_t>(axis)] = trips * shape[static_cast<size_t>(axis)];
-  const ValueId made = c.ReshapeTo(c.Transpose(stack, std::move(perm)), shape);
-  return c.node().importer().IsEmpty(init) ? made : c.Concat({init, made}, axis);
+  const ValueId made = JoinedRows(c, stack, axis);
+  return !c.ok() || c.node().importer().IsEmpty(init) ? made : c.Concat({init, made}, axis);
 }
 
 }  // namespace
@@ -224,12 +217,14 @@ class RunTimeLoop {
     const Ids in_trip = CarryStates();
     TW_TRY(c_.status());
     TW_ASSIGN(Ids out, body(trip, going, in_trip));
-    for (ValueId& id : out) id = Data(c_, id);
+    for (ValueId& id : out) {
+      if (id != kNone) id = Data(c_, id);
+    }
     TW_TRY(c_.status());
     Close(trip, out);
     Ids results;
     for (size_t i = 0; i < states_.size(); ++i) {
-      results.push_back(states_[i].appended        ? kNone
+      results.push_back(IsStacked(states_[i])      ? kNone
                         : states_[i].grows.empty() ? loop_.Result(plain_.at(i))
                                                    : growing_.at(i).Behind());
     }
@@ -250,7 +245,9 @@ class RunTimeLoop {
     Ids in_trip;
     for (size_t i = 0; c_.ok() && i < states_.size(); ++i) {
       const LoopState& state = states_[i];
-      if (state.appended) {
+      if (state.init == kNone) {
+        in_trip.push_back(kNone);
+      } else if (state.appended) {
         std::vector<int64_t> none(c_.Dims(state.init).size(), 1);
         none[static_cast<size_t>(*state.appended)] = 0;
         in_trip.push_back(c_.Empty(c_.TypeOf(state.init).dtype, std::move(none)));
@@ -269,7 +266,7 @@ class RunTimeLoop {
     const ValueId done = c_.Add(trip, c_.Number(1));
     Ids next = {Below(out[0], done), done};
     for (size_t i = 0; c_.ok() && i < states_.size(); ++i) {
-      if (states_[i].appended) {
+      if (IsStacked(states_[i])) {
         AddPart(out[i + 1], static_cast<int>(i), WantedOf(states_[i]));
       } else if (const auto state = growing_.find(i); state != growing_.end()) {
         state->second.AddNext(out[i + 1], &next);
@@ -289,9 +286,13 @@ class RunTimeLoop {
     loop_.Close(next, parts);
   }
 
+  static bool IsStacked(const LoopState& state) { return state.init == kNone || state.appended; }
   // What is appended has the sizes of what it is appended to, but along that axis.
-  std::vector<op::Dim> WantedOf(const LoopState& state) const { return c_.Dims(state.init); }
+  std::vector<op::Dim> WantedOf(const LoopState& state) const {
+    return state.init == kNone ? std::vector<op::Dim>() : c_.Dims(state.init);
+  }
   void AddPart(ValueId part, int output, const std::vector<op::Dim>& wanted) {
+    if (part == kNone) return;
     if (!wanted.empty() && c_.ok() && c_.Dims(part).size() != wanted.size()) {
       c_.Fail("shape", "expected a state of one rank in all trips, found others");
     }
@@ -320,7 +321,7 @@ class RunTimeLoop {
       if (largest) stack = c_.Slice(stack, 0, 0, count);
       stack = part.stacked.Behind(loop_, stack, part.output);
       const auto at = static_cast<size_t>(part.output);
-      if (at < states_.size()) {
+      if (at < states_.size() && states_[at].appended) {
         stack = Appended(c_, states_[at].init, stack, *states_[at].appended);
       }
       (*results)[at] = stack;

@@ -49,6 +49,7 @@ struct TripsOfLoop {
   ValueId condition = kNone;  // bool[] before the first trip
 };
 struct LoopState {
+  // kNone: nothing is carried. What a body gives for it is stacked, if it gives anything.
   ValueId init = kNone;
   // Each trip only appends to it, along this axis; bodies get a state without entries then, and
   // give what they append.

@@ -20,7 +20,7 @@ constexpr std::string_view kDrawnLimits =
     "numbers that are drawn at the import, the same in each run; a fixed shape";
 constexpr std::string_view kReduceLimits =
     "constant axes, or a stated shape of the result that at most 16 sets of axes give";
-constexpr std::string_view kPosition = "a constant position";
+constexpr std::string_view kPosition = "a constant position in a sequence of known length";
 constexpr uint32_t kCaches = 1u << 4 | 1u << 5;  // a cache at its beginning
 constexpr uint32_t kLists = ~1u;                 // an empty list is none
 
@@ -162,13 +162,15 @@ constexpr Conversion kConversions[] = {
     {"Scatter", ImportScatterElements, "", kAnyInput, false, kOpen},
     {"ScatterElements", ImportScatterElements, "", kAnyInput, false, kOpen},
     {"ScatterND", ImportScatterNd, "", kAnyInput, false, kOpen},
-    {"SequenceAt", ImportSequenceAt, kPosition, kAnyInput, kContainers, kOpen},
+    {"SequenceAt", ImportSequenceAt, "", kAnyInput, kContainers, kOpen},
     {"SequenceConstruct", ImportSequenceConstruct, "", kAnyInput, false, kOpen},
     {"SequenceEmpty", ImportSequenceEmpty, "", kAnyInput, false, kOpen},
     {"SequenceErase", ImportSequenceErase, kPosition, kAnyInput, kContainers, kOpen},
-    {"SequenceInsert", ImportSequenceInsert, kPosition, kAnyInput, kContainers, kOpen},
+    {"SequenceInsert", ImportSequenceInsert,
+     "the end, or a constant position in a sequence of known length", kAnyInput, kContainers,
+     kOpen},
     {"SequenceLength", ImportSequenceLength, "", kAnyInput, kContainers, kOpen},
-    {"SequenceMap", ImportSequenceMap, "sequences of known length", kAnyInput, kContainers, kOpen},
+    {"SequenceMap", ImportSequenceMap, "", kAnyInput, kContainers, kOpen},
     {"Shape", ImportShape, "", kAnyInput, false, kOpen},
     {"Shrink", ImportShrink, "floats, integers of at most 32 bits", kAnyInput, false, kOpen},
     {"SimplifiedLayerNormalization", ImportRmsNorm, "", 0, false, kOpen},
@@ -177,8 +179,8 @@ constexpr Conversion kConversions[] = {
     {"Softmax", ImportSoftmax, "", kAnyInput, false, kOpen},
     {"SpaceToDepth", ImportSpaceToDepth, "", kAnyInput, false, kOpen},
     {"Split", ImportSplit, "", kAnyInput, false, kOpen},
-    {"SplitToSequence", ImportSplitToSequence, "constant sizes, along a dimension of fixed size",
-     kAnyInput, false, kOpen},
+    {"SplitToSequence", ImportSplitToSequence,
+     "constant sizes, which are 1 along a dimension of open size", kAnyInput, false, kOpen},
     {"Squeeze", ImportSqueeze, "constant axes, or a stated shape of the result", kAnyInput, false,
      kOpen},
     {"Sum", ImportVariadic, "", kAnyInput, false, kOpen},

@@ -35,10 +35,7 @@ ValueId Arranged(Composer& c, ValueId stack, const op::Dim& length, int64_t axis
     const ValueId positions = c.Sub(last, c.Counting(ir::kI64, length, 0, 1));
     stack = c.Op("gather", {stack, positions}, {{"axis", int64_t{0}}});
   }
-  std::vector<int64_t> perm;
-  for (int64_t d = 1; d < rank; ++d) perm.push_back(d);
-  perm.insert(perm.begin() + axis, 0);
-  return c.Transpose(stack, std::move(perm));
+  return c.MoveAxis(stack, 0, axis);
 }
 
 absl::StatusOr<Ids> ScanAtRunTime(Composer& c, const pb::GraphProto& body, Ids state,

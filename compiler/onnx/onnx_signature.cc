@@ -266,7 +266,11 @@ absl::Status Importer::CheckStatedType(const pb::ValueInfoProto& output, ValueId
   const op::TensorType& type = TypeOf(id);
   bool same =
       dtype == type.dtype && support::FindPackedInteger(stated.elem_type()) == PackedTypeOf(id);
-  if (stated.has_shape()) {
+  // Exporters invent names for dimensions that they do not know, with a rank that may be wrong.
+  const bool invented = std::ranges::none_of(stated.shape().dim(), [&](const auto& dim) {
+    return IsFixed(dim) || input_sizes_.contains(dim.dim_param());
+  });
+  if (stated.has_shape() && (!invented || stated.shape().dim().empty())) {
     same = same && stated.shape().dim_size() == static_cast<int>(type.shape.size());
     const bool sizes_count = same && InputsAreFixed(model_.graph());
     for (int d = 0; sizes_count && d < stated.shape().dim_size(); ++d) {

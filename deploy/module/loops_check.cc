@@ -19,6 +19,14 @@ bool SameSize(const std::vector<Dim>& a, const std::vector<Dim>& b) {
   return size && size == Dim::Product(b);
 }
 
+// Whether tensors of shape `part` fill `whole`, which other views of it may have given its shape.
+bool IsStack(const std::vector<Dim>& whole, const std::vector<Dim>& part) {
+  if (whole.empty()) return false;
+  if (SameSize({whole.begin() + 1, whole.end()}, part)) return true;
+  const std::optional<Dim> all = Dim::Product(whole), one = Dim::Product(part);
+  return all && one && all->DivideExactly(*one);
+}
+
 class LoopsCheck {
  public:
   LoopsCheck(const Manifest& manifest, const Function& function, const std::string& where)
@@ -101,9 +109,7 @@ class LoopsCheck {
       if (part == nullptr || whole == nullptr) {
         return Bad("expected tensors of the function, and one to write");
       }
-      std::vector<Dim> shape = whole->shape;
-      if (!shape.empty()) shape.erase(shape.begin());
-      if (whole->shape.empty() || whole->dtype != part->dtype || !SameSize(shape, part->shape)) {
+      if (part == whole || whole->dtype != part->dtype || !IsStack(whole->shape, part->shape)) {
         return Bad(StrCat("expected a stack of tensors ", part->id, ", found ", whole->id));
       }
     }

@@ -231,6 +231,62 @@ def states_that_grow():
                 raise AssertionError("a state larger than its range was not refused")
 
 
+def backwards_with_lists(path):
+    """As PyTorch exports a loop over x.unbind(0) that appends to a list: from the last part to the first, two entries each."""
+    trip = body([node("Sub", ["last", "i"], ["at"]), node("SequenceAt", ["parts", "at"], ["part"]), node("Mul", ["h", "half"], ["less"]),
+                 node("Add", ["part", "less"], ["next"]), node("Neg", ["next"], ["minus"]),
+                 node("SequenceInsert", ["list", "next"], ["longer"]), node("SequenceInsert", ["longer", "minus"], ["longest"])],
+                [helper.make_empty_tensor_value_info(name) for name in ("i", "going", "h", "list")],
+                [helper.make_empty_tensor_value_info(name) for name in ("going", "next", "longest")], {"half": np.float32(0.5)})
+    save(path, [node("SplitToSequence", ["x", "one"], ["parts"], axis=0, keepdims=0), node("SequenceLength", ["parts"], ["count"]),
+                node("Sub", ["count", "one"], ["last"]), node("SequenceAt", ["parts", "last"], ["begin"]), node("SequenceEmpty", [], ["none"]),
+                node("Loop", ["count", "", "begin", "none"], ["h_end", "list_end"], body=trip),
+                node("ConcatFromSequence", ["list_end"], ["all"], axis=0), node("SequenceLength", ["list_end"], ["length"])],
+         [value("x", FLOAT, ["t", 3])], [value("all", FLOAT, ["n"]), value("length", INT64, [])], {"one": np.int64(1)})
+
+
+def until_large(path):
+    """While the sum is below 100: PyTorch writes the largest integer as the number of trips."""
+    trip = body([node("Mul", ["v", "factor"], ["next"]), node("SequenceInsert", ["list", "next"], ["longer"]),
+                 node("ReduceSum", ["next"], ["sum"], keepdims=0), node("Less", ["sum", "enough"], ["more"])],
+                [helper.make_empty_tensor_value_info(name) for name in ("i", "going", "v", "list")],
+                [helper.make_empty_tensor_value_info(name) for name in ("more", "next", "longer")],
+                {"factor": np.float32(1.5), "enough": np.float32(100)})
+    save(path, [node("ReduceSum", ["x"], ["sum0"], keepdims=0), node("Less", ["sum0", "enough0"], ["first"]),
+                node("SequenceConstruct", ["x"], ["list0"]), node("Loop", ["most", "first", "x", "list0"], ["end", "list"], body=trip),
+                node("ConcatFromSequence", ["list"], ["rows"], axis=0, new_axis=1)],
+         [value("x", FLOAT, [2])], [value("end", FLOAT, [2]), value("rows", FLOAT, ["n", 2])],
+         {"most": np.int64(2**63 - 1), "enough0": np.float32(100)})
+
+
+def lists_of_open_length():
+    rng = np.random.default_rng(3)
+    with tempfile.TemporaryDirectory(prefix="tilewright-loops-") as where:
+        path = Path(where) / "backwards.onnx"
+        backwards_with_lists(path)
+        for session in sessions(path, "--shape", "t=1..40"):
+            for length in (1, 2, 17, 40):
+                x = rng.uniform(-1, 1, (length, 3)).astype(np.float32)
+                rows, h = [], x[-1]
+                for part in x[::-1]:
+                    h = (part + h * np.float32(0.5)).astype(np.float32)
+                    rows += [h, -h]
+                found = session.run({"x": x})
+                assert found["length"] == 2 * length, found["length"]
+                np.testing.assert_allclose(found["all"], np.concatenate(rows), rtol=1e-5, atol=1e-6)
+        path = Path(where) / "until.onnx"
+        until_large(path)
+        for session in sessions(path, "--shape", "list_0=0..20"):
+            for scale in (0.5, 3, 80):
+                rows = [np.float32([scale, scale / 2])]
+                while rows[-1].sum() < 100:
+                    rows.append(rows[-1] * np.float32(1.5))
+                found = session.run({"x": rows[0]})
+                assert found["rows"].shape == (len(rows), 2), (found["rows"].shape, len(rows))
+                np.testing.assert_allclose(found["rows"], rows, rtol=1e-5)
+                np.testing.assert_allclose(found["end"], rows[-1], rtol=1e-5)
+
+
 def the_commands_know_loops():
     """`run --profile` counts every trip; `compare` compares what loops leave."""
     with tempfile.TemporaryDirectory(prefix="tilewright-loops-") as where:
@@ -248,4 +304,4 @@ def the_commands_know_loops():
 
 if __name__ == "__main__":
     run_checks(data_decide_how_often, loops_in_loops, values_that_swap, scans_of_many_steps, trips_find_sizes_of_their_own,
-               states_that_grow, the_commands_know_loops)
+               states_that_grow, lists_of_open_length, the_commands_know_loops)

@@ -130,6 +130,17 @@ TEST(ManifestTest, Loops) {
       << "another size";
   EXPECT_EQ(slug_of([](Manifest*, L l) { l->stacked[0].part = l->stacked[0].whole; }), bad);
   EXPECT_EQ(slug_of([](Manifest*, L l) { l->stacked[0].whole = l->stacked[0].part; }), bad);
+  // A view of the stack may have given the tensor its shape, but not another size.
+  const auto stack_of = [&](std::vector<support::Dim> whole, std::vector<support::Dim> part) {
+    return slug_of([&](Manifest* m, L l) {
+      m->tensors[static_cast<size_t>(l->stacked[0].whole)].shape = whole;
+      m->tensors.push_back(BoolTensor(*m, part, m->arena_bytes));
+      m->arena_bytes += kTensorAlignment;
+      l->stacked[0].part = m->tensors.back().id;
+    });
+  };
+  EXPECT_EQ(stack_of({4}, {2}), "");
+  EXPECT_EQ(stack_of({4}, {3}), bad);
   EXPECT_EQ(slug_of([](Manifest* m, L l) {
               m->tensors[static_cast<size_t>(l->carried[0].init)].dtype = DType::kInt8;
             }),

@@ -6,6 +6,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/graph/graph.h"
@@ -137,6 +138,25 @@ inline void ExpectNear(const RefTensor& actual, const Shape& shape, const Number
   }
 }
 
+// What the graph gives, before and after its passes; each output's shape and numbers.
+inline void ExpectRuns(const OnnxBuilder& b, const ImportOptions& options,
+                       const std::vector<RefTensor>& inputs,
+                       const std::vector<std::pair<Shape, Numbers>>& expected) {
+  const auto g = ImportOnnx(b.Bytes(), options);
+  ASSERT_TRUE(g.ok()) << g.status();
+  const auto passed = RunGraphPasses(*g);
+  ASSERT_TRUE(passed.ok()) << passed.status();
+  for (const Graph& form : {*g, *passed}) {
+    const auto out = Interpret(form, inputs);
+    ASSERT_TRUE(out.ok()) << out.status();
+    ASSERT_EQ(out->size(), expected.size());
+    for (size_t i = 0; i < out->size(); ++i) {
+      EXPECT_EQ((*out)[i].type.sizes(), expected[i].first) << i;
+      EXPECT_EQ((*out)[i].values, expected[i].second) << i;
+    }
+  }
+}
+
 using Names = std::vector<std::string>;
 
 // A subgraph of a node. Its inputs and outputs have no types, as many exporters write them.
@@ -153,5 +173,13 @@ inline void AddBody(pb::NodeProto* node, const std::string& name, const Names& i
 }
 
 inline constexpr int kInt64 = pb::TensorProto::INT64, kBool = pb::TensorProto::BOOL;
+
+// A whole number without dimensions.
+inline void AddNumber(OnnxBuilder& b, const char* name, int64_t number) {
+  pb::TensorProto* tensor = b.graph().add_initializer();
+  tensor->set_name(name);
+  tensor->set_data_type(kInt64);
+  tensor->add_int64_data(number);
+}
 
 }  // namespace tilewright::graph::import_tests

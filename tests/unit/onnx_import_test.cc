@@ -418,6 +418,23 @@ TEST(OnnxImport, StatedSizesOfOutputsCountWhereInputsAreFixed) {
   EXPECT_EQ(import(true, {7, 640}, pb::TensorProto::FLOAT), "");
   EXPECT_EQ(import(true, {2, 4, 1}, pb::TensorProto::FLOAT), "graph.onnx.output_type");
   EXPECT_EQ(import(true, {2, 4}, pb::TensorProto::INT64), "graph.onnx.output_type");
+  // Exporters invent names for dimensions that they do not know, and too many of them.
+  const auto named = [](const char* name) {
+    OnnxBuilder b;
+    b.Input("x", {2, 4}).Output("y", {2, 4, 1});
+    b.Node("Relu", {"x"}, "y");
+    const auto shape = [](pb::ValueInfoProto* value) {
+      return value->mutable_type()->mutable_tensor_type()->mutable_shape();
+    };
+    shape(b.graph().mutable_input(0))->mutable_dim(0)->set_dim_param("n");
+    for (int d = 0; d < 3; ++d)
+      shape(b.graph().mutable_output(0))->mutable_dim(d)->set_dim_param(name);
+    ImportOptions options;
+    options.open["n"] = {1, 8};
+    return std::string(support::Slug(ImportOnnx(b.Bytes(), options).status()));
+  };
+  EXPECT_EQ(named("Relu_y_dim"), "");
+  EXPECT_EQ(named("n"), "graph.onnx.output_type") << "the model says what it is";
 }
 
 TEST(OnnxImport, SizesNamedWithAQuestionMarkAreNotOneSize) {

@@ -148,6 +148,108 @@ TEST(OnnxSequence, ALoopAppends) {
   EXPECT_EQ(Evaluate(b, {TensorOf({2}, {1, 3})})[0].values, (Numbers{2, 6, 4, 12, 8, 24}));
 }
 
+// A list of one tensor, to which each of as many trips as a run says appends two.
+OnnxBuilder AppendedByARun() {
+  OnnxBuilder b(17);
+  b.Input("x", {2}).Input("trips", {}, kInt64);
+  b.Node("SequenceConstruct", {"x"}, "one");
+  pb::NodeProto* node = b.Node("Loop", {"trips", "", "x", "one"}, "last");
+  node->add_output("all");
+  AddBody(node, "body", {"i", "c", "v", "list"}, {"c", "next", "longest"}, [](OnnxBuilder& g) {
+    g.Node("Add", {"v", "v"}, "next");
+    g.Node("Neg", {"next"}, "less");
+    g.Node("SequenceInsert", {"list", "next"}, "longer");
+    g.Node("SequenceInsert", {"longer", "less"}, "longest");
+  });
+  return b;
+}
+
+TEST(OnnxSequence, ALoopThatARunEndsAppends) {
+  OnnxBuilder b = AppendedByARun();
+  for (const char* name : {"rows", "n", "end"}) b.graph().add_output()->set_name(name);
+  pb::NodeProto* join = b.Node("ConcatFromSequence", {"all"}, "rows");
+  OnnxBuilder::Attr(join, "axis", int64_t{1});
+  OnnxBuilder::Attr(join, "new_axis", int64_t{1});
+  b.Node("SequenceLength", {"all"}, "n");
+  b.Ints("behind", {-2}).Node("SequenceAt", {"all", "behind"}, "end");
+  ImportOptions options;
+  options.open["all_0"] = {0, 4};  // trips
+  const auto runs = [&](double trips, const Numbers& rows, const Numbers& end) {
+    const Shape shape = {2, static_cast<int64_t>(rows.size()) / 2};
+    ExpectRuns(b, options, {TensorOf({2}, {1, 3}), TensorOf({}, {trips}, ir::kI64)},
+               {{shape, rows}, {{}, {2 * trips + 1}}, {{2}, end}});
+  };
+  runs(2, {1, 2, -2, 4, -4, 3, 6, -6, 12, -12}, {4, 12});
+  runs(1, {1, 2, -2, 3, 6, -6}, {2, 6});
+  runs(0, {1, 3}, {1, 3});
+}
+
+TEST(OnnxSequence, JoinsAndAppendsBehindSuchALoop) {
+  OnnxBuilder b = AppendedByARun();
+  b.graph().add_output()->set_name("y");
+  b.Node("SequenceInsert", {"all", "last"}, "more");
+  AddBody(b.Node("SequenceMap", {"more", "x"}, "sums"), "body", {"item", "same"}, {"sum"},
+          [](OnnxBuilder& g) { g.Node("Add", {"item", "same"}, "sum"); });
+  OnnxBuilder::Attr(b.Node("ConcatFromSequence", {"sums"}, "y"), "axis", int64_t{0});
+  ImportOptions options;
+  options.open["all_0"] = {0, 4};
+  ExpectRuns(b, options, {TensorOf({2}, {1, 3}), TensorOf({}, {1}, ir::kI64)},
+             {{{8}, {2, 6, 3, 9, -1, -3, 3, 9}}});
+  OnnxBuilder erased = AppendedByARun();
+  erased.Output("n", {}, kInt64);
+  erased.Node("SequenceErase", {"all"}, "fewer");
+  erased.Node("SequenceLength", {"fewer"}, "n");
+  const auto refused = ImportOnnx(erased.Bytes(), options);
+  EXPECT_EQ(support::Slug(refused.status()), "graph.onnx.open_size");
+}
+
+// As PyTorch exports a loop over x.unbind(0).
+TEST(OnnxSequence, ALoopReadsPartsOfAnOpenSize) {
+  OnnxBuilder b(17);
+  b.Input("x", {4, 2}).Ints("one", {1}).Output("y", {4, 2}).Output("n", {}, kInt64);
+  AddNumber(b, "single", 1);
+  OnnxBuilder::Attr(b.Node("SplitToSequence", {"x", "single"}, "parts"), "keepdims", int64_t{0});
+  b.Node("SequenceLength", {"parts"}, "n");
+  b.Node("SequenceEmpty", {}, "none");
+  b.Ints("first", {0}).Node("SequenceAt", {"parts", "first"}, "begin");
+  pb::NodeProto* node = b.Node("Loop", {"n", "", "begin", "none", "parts"}, "last");
+  for (const char* name : {"all", "same"}) node->add_output(name);
+  AddBody(node, "body", {"i", "c", "h", "list", "kept"}, {"c", "next", "longer", "kept"},
+          [](OnnxBuilder& g) {
+            g.Node("SequenceAt", {"kept", "i"}, "part");
+            g.Node("Add", {"h", "part"}, "next");
+            g.Node("SequenceInsert", {"list", "next"}, "longer");
+          });
+  pb::NodeProto* join = b.Node("ConcatFromSequence", {"all"}, "y");
+  OnnxBuilder::Attr(join, "axis", int64_t{0});
+  OnnxBuilder::Attr(join, "new_axis", int64_t{1});
+  const auto out = Evaluate(b, {TensorOf({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8})});
+  EXPECT_EQ(out[0].values, (Numbers{2, 4, 5, 8, 10, 14, 17, 22}));
+  EXPECT_EQ(out[1].values, (Numbers{4}));
+  EXPECT_TRUE(tests::OperatorsWhenOpen(b, {2}).contains("loop_end"));
+}
+
+TEST(OnnxSequence, ARunChoosesATensor) {
+  OnnxBuilder b = TwoTensors();
+  b.Input("i", {}, kInt64).Output("r", {2}).Node("SequenceAt", {"s", "i"}, "r");
+  for (const double i : {0.0, 1.0, -2.0}) {
+    std::vector<RefTensor> inputs = TwoInputs();
+    inputs.push_back(TensorOf({}, {i}, ir::kI64));
+    EXPECT_EQ(Evaluate(b, inputs)[0].values, i == 1 ? (Numbers{3, 4}) : (Numbers{1, 2})) << i;
+  }
+}
+
+// What a body takes from a sequence is not known to have been appended.
+TEST(OnnxSequence, ALoopThatARunEndsDoesNotErase) {
+  OnnxBuilder b(17);
+  b.Input("x", {2}).Input("trips", {}, kInt64).Output("n", {}, kInt64);
+  b.Node("SequenceConstruct", {"x", "x"}, "two");
+  AddBody(b.Node("Loop", {"trips", "", "two"}, "all"), "body", {"i", "c", "list"}, {"c", "less"},
+          [](OnnxBuilder& g) { g.Node("SequenceErase", {"list"}, "less"); });
+  b.Node("SequenceLength", {"all"}, "n");
+  EXPECT_EQ(Slug(b), "graph.onnx.type");
+}
+
 TEST(OnnxOptional, HasAndGivesItsElement) {
   OnnxBuilder b(18);
   b.Input("x", {2}).Output("y", {2}).Output("some", {}, kBool).Output("none", {}, kBool);
@@ -186,10 +288,11 @@ TEST(OnnxSequence, Refusals) {
   far.Ints("two", {2}).Node("SequenceAt", {"s", "two"}, "r");
   far.Output("r", {2});
   EXPECT_EQ(Slug(far), "graph.onnx.position");
-  OnnxBuilder dynamic = TwoTensors();
-  dynamic.Input("i", {}, kInt64).Node("SequenceAt", {"s", "i"}, "r");
-  dynamic.Output("r", {2});
-  EXPECT_EQ(Slug(dynamic), "graph.onnx.dynamic");
+  OnnxBuilder differs(17);  // a run chooses one of them
+  differs.Input("x", {2}).Input("y", {3}).Input("i", {}, kInt64).Output("r", {2});
+  differs.Node("SequenceConstruct", {"x", "y"}, "s");
+  differs.Node("SequenceAt", {"s", "i"}, "r");
+  EXPECT_EQ(Slug(differs), "graph.onnx.shape");
   OnnxBuilder sizes(17);
   sizes.Input("x", {4}).Ints("sizes", {1, 2}).Output("n", {}, kInt64);
   sizes.Node("SplitToSequence", {"x", "sizes"}, "s");

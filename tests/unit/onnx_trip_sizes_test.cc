@@ -19,33 +19,6 @@ RefTensor Whole(Shape shape, Numbers values) {
 
 constexpr char kTrips[] = "trips";  // an input: a run decides
 
-// A whole number without dimensions.
-void AddNumber(OnnxBuilder& b, const char* name, int64_t number) {
-  pb::TensorProto* tensor = b.graph().add_initializer();
-  tensor->set_name(name);
-  tensor->set_data_type(kInt64);
-  tensor->add_int64_data(number);
-}
-
-// What the graph gives, before and after its passes; each output's shape and numbers.
-void ExpectRuns(const OnnxBuilder& b, const ImportOptions& options,
-                const std::vector<RefTensor>& inputs,
-                const std::vector<std::pair<Shape, Numbers>>& expected) {
-  const auto g = ImportOnnx(b.Bytes(), options);
-  ASSERT_TRUE(g.ok()) << g.status();
-  const auto passed = RunGraphPasses(*g);
-  ASSERT_TRUE(passed.ok()) << passed.status();
-  for (const Graph& form : {*g, *passed}) {
-    const auto out = Interpret(form, inputs);
-    ASSERT_TRUE(out.ok()) << out.status();
-    ASSERT_EQ(out->size(), expected.size());
-    for (size_t i = 0; i < out->size(); ++i) {
-      EXPECT_EQ((*out)[i].type.sizes(), expected[i].first) << i;
-      EXPECT_EQ((*out)[i].values, expected[i].second) << i;
-    }
-  }
-}
-
 // For each of `sizes` the sum of the numbers below it, as a column behind those of `start`.
 OnnxBuilder SumsBelow() {
   OnnxBuilder b(13);
