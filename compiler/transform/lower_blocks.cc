@@ -207,12 +207,17 @@ class BlockLowering {
                             analyzer_))
         return false;
     }
+    // A reduction over nothing gives its identity: init runs whether there is a first point or not.
+    analysis::Analyzer not_empty = analyzer_;
+    for (const ir::IterVar& iter : block->iters) {
+      if (iter.type == IterType::kReduce) not_empty.Assume(ir::Int(0) < iter.domain.extent);
+    }
     std::vector<Expr> guard;
     for (const Expr& c : predicate) {
       Expr at_start = ir::Substitute(c, first);
       if (at_start == c) {
         guard.push_back(c);
-      } else if (!analysis::Proves(at_start, analyzer_)) {
+      } else if (!analysis::Proves(at_start, not_empty)) {
         // The condition also limits spatial iterators: init runs where the first visit would.
         guard.push_back(at_start);
       }

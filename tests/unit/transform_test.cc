@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
 #include <vector>
 
+#include "compiler/ir/interp.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/verify.h"
 #include "compiler/ir/visit.h"
@@ -111,6 +113,40 @@ fn prefix(X: f32[6] input, Y: f32[6] output) stage=scheduled {
   }
 }
 )");
+}
+
+// n = 1 leaves nothing to add up, in steps of four or not.
+TEST(LowerBlocks, AReductionOverNothingGivesItsIdentity) {
+  const ir::Function sum = Parsed(R"(
+fn sum(n: size, X: f32[n + -1] input, Y: f32[1] output) stage=scheduled {
+  for k_0 in 0..floordiv(n + -1 + 3, 4) {
+    for k_1 in 0..4 {
+      block Y(v: spatial 0..1 = 0, vk: reduce 0..n + -1 = k_0 * 4 + k_1) where (k_0 * 4 + k_1 < n - 1) {
+        reads X[vk:1];
+        writes Y[v:1];
+        init {
+          Y[v] = 0.0f32;
+        }
+        Y[v] = Y[v] + X[vk];
+      }
+    }
+  }
+}
+)");
+  const absl::StatusOr<ir::Function> lowered = RunPipeline(sum, Rows("lower_blocks"), Context());
+  ASSERT_TRUE(lowered.ok()) << support::StatusText(lowered.status());
+  for (const int64_t n : {1, 2, 6}) {
+    const std::vector<float> ones(static_cast<size_t>(n - 1), 1);
+    ir::TensorData x, y;
+    const auto* bytes = reinterpret_cast<const uint8_t*>(ones.data());
+    x.bytes.assign(bytes, bytes + ones.size() * sizeof(float));
+    y.bytes.assign(sizeof(float), 0x7F);
+    const absl::Status run = ir::Interpret(*lowered, {n}, {&x, &y});
+    ASSERT_TRUE(run.ok()) << support::StatusText(run);
+    float found = -1;
+    std::memcpy(&found, y.bytes.data(), sizeof found);
+    EXPECT_EQ(found, static_cast<float>(n - 1));
+  }
 }
 
 TEST(LowerBlocks, KeepsSharedValuesOutsideCarryingLoops) {
