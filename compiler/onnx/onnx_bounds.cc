@@ -75,6 +75,13 @@ const Node* Importer::MakerOf(ValueId id) const {
   return maker == graph_.nodes.rend() ? nullptr : &*maker;
 }
 
+ValueId Importer::BeforeExpand(ValueId id) const {
+  const Node* node = MakerOf(id);
+  const bool repeats = node != nullptr && node->op == "expand" &&
+                       TypeOf(node->inputs[0]).rank() == TypeOf(id).rank();
+  return repeats ? node->inputs[0] : id;
+}
+
 std::optional<int64_t> Importer::LargestElement(ValueId id) const {
   RangeFinder finder(graph_, [&](ValueId value) -> std::optional<NumberRange> {
     const op::TensorType& type = TypeOf(value);

@@ -190,6 +190,8 @@ class Importer {
     int64_t index = 0;
   };
   Element ElementOf(ValueId list, int64_t i) const;
+  // What is repeated along dimensions of 1 to make this value; the value itself where nothing is.
+  ValueId BeforeExpand(ValueId id) const;
   std::optional<op::Dim> KnownElement(ValueId list, int64_t i) const;
   // The elements of such a value, or of a constant; nullopt where they are not known at import.
   std::optional<std::vector<op::Dim>> ConstantDims(ValueId id) const;

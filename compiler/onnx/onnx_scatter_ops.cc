@@ -76,7 +76,7 @@ absl::StatusOr<Reduction> ReadReduction(NodeReader& n, ir::DType type) {
 }
 
 // Scatters along the second of three dimensions: data [o, a, i], updates [o, u, i], and their
-// positions along a, [o, u, i] or [o, u, 1].
+// positions along a, [o, u, i], where o and i may also be 1.
 ValueId ScatterAlong(Composer& c, ValueId data, ValueId positions, ValueId updates,
                      const Reduction& r) {
   if (!c.ok()) return kNone;
@@ -95,6 +95,25 @@ ValueId ScatterAlong(Composer& c, ValueId data, ValueId positions, ValueId updat
   const ValueId parts = c.Op("where", {meets, c.ReshapeTo(updates, {u[0], 1, u[1], u[2]}),
                                        c.Scalar(r.neutral, c.TypeOf(data).dtype)});
   return c.Op(r.row, {data, c.Reduce(r.kind, parts, {2}, false)});
+}
+
+// Indices as [o, u, i], where u is their size along the axis. Exporters repeat an index of slices up
+// to the shape of the updates: o and i are 1 where nothing else was there before.
+ValueId IndicesAround(Composer& c, ValueId indices, int64_t axis) {
+  const Shape full = c.Dims(indices);
+  const ValueId before = c.node().importer().BeforeExpand(indices);
+  const Shape small = c.Dims(before);
+  const auto ones = [&](int64_t from, int64_t to) {
+    return std::all_of(small.begin() + from, small.begin() + to,
+                       [](const Dim& dim) { return dim == Dim(1); });
+  };
+  const int64_t rank = c.Rank(indices);
+  const bool outer = ones(0, axis), inner = ones(axis + 1, rank);
+  Shape shape = full;
+  if (small[axis] == full[axis] && outer) std::fill_n(shape.begin(), axis, Dim(1));
+  if (small[axis] == full[axis] && inner) std::fill(shape.begin() + axis + 1, shape.end(), Dim(1));
+  const ValueId part = shape == full ? indices : c.BroadcastTo(before, shape);
+  return c.ReshapeTo(part, {Product(shape, 0, axis), full[axis], Product(shape, axis + 1, rank)});
 }
 
 absl::Status RefuseBool(NodeReader& n, const op::TensorType& type, const Reduction& r) {
@@ -148,7 +167,7 @@ Result ImportGatherNd(NodeReader& n) {
 Result ImportScatterElements(NodeReader& n) {
   Composer c(n);
   const ValueId data = c.Input(0), updates = c.Input(2);
-  ValueId indices = c.Cast(c.Input(1), ir::kI64);
+  const ValueId indices = c.Cast(c.Input(1), ir::kI64);
   TW_TRY(c.status());
   const int64_t rank = c.Rank(data);
   TW_ASSIGN(const int64_t axis, ReadAxis(n, 0, rank));
@@ -171,7 +190,6 @@ Result ImportScatterElements(NodeReader& n) {
         StrCat("expected indices and updates inside of ", op::ToText(c.TypeOf(data)), ", found ",
                op::ToText(c.TypeOf(indices)), " and ", op::ToText(c.TypeOf(updates))));
   }
-  indices = FromFront(c, indices, shape[axis]);
   // As three dimensions: those before the axis, the axis, those behind it. Where the updates cover
   // a part of a dimension, the data is cut to that part first.
   ValueId covered = data;
@@ -181,8 +199,9 @@ Result ImportScatterElements(NodeReader& n) {
   auto three = [&](ValueId x, const Dim& along) {
     return c.ReshapeTo(x, {Product(part, 0, axis), along, Product(part, axis + 1, part.size())});
   };
-  const ValueId done = ScatterAlong(c, three(covered, shape[axis]), three(indices, part[axis]),
-                                    three(updates, part[axis]), r);
+  const ValueId positions = FromFront(c, IndicesAround(c, indices, axis), shape[axis]);
+  const ValueId done =
+      ScatterAlong(c, three(covered, shape[axis]), positions, three(updates, part[axis]), r);
   Shape cut = part;
   cut[axis] = shape[axis];
   ValueId y = c.ReshapeTo(done, cut);

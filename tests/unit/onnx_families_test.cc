@@ -299,6 +299,44 @@ TEST(OnnxScatter, DuplicatesAndReductions) {
   }
 }
 
+// As PyTorch exports index_put: an index of slices, repeated along them. It is looked for once for a
+// slice, not once for an element.
+TEST(OnnxScatter, IndicesOfSlicesThatExpandRepeats) {
+  for (const char* reduction : {"none", "add"}) {
+    for (const int64_t axis : {int64_t{0}, int64_t{1}}) {
+      const Shape shape = axis == 0 ? Shape{3, 2} : Shape{2, 3};
+      OnnxBuilder b(18);
+      b.Input("x", shape).Input("i", {2}, kInt64).Input("u", {2, 2}).Output("y", shape);
+      b.Ints("one", {1 - axis}).Ints("all", {2, 2}).Node("Unsqueeze", {"i", "one"}, "column");
+      b.Node("Expand", {"column", "all"}, "places");
+      pb::NodeProto* node = b.Node("ScatterElements", {"x", "places", "u"}, "y");
+      OnnxBuilder::Attr(node, "axis", axis);
+      OnnxBuilder::AttrText(node, "reduction", reduction);
+      const auto run = [&](const Numbers& places) {
+        return Evaluate(b, {TensorOf(shape, Ramp(6)), TensorOf({2}, places, ir::kI64),
+                            TensorOf({2, 2}, {10, 20, 30, 40})})[0]
+            .values;
+      };
+      const bool adds = std::string(reduction) == "add";
+      if (axis == 0) {
+        EXPECT_EQ(run({-1, 0}),
+                  adds ? (Numbers{30, 41, 2, 3, 14, 25}) : (Numbers{30, 40, 2, 3, 10, 20}));
+        EXPECT_EQ(run({1, 1}),
+                  adds ? (Numbers{0, 1, 42, 63, 4, 5}) : (Numbers{0, 1, 30, 40, 4, 5}));
+      } else {
+        EXPECT_EQ(run({-1, 0}),
+                  adds ? (Numbers{20, 1, 12, 43, 4, 35}) : (Numbers{20, 1, 10, 40, 4, 30}));
+      }
+      const auto g = ImportOnnx(b.Bytes());
+      ASSERT_TRUE(g.ok()) << g.status();
+      for (const Node& reduce : g->nodes) {
+        if (reduce.op != "reduce" || adds) continue;
+        EXPECT_EQ(g->values[reduce.outputs[0]].type.elements(), 3) << Print(*g);
+      }
+    }
+  }
+}
+
 // Updates may cover a part of the other dimensions; the rest of the data stays.
 TEST(OnnxScatter, UpdatesOfAPart) {
   OnnxBuilder b(18);
