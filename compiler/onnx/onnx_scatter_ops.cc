@@ -97,8 +97,8 @@ ValueId ScatterAlong(Composer& c, ValueId data, ValueId positions, ValueId updat
   return c.Op(r.row, {data, c.Reduce(r.kind, parts, {2}, false)});
 }
 
-// Indices as [o, u, i], where u is their size along the axis. Exporters repeat an index of slices up
-// to the shape of the updates: o and i are 1 where nothing else was there before.
+// Indices as [o, u, i], where u is their size along the axis. Exporters repeat an index of slices
+// up to the shape of the updates: o and i are 1 where nothing else was there before.
 ValueId IndicesAround(Composer& c, ValueId indices, int64_t axis) {
   const Shape full = c.Dims(indices);
   const ValueId before = c.node().importer().BeforeExpand(indices);

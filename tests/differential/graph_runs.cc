@@ -55,21 +55,36 @@ std::optional<std::vector<RefTensor>> RunModule(const Graph& fused, const std::s
   options.guard_pages = true;
   auto session = runtime::Session::Create(*loaded, options);
   if (!session.ok()) return *error = support::StatusText(session.status()), std::nullopt;
+  std::vector<op::TensorType> types;
+  for (graph::ValueId id : fused.outputs) types.push_back(fused.values[id].type);
+  return RunSession(session->get(), inputs, types, error);
+}
+
+std::optional<std::vector<RefTensor>> RunSession(runtime::Session* session,
+                                                 const std::vector<RefTensor>& inputs,
+                                                 const std::vector<op::TensorType>& types,
+                                                 std::string* error) {
+  const auto fail = [&](const absl::Status& status) {
+    *error = support::StatusText(status);
+    return std::nullopt;
+  };
   for (size_t i = 0; i < inputs.size(); ++i) {
     const std::string bytes = op::ToBytes(inputs[i]);
-    const absl::Status set = (*session)->SetInput(i, bytes.data(), bytes.size());
-    if (!set.ok()) return *error = support::StatusText(set), std::nullopt;
+    absl::Status set = session->SetInputShape(i, inputs[i].type.sizes());
+    if (set.ok()) set = session->SetInput(i, bytes.data(), bytes.size());
+    if (!set.ok()) return fail(set);
   }
-  (*session)->Poison(0xFF);
-  for (const absl::Status& status : {(*session)->Run(), (*session)->CheckGuards()}) {
-    if (!status.ok()) return *error = support::StatusText(status), std::nullopt;
+  if (const absl::Status bound = session->BindSizes(); !bound.ok()) return fail(bound);
+  session->Poison(0xFF);
+  for (const absl::Status& status : {session->Run(), session->CheckGuards()}) {
+    if (!status.ok()) return fail(status);
   }
   std::vector<RefTensor> outputs;
-  for (size_t o = 0; o < fused.outputs.size(); ++o) {
-    const runtime::TensorView view = (*session)->output(o);
-    outputs.push_back(*op::FromBytes(
-        fused.values[fused.outputs[o]].type,
-        std::string_view(static_cast<const char*>(view.data), static_cast<size_t>(view.bytes))));
+  for (size_t o = 0; o < types.size(); ++o) {
+    const runtime::TensorView view = session->output(o);
+    auto output = op::FromBytes(types[o], {static_cast<const char*>(view.data), view.bytes});
+    if (!output.ok()) return fail(output.status());
+    outputs.push_back(*std::move(output));
   }
   return outputs;
 }

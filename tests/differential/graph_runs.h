@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/graph/graph.h"
+#include "deploy/runtime/runtime.h"
 
 namespace tilewright::tests {
 
@@ -19,5 +20,10 @@ std::optional<std::vector<op::RefTensor>> RunModule(const graph::Graph& fused,
                                                     const std::string& module,
                                                     const std::vector<op::RefTensor>& inputs,
                                                     int threads, std::string* error);
+// The same of a session with guard pages, whose outputs have these types at the inputs' sizes.
+std::optional<std::vector<op::RefTensor>> RunSession(runtime::Session* session,
+                                                     const std::vector<op::RefTensor>& inputs,
+                                                     const std::vector<op::TensorType>& types,
+                                                     std::string* error);
 
 }  // namespace tilewright::tests

@@ -38,7 +38,7 @@ def main():
     parser.add_argument("--tuner-every", type=int, default=4, help="chunks; 0 = never")
     parser.add_argument("--tuner-rounds", type=int, default=2 * KILLS_PER_JOB)
     args = parser.parse_args()
-    return seeded_lane.run(args, "kills", "kill_test", lambda chunk, totals: kill_tuner(args, chunk, totals))
+    return seeded_lane.run(args, "kills", "kill_test", beside=lambda chunk, totals: kill_tuner(args, chunk, totals))
 
 
 if __name__ == "__main__":

@@ -57,12 +57,13 @@ def save(path, report):
     fresh.replace(path)
 
 
-def run(args, lane, program, beside=None):
-    """Runs the lane to its end and returns main's exit code. `beside(chunk, totals)` is called after
-    each chunk; what it returns, if anything, is a failure."""
-    binary = args.build_dir.resolve() / "bin" / program
-    if not binary.exists():
-        sys.exit(f"{binary} is not there: build it first")
+def run(args, lane, *programs, beside=None):
+    """Runs the lane to its end and returns main's exit code: in each chunk every program. `beside(chunk, totals)` is called
+    after each chunk; what it returns, if anything, is a failure."""
+    binaries = [args.build_dir.resolve() / "bin" / program for program in programs]
+    for binary in binaries:
+        if not binary.exists():
+            sys.exit(f"{binary} is not there: build it first")
     report = {"lane": lane, "commits": [], "first_seed": args.seed, "rounds": 0, "chunks": 0, "seconds": 0,
               "counts": {}, "failures": []}
     if args.resume and args.output.exists():
@@ -75,11 +76,11 @@ def run(args, lane, program, beside=None):
     while report["rounds"] < args.rounds and time.monotonic() - begin < args.minutes * 60:
         start = time.monotonic()
         rounds = min(args.chunk, args.rounds - report["rounds"])
-        failure = run_chunk(binary, report["first_seed"] + report["chunks"], rounds, report["counts"],
-                            args.wrap)
+        seed = report["first_seed"] + report["chunks"]
+        found = [run_chunk(binary, seed, rounds, report["counts"], args.wrap) for binary in binaries]
         report["chunks"] += 1
         report["rounds"] += rounds
-        found = [failure, beside(report["chunks"], report["counts"]) if beside else None]
+        found += [beside(report["chunks"], report["counts"]) if beside else None]
         report["failures"] += [f for f in found if f]
         report["seconds"] = round(report["seconds"] + time.monotonic() - start, 1)
         report["date"] = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

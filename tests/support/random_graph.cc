@@ -750,7 +750,7 @@ std::vector<RefTensor> RandomGraphInputs(const Graph& g, uint64_t seed) {
     for (int64_t i = 0; i < t.type.elements(); ++i) {
       t.values.push_back(t.type.dtype.is_float()
                              ? op::RoundToType(rng.UniformDouble() * 2 - 1, t.type.dtype)
-                             : static_cast<double>(rng.Uniform(4)));
+                             : static_cast<double>(rng.Uniform(t.type.dtype.is_bool() ? 2 : 4)));
     }
     inputs.push_back(std::move(t));
   }

@@ -22,7 +22,7 @@ struct RandomGraphOptions {
 graph::Graph RandomGraph(support::Rng* rng, const RandomGraphOptions& options = {});
 // Operators that RandomGraph never makes, with the reason; a test holds the two together.
 std::vector<std::pair<std::string, std::string>> OperatorsLeftOut();
-// Values in [-1, 1] for every input; whole numbers below 4 for integers.
+// Values in [-1, 1] for every input; whole numbers below 4 for integers, 0 or 1 for bools.
 std::vector<op::RefTensor> RandomGraphInputs(const graph::Graph& g, uint64_t seed);
 // The smallest graph found by keeping single outputs and cutting nodes off (their results become
 // inputs) for which `fails` still holds. REQUIRES: fails(g).

@@ -299,8 +299,8 @@ TEST(OnnxScatter, DuplicatesAndReductions) {
   }
 }
 
-// As PyTorch exports index_put: an index of slices, repeated along them. It is looked for once for a
-// slice, not once for an element.
+// As PyTorch exports index_put: an index of slices, repeated along them. It is looked for once for
+// a slice, not once for an element.
 TEST(OnnxScatter, IndicesOfSlicesThatExpandRepeats) {
   for (const char* reduction : {"none", "add"}) {
     for (const int64_t axis : {int64_t{0}, int64_t{1}}) {
