@@ -75,6 +75,40 @@ const Node* Importer::MakerOf(ValueId id) const {
   return maker == graph_.nodes.rend() ? nullptr : &*maker;
 }
 
+std::optional<int64_t> Importer::MostTrips(ValueId going,
+                                           const std::vector<Counter>& values) const {
+  const auto plain = [&](ValueId id) {  // through what changes no number
+    const Node* node = MakerOf(id);
+    while (node != nullptr &&
+           (node->op == "reshape" || node->op == "cast" || node->op == "identity")) {
+      id = node->inputs[0];
+      node = MakerOf(id);
+    }
+    return id;
+  };
+  const Node* node = MakerOf(plain(going));
+  if (node == nullptr || node->inputs.size() != 2) return std::nullopt;
+  if (node->op == "and") {  // either ends it
+    const auto a = MostTrips(node->inputs[0], values), b = MostTrips(node->inputs[1], values);
+    return a && b ? std::min(*a, *b) : a ? a : b;
+  }
+  if (node->op != "less") return std::nullopt;
+  const std::optional<int64_t> limit = LargestElement(node->inputs[1]);
+  for (const Counter& counter : values) {
+    const ValueId next = plain(counter.next);
+    const Node* add = MakerOf(next);
+    if (!limit || plain(node->inputs[0]) != next || add == nullptr || add->op != "add") continue;
+    const bool first = plain(add->inputs[0]) == counter.value;
+    const bool counts = first || plain(add->inputs[1]) == counter.value;
+    const std::optional<double> begin = ConstantScalar(plain(counter.init));
+    const std::optional<double> step = ConstantScalar(plain(add->inputs[first ? 1 : 0]));
+    if (!counts || !TypeOf(counter.value).dtype.is_int() || !begin || !step || *step < 1) continue;
+    const double trips = std::ceil((static_cast<double>(*limit) - *begin) / *step);
+    return static_cast<int64_t>(std::clamp(trips, 1.0, 0x1p40));
+  }
+  return std::nullopt;
+}
+
 ValueId Importer::BeforeExpand(ValueId id) const {
   const Node* node = MakerOf(id);
   const bool repeats = node != nullptr && node->op == "expand" &&

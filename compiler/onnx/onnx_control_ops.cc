@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/onnx/onnx_loops.h"
+#include "compiler/onnx/onnx_sequences.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -44,6 +45,12 @@ ValueId ChosenOfSizes(Composer& c, ValueId condition, ValueId a, ValueId b, int 
 // Output `output` of an If: `a` where the condition holds, else `b`.
 ValueId Chosen(Composer& c, ValueId condition, ValueId a, ValueId b, int output) {
   if (a == b) return a;
+  Importer& importer = c.node().importer();
+  if (importer.ContainerOf(a) != nullptr || importer.ContainerOf(b) != nullptr) {
+    return ChosenSequence(c, a, b, [&](ValueId one, ValueId other) {
+      return Chosen(c, condition, one, other, output);
+    });
+  }
   const bool sizes_differ = c.ok() && c.TypeOf(a).dtype == c.TypeOf(b).dtype &&
                             c.Rank(a) == c.Rank(b) && c.Dims(a) != c.Dims(b);
   if (sizes_differ) return ChosenOfSizes(c, condition, a, b, output);

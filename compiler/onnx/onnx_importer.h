@@ -108,6 +108,8 @@ struct Container {
   std::vector<ValueId> items = {};  // the tensors of a sequence
   // The same along a first dimension, if that is a value; without `items` the length is open.
   ValueId rows = -1;
+  // A state in a trip of a loop that a run ends: these are appended, what is before is not known.
+  bool appended = false;
 };
 
 // The data of large initializers, which their messages have no more.
@@ -190,6 +192,13 @@ class Importer {
     int64_t index = 0;
   };
   Element ElementOf(ValueId list, int64_t i) const;
+  // How many trips a loop makes at most that goes on while `going` holds behind a trip, because it
+  // counts: one of the values that a trip turns into the next is `value` + a number, and has to stay
+  // below another. nullopt where nothing is known.
+  struct Counter {
+    ValueId init = -1, value = -1, next = -1;
+  };
+  std::optional<int64_t> MostTrips(ValueId going, const std::vector<Counter>& values) const;
   // What is repeated along dimensions of 1 to make this value; the value itself where nothing is.
   ValueId BeforeExpand(ValueId id) const;
   std::optional<op::Dim> KnownElement(ValueId list, int64_t i) const;

@@ -71,21 +71,6 @@ bool Keeps(const pb::GraphProto& body, int input) {
   return body.input(input).name() == body.output(input - 1).name();
 }
 
-// Whether it only inserts at the end of that sequence.
-bool OnlyInserts(const pb::GraphProto& body, int input) {
-  const Names names(body);
-  const std::string* state = &body.input(input).name();
-  while (*state != body.output(input - 1).name()) {
-    const pb::NodeProto* node = names.OnlyReader(*state);
-    const bool inserts = node != nullptr && node->op_type() == "SequenceInsert" &&
-                         IsDefaultDomain(node->domain()) && node->input(0) == *state &&
-                         (node->input_size() < 3 || node->input(2).empty());
-    if (!inserts) return false;
-    state = &node->output(0);
-  }
-  return names.ReadOnce(*state);
-}
-
 // A Loop under import.
 class LoopImport {
  public:
@@ -187,18 +172,15 @@ class LoopImport {
     std::vector<LoopState> states;
     for (size_t i = 0; i < states_.size(); ++i) {
       LoopState& state = states.emplace_back(LoopState{.init = states_[i]});
-      const int input = static_cast<int>(i) + 2;
       if (const Container* sequence = SequenceOf(i)) {
-        if (!sequence->nothing && (Keeps(body_, input) || OnlyInserts(body_, input))) {
-          state.init = kNone;
-          continue;
-        }
+        state.init = kNone;
+        if (!sequence->nothing) continue;
         return n_.Error("type",
-                        "expected sequences to which a body only appends in a loop that a run "
-                        "ends, found another use or an optional");
+                        "expected sequences and tensors as states of a loop that a run ends, "
+                        "found an optional");
       }
       const op::TensorType &before = c_.TypeOf(state.init), &after = c_.TypeOf(sample_[i + 1]);
-      if (const std::optional<int64_t> axis = AppendsAlong(body_, input)) {
+      if (const std::optional<int64_t> axis = AppendsAlong(body_, static_cast<int>(i) + 2)) {
         state.appended = *axis < 0 ? *axis + before.rank() : *axis;
         const auto d = static_cast<size_t>(*state.appended);
         if (*state.appended < 0 || d >= before.shape.size() || before.rank() != after.rank()) {
@@ -296,15 +278,23 @@ class LoopImport {
     for (size_t i = 0; i < states.size(); ++i) {
       if (SequenceOf(i) == nullptr) continue;
       const bool keeps = Keeps(body_, static_cast<int>(i) + 2);
-      states[i] = keeps ? states_[i] : n_.importer().AddContainer({});
+      states[i] = keeps ? states_[i] : n_.importer().AddContainer({.appended = true});
     }
     TW_ASSIGN(Ids out, TripOf(trip, going, states));
     out[0] = AsFlag(*c, out[0]);
     for (size_t i = 0; i < states.size(); ++i) {
       if (SequenceOf(i) == nullptr) continue;
+      if (out[i + 1] == states[i]) {
+        out[i + 1] = kNone;
+        continue;
+      }
       const Container* made = n_.importer().ContainerOf(out[i + 1]);
-      if (made == nullptr) return n_.Error("type", "expected a sequence, found another type");
-      out[i + 1] = out[i + 1] == states[i] ? kNone : SequenceReader(*c, *made).Rows();
+      if (made == nullptr || !made->appended) {
+        return n_.Error("type",
+                        "expected sequences to which a body only appends in a loop that a run "
+                        "ends, found another use");
+      }
+      out[i + 1] = SequenceReader(*c, *made).Rows();
     }
     TW_TRY(c->status());
     return out;

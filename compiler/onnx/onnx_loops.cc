@@ -264,6 +264,7 @@ class RunTimeLoop {
 
   void Close(ValueId trip, const Ids& out) {
     const ValueId done = c_.Add(trip, c_.Number(1));
+    counted_ = MostTrips(out);
     Ids next = {Below(out[0], done), done};
     for (size_t i = 0; c_.ok() && i < states_.size(); ++i) {
       if (IsStacked(states_[i])) {
@@ -286,6 +287,15 @@ class RunTimeLoop {
     loop_.Close(next, parts);
   }
 
+  // What the condition says of states that count.
+  std::optional<int64_t> MostTrips(const Ids& out) const {
+    std::vector<Importer::Counter> counters;
+    for (const auto& [state, carried] : plain_) {
+      counters.push_back({states_[state].init, loop_.Value(carried), out[state + 1]});
+    }
+    return c_.ok() ? c_.node().importer().MostTrips(out[0], counters) : std::nullopt;
+  }
+
   static bool IsStacked(const LoopState& state) { return state.init == kNone || state.appended; }
   // What is appended has the sizes of what it is appended to, but along that axis.
   std::vector<op::Dim> WantedOf(const LoopState& state) const {
@@ -303,6 +313,7 @@ class RunTimeLoop {
   absl::Status AddStacks(const std::optional<op::Dim>& known, std::optional<int64_t> most,
                          Ids* results) {
     if (parts_.empty()) return absl::OkStatus();
+    if (counted_) most = std::min(most.value_or(*counted_), *counted_);
     NodeReader& n = c_.node();
     int stated = parts_[0].output;
     for (const Part& part : parts_) {
@@ -342,6 +353,7 @@ class RunTimeLoop {
   std::map<size_t, size_t> plain_;  // by state: the value carried
   std::map<size_t, GrowingState> growing_;
   std::vector<Part> parts_;
+  std::optional<int64_t> counted_;  // trips at most
 };
 
 }  // namespace

@@ -89,12 +89,19 @@ Result ImportSequenceConstruct(NodeReader& n) {
 
 Result ImportSequenceInsert(NodeReader& n) {
   Composer c(n);
-  const SequenceReader sequence(c, 0);
   const ValueId item = c.Input(1);
   TW_TRY(c.status());
   if (n.importer().ContainerOf(item) != nullptr) {
     return n.Error("type", "expected a tensor to insert, found another type");
   }
+  const Container* before = n.importer().ContainerOf(c.Input(0));
+  if (before != nullptr && before->appended && !n.HasInput(2)) {
+    Container longer = *before;
+    longer.items.push_back(item);
+    return n.importer().AddContainer(std::move(longer));
+  }
+  const SequenceReader sequence(c, 0);
+  TW_TRY(c.status());
   if (!sequence.is_list() && !n.HasInput(2)) {
     return SequenceOfRows(c, c.Concat({sequence.Rows(), AsRow(c, item)}, 0));
   }

@@ -14,6 +14,12 @@ const Container& SequenceOf(Composer& c, int input) {
   static const Container kEmpty;
   const ValueId id = c.Input(input);
   const Container* found = c.ok() ? c.node().importer().ContainerOf(id) : nullptr;
+  if (found != nullptr && found->appended) {
+    c.Fail("type", StrCat("expected a sequence as input ", input,
+                          ", found the state of a loop that "
+                          "a run ends, to which its body may only append"));
+    return kEmpty;
+  }
   if (found != nullptr && !found->nothing) return *found;
   c.Fail("type", StrCat("expected a sequence as input ", input, ", found another type"));
   return kEmpty;
@@ -48,6 +54,30 @@ ValueId SequenceReader::Rows() const {
 ValueId SequenceReader::At(ValueId position) const {
   const ValueId at = c_.Reshape(position, {});
   return c_.Op("gather", {Rows(), at}, {{"axis", int64_t{0}}});
+}
+
+ValueId ChosenSequence(Composer& c, ValueId a, ValueId b, const ChooseTensor& choose) {
+  Importer& importer = c.node().importer();
+  const Container *of_a = importer.ContainerOf(a), *of_b = importer.ContainerOf(b);
+  const bool alike = of_a != nullptr && of_b != nullptr && of_a->nothing == of_b->nothing &&
+                     of_a->appended == of_b->appended;
+  if (!alike || of_a->nothing) {
+    return c.Fail("type", "expected tensors or sequences from both ways, found others");
+  }
+  const SequenceReader first(c, *of_a), second(c, *of_b);
+  if (!first.is_list() || !second.is_list()) {
+    return importer.AddContainer({.rows = choose(first.Rows(), second.Rows())});
+  }
+  if (first.items().size() != second.items().size()) {
+    return c.Fail("shape",
+                  StrCat("expected sequences of one length from both ways, found ",
+                         first.items().size(), " and ", second.items().size(), " tensors"));
+  }
+  Container chosen{.appended = of_a->appended};
+  for (size_t i = 0; i < first.items().size(); ++i) {
+    chosen.items.push_back(choose(first.items()[i], second.items()[i]));
+  }
+  return importer.AddContainer(std::move(chosen));
 }
 
 ValueId AsRow(Composer& c, ValueId x, int64_t axis) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "compiler/onnx/onnx_composer.h"
@@ -34,6 +35,10 @@ class SequenceReader {
   const Container& sequence_;
 };
 
+// The sequence that has, of each tensor of `a` and of `b`, the one that `choose` gives. Notes an error
+// where they are no sequences, or of other lengths (graph.onnx.type, .shape).
+using ChooseTensor = std::function<ValueId(ValueId a, ValueId b)>;
+ValueId ChosenSequence(Composer& c, ValueId a, ValueId b, const ChooseTensor& choose);
 // A tensor as the only entry along a new dimension.
 ValueId AsRow(Composer& c, ValueId x, int64_t axis = 0);
 // The rows one behind the other along an axis that they have.

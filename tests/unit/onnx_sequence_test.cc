@@ -229,6 +229,59 @@ TEST(OnnxSequence, ALoopReadsPartsOfAnOpenSize) {
   EXPECT_TRUE(tests::OperatorsWhenOpen(b, {2}).contains("loop_end"));
 }
 
+// if (flag) the list with `yes` behind it, else with `no`, in each trip of a loop that a run ends.
+OnnxBuilder AppendedByBranches(const char* then_op, bool both) {
+  OnnxBuilder b(17);
+  b.Input("x", {4, 2}).Input("trips", {}, kInt64);
+  b.Node("SequenceEmpty", {}, "none");
+  AddBody(b.Node("Loop", {"trips", "", "none"}, "all"), "body", {"i", "c", "list"}, {"c", "longer"},
+          [&](OnnxBuilder& g) {
+            AddNumber(g, "zero", 0);
+            AddNumber(g, "two", 2);
+            g.Node("Gather", {"x", "i"}, "row");
+            g.Node("Mod", {"i", "two"}, "odd");
+            g.Node("Equal", {"odd", "zero"}, "even");
+            pb::NodeProto* node = g.Node("If", {"even"}, "longer");
+            AddBody(node, "then_branch", {}, {"t"}, [&](OnnxBuilder& branch) {
+              branch.Node(then_op, {"row"}, "made");
+              branch.Node("SequenceInsert", {"list", "made"}, "t");
+            });
+            AddBody(node, "else_branch", {}, {both ? "e" : "list"}, [](OnnxBuilder& branch) {
+              branch.Node("SequenceInsert", {"list", "row"}, "e");
+            });
+          });
+  b.graph().add_output()->set_name("y");
+  OnnxBuilder::Attr(b.Node("ConcatFromSequence", {"all"}, "y"), "axis", int64_t{0});
+  return b;
+}
+
+TEST(OnnxSequence, BranchesMayAppend) {
+  ImportOptions options;
+  options.open["all_0"] = {0, 4};
+  const OnnxBuilder b = AppendedByBranches("Neg", true);
+  ExpectRuns(b, options, {TensorOf({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8}), TensorOf({}, {3}, ir::kI64)},
+             {{{6}, {-1, -2, 3, 4, -5, -6}}});
+  // How many there are would be data.
+  const auto one = ImportOnnx(AppendedByBranches("Neg", false).Bytes(), options);
+  EXPECT_EQ(support::Slug(one.status()), "graph.onnx.shape");
+}
+
+TEST(OnnxSequence, ARunChoosesASequence) {
+  OnnxBuilder b = TwoTensors();
+  b.Input("c", {}, kBool).Output("r", {4});
+  pb::NodeProto* node = b.Node("If", {"c"}, "chosen");
+  AddBody(node, "then_branch", {}, {"s"}, [](OnnxBuilder&) {});
+  AddBody(node, "else_branch", {}, {"turned"},
+          [](OnnxBuilder& g) { g.Node("SequenceConstruct", {"y", "x"}, "turned"); });
+  OnnxBuilder::Attr(b.Node("ConcatFromSequence", {"chosen"}, "r"), "axis", int64_t{0});
+  for (const double c : {0.0, 1.0}) {
+    std::vector<RefTensor> inputs = TwoInputs();
+    inputs.push_back(TensorOf({}, {c}, ir::kBool));
+    EXPECT_EQ(Evaluate(b, inputs)[0].values,
+              c == 1 ? (Numbers{1, 2, 3, 4}) : (Numbers{3, 4, 1, 2}));
+  }
+}
+
 TEST(OnnxSequence, ARunChoosesATensor) {
   OnnxBuilder b = TwoTensors();
   b.Input("i", {}, kInt64).Output("r", {2}).Node("SequenceAt", {"s", "i"}, "r");

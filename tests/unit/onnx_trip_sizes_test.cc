@@ -2,6 +2,7 @@
 // sizes may be. Against numbers worked out by hand, before and after the graph passes.
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <utility>
 
 #include "compiler/graph/graph_passes.h"
@@ -128,6 +129,40 @@ TEST(OnnxLoop, BoundedStatesNeedNoRange) {
 }
 
 // Rows of the numbers that a condition picks, which differ from trip to trip if `differ`.
+// As PyTorch exports a for loop with a break: a state counts, the number of trips is the largest
+// integer.
+TEST(OnnxLoop, StatesThatCountBoundTheTrips) {
+  const auto counted = [](int64_t begin, int64_t step, const char* limit) {
+    OnnxBuilder b(13);
+    b.Input("x", {6}).Input("limit", {}, kInt64).Ints("axes", {0});
+    AddNumber(b, "most", std::numeric_limits<int64_t>::max());
+    AddNumber(b, "begin", begin);
+    b.graph().add_output()->set_name("rows");
+    pb::NodeProto* node = b.Node("Loop", {"most", "", "begin"}, "count");
+    node->add_output("rows");
+    AddBody(node, "body", {"i", "c", "k"}, {"more", "next", "row"}, [&](OnnxBuilder& g) {
+      AddNumber(g, "step", step);
+      AddNumber(g, "seven", 7);
+      g.Floats("three", {3});
+      g.Node("Gather", {"x", "i"}, "at");
+      g.Node("Unsqueeze", {"at", "axes"}, "row");
+      g.Node("Add", {"step", "k"}, "next");
+      g.Node("Less", {"next", limit}, "below");
+      g.Node("Less", {"row", "three"}, "small");
+      g.Node("Squeeze", {"small"}, "holds");
+      g.Node("And", {"below", "holds"}, "more");
+    });
+    return b;
+  };
+  const std::vector<RefTensor> breaks = {TensorOf({6}, {1, 2, 5, 1, 1, 1}), Whole({}, {9})};
+  const std::vector<RefTensor> ends = {TensorOf({6}, {1, 2, 1, 1, 1, 1}), Whole({}, {9})};
+  ExpectRuns(counted(1, 2, "seven"), {}, breaks, {{{3, 1}, {1, 2, 5}}});
+  ExpectRuns(counted(2, 1, "seven"), {}, ends, {{{5, 1}, {1, 2, 1, 1, 1}}});
+  ExpectRuns(counted(8, 1, "seven"), {}, ends, {{{1, 1}, {1}}});
+  EXPECT_EQ(Slug(counted(1, 2, "limit")), "graph.onnx.size_bound") << "an input";
+  EXPECT_EQ(Slug(counted(1, -2, "seven")), "graph.onnx.size_bound") << "it counts down";
+}
+
 TEST(OnnxLoop, StackedPartsHaveOneSize) {
   for (const bool differ : {false, true}) {
     OnnxBuilder b(13);
