@@ -193,8 +193,8 @@ class Importer {
   };
   Element ElementOf(ValueId list, int64_t i) const;
   // How many trips a loop makes at most that goes on while `going` holds behind a trip, because it
-  // counts: one of the values that a trip turns into the next is `value` + a number, and has to stay
-  // below another. nullopt where nothing is known.
+  // counts: one of the values that a trip turns into the next is `value` + a number, and has to
+  // stay below another. nullopt where nothing is known.
   struct Counter {
     ValueId init = -1, value = -1, next = -1;
   };

@@ -35,8 +35,8 @@ class SequenceReader {
   const Container& sequence_;
 };
 
-// The sequence that has, of each tensor of `a` and of `b`, the one that `choose` gives. Notes an error
-// where they are no sequences, or of other lengths (graph.onnx.type, .shape).
+// The sequence that has, of each tensor of `a` and of `b`, the one that `choose` gives. Notes an
+// error where they are no sequences, or of other lengths (graph.onnx.type, .shape).
 using ChooseTensor = std::function<ValueId(ValueId a, ValueId b)>;
 ValueId ChosenSequence(Composer& c, ValueId a, ValueId b, const ChooseTensor& choose);
 // A tensor as the only entry along a new dimension.

@@ -83,10 +83,34 @@ OPERATORS = [
 ]
 
 
+# Sequences of open length: split, read, appended to by branches in a loop, mapped, joined.
+LISTS = '''<ir_version: 8, opset_import: ["" : 17]>
+lists (float[t,2] x, int64 trips, bool c) => (float[n] y, int64 count) {
+  zero = Constant <value = int64 {0}> ()
+  one = Constant <value = int64 {1}> ()
+  parts = SplitToSequence <axis = 0, keepdims = 0> (x, one)
+  none = SequenceEmpty ()
+  first = SequenceAt (parts, zero)
+  last, all = Loop (trips, c, first, none) <body = trip (int64 i, bool going, float[2] v, s) => (bool more, float[2] next, longer) {
+    part = SequenceAt (parts, i)
+    next = Add (part, v)
+    sum = ReduceSum <keepdims = 0> (next)
+    bound = Constant <value = float {9.0}> ()
+    more = Less (sum, bound)
+    longer = If (more) <then_branch = yes () => (a) { a = SequenceInsert (s, next) }, else_branch = no () => (b) { b = SequenceInsert (s, v) }>
+  }>
+  mapped = SequenceMap (all, last) <body = each (p, q) => (r) { r = Mul (p, q) }>
+  longest = SequenceInsert (mapped, last)
+  y = ConcatFromSequence <axis = 0> (longest)
+  count = SequenceLength (longest)
+}'''
+
+
 def models():
     """One small model for each operator, and the small ones of the shared cases where those are; needs the onnx package
     of Debian's own Python."""
-    from onnx import TensorProto, helper
+    from onnx import TensorProto, helper, parser
+    yield parser.parse_model(LISTS).SerializeToString()
     for name, shapes, attributes in OPERATORS:
         names = [f"x{i}" for i in range(len(shapes))]
         constants = [helper.make_tensor(n, TensorProto.FLOAT, s, [0.5] * math.prod(s))
