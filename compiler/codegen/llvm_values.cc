@@ -86,6 +86,20 @@ bool IsLibraryCall(Intrinsic intrinsic) {
   }
 }
 
+// Whether the instructions of a machine that computes in f16 do it.
+bool HasHalfForm(Intrinsic intrinsic) {
+  switch (intrinsic) {
+    case Intrinsic::kAbs:
+    case Intrinsic::kSqrt:
+    case Intrinsic::kFloor:
+    case Intrinsic::kCeil:
+    case Intrinsic::kRoundEven:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // A division that could trap when it is executed earlier than the program says.
 bool MayTrap(const Expr& e) {
   if (IsDivision(e->kind) && e->dtype.is_int()) {
@@ -201,7 +215,7 @@ StatusOrValue FunctionEmitter::EmitNode(const Expr& e) {
     }
     case ExprKind::kFloatImm: {
       TW_ASSIGN(llvm::Type * type, module_.ValueType(e->dtype));
-      if (e->dtype.bits == 16) {
+      if (!module_.ComputesIn(e->dtype)) {
         const bool brain = e->dtype.code == ir::TypeCode::kBFloat;
         return llvm::ConstantInt::get(
             type, brain ? ir::FloatToBfloat(e->float_value) : ir::FloatToHalf(e->float_value));
@@ -273,10 +287,13 @@ Value* FunctionEmitter::EmitDivide(ExprKind kind, Value* a, Value* b, const Expr
                           : builder_.CreateSelect(minus, builder_.CreateNeg(a), quotient);
 }
 
-// Expressions convert floats of 16 bits before they compute.
-absl::Status FunctionEmitter::RefuseHalf(const Expr& e) {
+// Expressions convert floats of 16 bits before they compute, unless the machine computes in them.
+absl::Status FunctionEmitter::RefuseHalf(const Expr& e) const {
   const DType type = e->args[0]->dtype;
   if (!type.is_float() || type.bits != 16) return absl::OkStatus();
+  if (module_.ComputesIn(type) && (e->kind != ExprKind::kCall || HasHalfForm(e->intrinsic))) {
+    return absl::OkStatus();
+  }
   return support::Unimplemented(
       "codegen.type.unsupported",
       "expected arithmetic in f32, f64 or integers, found " + ir::TypeName(type));
