@@ -201,6 +201,7 @@ class FunctionEmitter {
   llvm::Value* EmitWordOfFloat(llvm::Value* value, llvm::Type* words);
   llvm::Value* ClampToUnsigned(llvm::Value* value, ir::DType to);
   llvm::Value* EmitFloatToInt(llvm::Value* value, ir::DType from, ir::DType to, llvm::Type* type);
+  absl::StatusOr<llvm::Value*> EmitFusedHalves(const ir::Expr& e);
   llvm::Value* EmitFused(const ir::Expr& e, const std::vector<llvm::Value*>& args);
   llvm::Value* EmitPairDot(PairDot dot);
   llvm::Value* EmitDot4(const ir::Expr& e, const std::vector<llvm::Value*>& args);

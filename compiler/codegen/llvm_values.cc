@@ -424,6 +424,10 @@ StatusOrValue FunctionEmitter::EmitCall(const Expr& e) {
   TW_TRY(RefuseHalf(e));
   if (e->intrinsic == Intrinsic::kPrefetch)
     return support::Internal("codegen.call.prefetch", "prefetch gives no value");
+  if (e->intrinsic == Intrinsic::kFma) {
+    TW_ASSIGN(Value * value, EmitFusedHalves(e));
+    if (value != nullptr) return value;
+  }
   for (const Expr& a : e->args) {
     TW_ASSIGN(Value * value, Emit(a));
     args.push_back(value);
@@ -485,6 +489,21 @@ StatusOrValue FunctionEmitter::EmitCall(const Expr& e) {
       return support::Internal("codegen.call.unknown",
                                std::string(ir::IntrinsicText(e->intrinsic)));
   }
+}
+
+// fma(f32(x), f32(y), c) of x and y of f16, by an instruction that widens them. Null where there is
+// none.
+StatusOrValue FunctionEmitter::EmitFusedHalves(const Expr& e) {
+  const LlvmTarget& family = module_.family();
+  if (family.half_products == nullptr || e->dtype.Element() != ir::kF32) return nullptr;
+  const HalfProducts products = family.half_products(module_.target(), e->dtype.lanes);
+  if (products == nullptr) return nullptr;
+  const Expr x = ir::ExactF16(e->args[0]), y = ir::ExactF16(e->args[1]);
+  if (x == nullptr || y == nullptr) return nullptr;
+  TW_ASSIGN(Value * a, Emit(x));
+  TW_ASSIGN(Value * b, Emit(y));
+  TW_ASSIGN(Value * c, Emit(e->args[2]));
+  return products(builder_, a, b, c);
 }
 
 // Null where LLVM's fma is the way.

@@ -10,22 +10,27 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <iostream>
 #include <iterator>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "compiler/driver/tasks.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/numeric.h"
 #include "compiler/ir/type_rules.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/space/default_schedule.h"
 #include "compiler/transform/passes.h"
 #include "deploy/support/file.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
+#include "tests/support/equivalence.h"
 #include "tests/support/run_compiled.h"
 #include "tests/support/run_emulated.h"
 #include "tests/support/test_seed.h"
@@ -69,14 +74,28 @@ class HalfArithmetic : public testing::Test {
     const absl::Status ran = Run(scheduled, target, found_args);
     ASSERT_TRUE(ran.ok()) << target.ToString() << support::StatusText(ran) << ir::Print(f);
     for (size_t p = 0; p < data.size(); ++p) {
-      for (size_t i = 0; i < expected[p].bytes.size(); i += sizeof(uint16_t)) {
-        uint16_t e = 0, v = 0;
-        std::memcpy(&e, &expected[p].bytes[i], sizeof e);
-        std::memcpy(&v, &found[p].bytes[i], sizeof v);
-        if (std::isnan(ir::HalfToFloat(e)) && std::isnan(ir::HalfToFloat(v))) continue;
-        ASSERT_EQ(v, e) << target.ToString() << " " << f.params[p]->name << "[" << i / 2 << "]\n"
-                        << ir::Print(f);
-      }
+      const bool half = f.params[p]->dtype == ir::kF16;
+      half ? ExpectSameBits<uint16_t>(expected[p], found[p], target, f)
+           : ExpectSameBits<float>(expected[p], found[p], target, f);
+    }
+  }
+
+  template <typename T>
+  static void ExpectSameBits(const ir::TensorData& expected, const ir::TensorData& found,
+                             const target::Target& target, const ir::Function& f) {
+    const auto is_nan = [](T v) {
+      if constexpr (std::is_same_v<T, float>) return std::isnan(v);
+      return std::isnan(ir::HalfToFloat(static_cast<uint16_t>(v)));
+    };
+    for (size_t i = 0; i < expected.bytes.size(); i += sizeof(T)) {
+      if (std::memcmp(&expected.bytes[i], &found.bytes[i], sizeof(T)) == 0) continue;
+      T e = 0, v = 0;
+      std::memcpy(&e, &expected.bytes[i], sizeof e);
+      std::memcpy(&v, &found.bytes[i], sizeof v);
+      if (is_nan(e) && is_nan(v)) continue;
+      FAIL() << target.ToString() << " at " << i / sizeof(T) << ": expected " << e << ", found "
+             << v << "\n"
+             << ir::Print(f);
     }
   }
 
@@ -307,6 +326,92 @@ TEST(HalfAssembly, ComputesInFullRegistersWithoutConversions) {
   EXPECT_THAT(x86, testing::ContainsRegex("vmulph\t.*%zmm"));
   EXPECT_THAT(x86, testing::ContainsRegex("vaddph\t.*%zmm"));
   EXPECT_THAT(x86, testing::Not(testing::HasSubstr("vcvt")));
+}
+
+// Z = fma(f32(A), f32(B), C), `lanes` at a time.
+ir::Function WideSums(size_t n, int lanes) {
+  const std::string at = StrCat("[", lanes, "*i + l]");
+  const auto f = ir::ParseFunction(StrCat(
+      "fn sums(A: f16[", n, "] input, B: f16[", n, "] input, C: f32[", n, "] input, Z: f32[", n,
+      "] output) stage=scheduled { for i in 0..", n / static_cast<size_t>(lanes), " { for l in 0..",
+      lanes, " vectorized { Z", at, " = fma(f32(A", at, "), f32(B", at, "), C", at, "); } } }"));
+  TW_CHECK(f.ok()) << support::StatusText(f.status());
+  return *f;
+}
+
+// fmlal and fmlal2 round once, as the multiply-add of widened factors does.
+TEST_F(HalfArithmetic, ProductsAddedToF32GiveTheBitsOfFma) {
+  support::Rng rng(TestSeed(18));
+  const std::vector<uint16_t> numbers = Numbers(&rng);
+  std::vector<uint16_t> x, y;
+  ir::TensorData sums;
+  for (const uint16_t a : numbers) {
+    for (const uint16_t b : numbers) {
+      x.push_back(a);
+      y.push_back(b);
+      // About as large as the product, so that both are rounded together.
+      const double size = ir::HalfToFloat(a) * ir::HalfToFloat(b);
+      const double sum = std::isfinite(size) ? size * (8 * rng.UniformDouble() - 4) : 1;
+      const auto word = static_cast<float>(sum);
+      const auto* bytes = reinterpret_cast<const uint8_t*>(&word);
+      sums.bytes.insert(sums.bytes.end(), bytes, bytes + sizeof word);
+    }
+  }
+  for (const target::Target& target : targets_) {
+    for (const int lanes : {4, 8, 16}) {
+      const ir::Function f = WideSums(x.size(), lanes);
+      ExpectTheSame(f, f, {Data(x), Data(y), sums, sums}, target);
+    }
+  }
+}
+
+TEST(HalfAssembly, ProductsAddedToF32AreOneInstruction) {
+  const std::string eight = AssemblyFor(WideSums(64, 8), "cpu,arch=aarch64,cpu=neoverse-v1");
+  EXPECT_THAT(eight, testing::HasSubstr("fmlal\t"));
+  EXPECT_THAT(eight, testing::HasSubstr("fmlal2\t"));
+  const std::string four = AssemblyFor(WideSums(64, 4), "cpu,arch=aarch64,cpu=neoverse-v1");
+  EXPECT_THAT(four, testing::HasSubstr("fmlal\t"));
+  for (const std::string& text : {eight, four}) {
+    EXPECT_THAT(text, testing::Not(testing::HasSubstr("fcvt")));
+  }
+  EXPECT_THAT(AssemblyFor(WideSums(64, 8), "cpu,arch=aarch64,cpu=cortex-a76"),
+              testing::HasSubstr("fmla\t"));
+}
+
+// A dense layer whose factors have 16 bits: by its default schedule, and how many instructions.
+TEST(HalfProducts, DenseLayersReadBothFactorsAsTheyAre) {
+  if (EmulatedTargets().empty()) GTEST_SKIP() << "no emulator of AArch64 here";
+  for (const int64_t rows : {1, 12}) {
+    const std::string shape = StrCat("[", rows, ",64]");
+    const auto variants = driver::TaskVariants(
+        StrCat("graph {\n  input %0: f16[", rows, ",256]\n  weight %1: f16[4,256,16]\n  %2: f32",
+               shape, " = dense(%0, %1) {weight_layout=\"NK16n\"}\n  %3: f16", shape,
+               " = cast(%2) {dtype=\"f16\"}\n  output %3\n}\n"));
+    ASSERT_TRUE(variants.ok()) << support::StatusText(variants.status());
+    int64_t instructions[2];
+    for (const bool has : {false, true}) {
+      target::Target target = *target::ParseTarget("cpu,arch=aarch64,cpu=neoverse-v1,threads=1");
+      target.machine.multiplies_f16 = has;
+      schedule::Schedule s((*variants)[0].function);
+      space::ApplyDefaultSchedule(target, {}, &s);
+      EquivalenceOptions options;
+      options.run_other = [&](const ir::Function& g, const std::vector<int64_t>& sizes,
+                              std::vector<ir::TensorData*> args) {
+        return RunEmulated(g, target, sizes, std::move(args));
+      };
+      const absl::Status same = SameResults((*variants)[0].function, s.function(), options);
+      EXPECT_TRUE(same.ok()) << support::StatusText(same);
+      std::vector<ir::TensorData> args = SeededArguments(s.function(), {}, 1);
+      std::vector<ir::TensorData*> pointers;
+      for (ir::TensorData& arg : args) pointers.push_back(&arg);
+      const auto cost = CountEmulated(s.function(), target, {}, pointers);
+      ASSERT_TRUE(cost.ok()) << support::StatusText(cost.status());
+      instructions[has ? 1 : 0] = cost->instructions;
+    }
+    std::cout << rows << " rows: instructions " << instructions[0] << " without fmlal, "
+              << instructions[1] << " with it\n";
+    EXPECT_LT(instructions[1], instructions[0]);
+  }
 }
 
 // Processors that only convert do as before.
