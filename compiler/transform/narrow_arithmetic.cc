@@ -9,6 +9,7 @@
 // these operations. That does not hold of fma, which stays in f32. The bits of NaN are not pinned.
 // Widening made NaN quiet: one that still signals may pass a min or max with a constant.
 #include "compiler/ir/expr_parts.h"
+#include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/type_rules.h"
 #include "compiler/ir/visit.h"
 #include "compiler/transform/passes.h"
@@ -36,6 +37,10 @@ Expr Rounded(const Expr& e) {
 
 class Narrower : public ir::Rewriter {
  public:
+  // A tensor intrinsic's nest stays what its description says.
+  ir::Stmt RewriteStmt(const ir::Stmt& s) override {
+    return ir::TensorNameOf(*s).empty() ? RewriteChildren(s) : s;
+  }
   Expr RewriteExpr(const Expr& e) override {
     const Expr r = RewriteChildren(e);
     Expr narrow;

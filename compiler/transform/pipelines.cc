@@ -40,7 +40,7 @@ constexpr PassRow kGpu[] = {
     kInjectVirtualThreads, kSimplify,       kMergeThreads,   kSimplify,
     kCompactBuffers,       kPruneSync,      kFlattenBuffers, kSimplify,
     kLowerTensorNests,     kVectorizeLoops, kUnrollLoops,    kSimplify,
-    kContractFma,
+    kNarrowArithmetic,     kContractFma,
 };
 // Which buffers have two versions is known of blocks only.
 constexpr PassRow kToLoops[] = {kMarkDoubleBuffers, kLowerBlocks, kCompactBuffers, kSimplify};
