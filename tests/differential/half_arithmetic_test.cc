@@ -378,6 +378,29 @@ TEST(HalfAssembly, ProductsAddedToF32AreOneInstruction) {
               testing::HasSubstr("fmla\t"));
 }
 
+int64_t InstructionsOf(const ir::Function& f, const target::Target& target) {
+  std::vector<ir::TensorData> args = SeededArguments(f, {}, 1);
+  std::vector<ir::TensorData*> pointers;
+  for (ir::TensorData& arg : args) pointers.push_back(&arg);
+  const auto cost = CountEmulated(f, target, {}, pointers);
+  TW_CHECK(cost.ok()) << support::StatusText(cost.status());
+  return cost->instructions;
+}
+
+// Against the same processor when it widens.
+TEST(HalfCounts, ElementwiseOperationsTakeLessThanHalfOfTheInstructions) {
+  if (EmulatedTargets().empty()) GTEST_SKIP() << "no emulator of AArch64 here";
+  const ir::Function f = Pairwise("relu", 4096, ScaledRelu);
+  target::Target target = *target::ParseTarget("cpu,arch=aarch64,cpu=cortex-a76,threads=1");
+  schedule::Schedule s(f);
+  space::ApplyDefaultSchedule(target, {}, &s);
+  const int64_t with = InstructionsOf(s.function(), target);
+  target.machine.computes_f16 = false;
+  const int64_t without = InstructionsOf(s.function(), target);
+  std::cout << "instructions " << without << " in f32, " << with << " in f16\n";
+  EXPECT_LT(2 * with, without);
+}
+
 // A dense layer whose factors have 16 bits: by its default schedule, and how many instructions.
 TEST(HalfProducts, DenseLayersReadBothFactorsAsTheyAre) {
   if (EmulatedTargets().empty()) GTEST_SKIP() << "no emulator of AArch64 here";
@@ -401,12 +424,7 @@ TEST(HalfProducts, DenseLayersReadBothFactorsAsTheyAre) {
       };
       const absl::Status same = SameResults((*variants)[0].function, s.function(), options);
       EXPECT_TRUE(same.ok()) << support::StatusText(same);
-      std::vector<ir::TensorData> args = SeededArguments(s.function(), {}, 1);
-      std::vector<ir::TensorData*> pointers;
-      for (ir::TensorData& arg : args) pointers.push_back(&arg);
-      const auto cost = CountEmulated(s.function(), target, {}, pointers);
-      ASSERT_TRUE(cost.ok()) << support::StatusText(cost.status());
-      instructions[has ? 1 : 0] = cost->instructions;
+      instructions[has ? 1 : 0] = InstructionsOf(s.function(), target);
     }
     std::cout << rows << " rows: instructions " << instructions[0] << " without fmlal, "
               << instructions[1] << " with it\n";
