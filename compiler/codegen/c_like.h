@@ -103,7 +103,6 @@ struct CDialect {
   // Scalar types in the order i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64 bf16; empty: not supported.
   std::string_view types[12];
   OptionalFeature half = {};
-  bool half_arithmetic = true;  // else f16 is cast and moved, and compared, as bf16 always is
   OptionalFeature bfloat = {};
   OptionalFeature float64 = {};
   std::string_view function_prefix = {};  // of the names of functions of numbers: fma, exp, abs ...

@@ -204,18 +204,16 @@ std::string CExpressions::Binary(const Expr& e, int lane) {
     default:
       break;
   }
-  RefuseHalf(e);
+  RefuseBfloat(e);
   bool plain = ir::IsComparison(e->kind) || e->kind == ExprKind::kAnd || e->kind == ExprKind::kOr ||
                operand.is_float();
   if (plain) return StrCat("(", a, " ", ir::KindText(e->kind), " ", b, ")");
   return IntBinary(e, a, b);
 }
 
-// The arithmetic of 16-bit floats rounds each result, where the language has it.
-void CExpressions::RefuseHalf(const Expr& e) {
-  const DType type = e->dtype.Element();
-  if (type == ir::kBF16 || (type == ir::kF16 && !dialect_.half_arithmetic))
-    Fail("arithmetic of 16-bit floats");
+// bf16 is cast, moved and compared. Arithmetic of f16 rounds each result.
+void CExpressions::RefuseBfloat(const Expr& e) {
+  if (e->dtype.Element() == ir::kBF16) Fail("arithmetic of bf16");
 }
 
 std::string CExpressions::CastTo(DType to, DType from, const std::string& value) {
@@ -312,7 +310,7 @@ std::string CExpressions::CallText(const Expr& e, int lane) {
     return StrCat("((", TypeOf(e->dtype.Element()), ")", dialect_.function_prefix, "abs(", args,
                   "))");
   }
-  RefuseHalf(e);
+  RefuseBfloat(e);
   const std::string_view name = FunctionName(e->intrinsic);
   if (!name.empty()) {
     const std::string call = StrCat(dialect_.function_prefix, name, "(", args, ")");

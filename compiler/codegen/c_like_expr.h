@@ -106,7 +106,7 @@ class CExpressions {
   std::optional<std::string> VectorBinary(const ir::Expr& e);
   std::optional<std::string> VectorCast(const ir::Expr& e);
   std::optional<std::string> VectorCall(const ir::Expr& e);
-  void RefuseHalf(const ir::Expr& e);
+  void RefuseBfloat(const ir::Expr& e);
   std::string CastTo(ir::DType to, ir::DType from, const std::string& value);
   std::string IntegerText(const ir::Expr& e, int lane);
   std::string CallText(const ir::Expr& e, int lane);

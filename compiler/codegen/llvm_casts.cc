@@ -101,13 +101,15 @@ StatusOrValue FunctionEmitter::EmitNibble(const Expr& e) {
 
 namespace {
 
-// Conversions of floats of 16 bits, whose bits stand in integers of 16 bits: of f16 with the
-// target's instructions, if it has them, else with those for integers that every target has.
+// Conversions of floats of 16 bits, whose bits are in integers of 16 bits, or in f16 where the
+// target computes in it: of f16 with the target's instructions, if it has them, else with those for
+// integers that every target has.
 class HalfCasts {
  public:
-  HalfCasts(llvm::IRBuilderBase& b, llvm::Type* shape, bool has_instructions)
+  HalfCasts(llvm::IRBuilderBase& b, llvm::Type* shape, const target::Machine& machine)
       : b_(b),
-        has_instructions_(has_instructions),
+        has_instructions_(machine.converts_f16),
+        computes_(machine.computes_f16),
         f16_(shape->getWithNewType(b.getHalfTy())),
         i16_(shape->getWithNewType(b.getInt16Ty())),
         i32_(shape->getWithNewType(b.getInt32Ty())),
@@ -137,9 +139,11 @@ class HalfCasts {
   // Rounds half to even; NaN becomes the quiet NaN.
   Value* Narrow(Value* value, bool brain) {
     if (!brain && has_instructions_) {
-      Value* bits = b_.CreateBitCast(b_.CreateFPTrunc(value, f16_), i16_);
-      return b_.CreateSelect(b_.CreateFCmpUNO(value, value),
-                             llvm::ConstantInt::get(i16_, kQuietHalf), bits);
+      Value* half = b_.CreateFPTrunc(value, f16_);
+      Value* nan = b_.CreateFCmpUNO(value, value);
+      if (computes_) return b_.CreateSelect(nan, llvm::ConstantFP::getNaN(f16_), half);
+      return b_.CreateSelect(nan, llvm::ConstantInt::get(i16_, kQuietHalf),
+                             b_.CreateBitCast(half, i16_));
     }
     Value* bits = b_.CreateBitCast(value, i32_);
     Value* sign = b_.CreateAnd(bits, I(INT32_MIN));
@@ -202,7 +206,7 @@ class HalfCasts {
 
   static constexpr int32_t kQuietHalf = 0x7e00;
   llvm::IRBuilderBase& b_;
-  const bool has_instructions_;
+  const bool has_instructions_, computes_;
   llvm::Type *f16_, *i16_, *i32_, *i64_, *f32_, *f64_;
 };
 
@@ -213,7 +217,7 @@ bool IsHalfType(DType type) { return type.is_float() && type.bits == 16; }
 // From and to floats of 16 bits, by way of f32.
 StatusOrValue FunctionEmitter::EmitHalfCast(Value* value, DType from, DType to) {
   TW_ASSIGN(llvm::Type * middle, module_.ValueType(ir::kF32.WithLanes(to.lanes)));
-  HalfCasts casts(builder_, middle, module_.target().machine.converts_f16);
+  HalfCasts casts(builder_, middle, module_.target().machine);
   if (IsHalfType(from)) {
     value = casts.Widen(value, from.code == ir::TypeCode::kBFloat);
     from = ir::kF32.WithLanes(from.lanes);

@@ -76,6 +76,8 @@ class ModuleEmitter {
 
   // Types. Bools are i1 in values and one byte in memory.
   absl::StatusOr<llvm::Type*> ValueType(ir::DType type);
+  // False of floats of 16 bits that the machine only moves and converts: integers hold their bits.
+  bool ComputesIn(ir::DType type) const;
   llvm::Type* ElementMemoryType(ir::DType type);
   llvm::Function* NewInternalFunction(llvm::FunctionType* type, const std::string& name);
   // Parameter `index` points to a buffer that nothing else points to, unless the facts say so.
@@ -191,7 +193,7 @@ class FunctionEmitter {
   absl::StatusOr<llvm::Value*> EmitRamp(const ir::Expr& e);
   // llvm_casts.cc
   absl::StatusOr<llvm::Value*> EmitCast(const ir::Expr& e);
-  static absl::Status RefuseHalf(const ir::Expr& e);
+  absl::Status RefuseHalf(const ir::Expr& e) const;
   absl::StatusOr<llvm::Value*> EmitConversion(llvm::Value* value, ir::DType from, ir::DType to);
   absl::StatusOr<llvm::Value*> EmitHalfCast(llvm::Value* value, ir::DType from, ir::DType to);
   absl::StatusOr<llvm::Value*> EmitNearestByte(const ir::Expr& e);
@@ -199,6 +201,7 @@ class FunctionEmitter {
   llvm::Value* EmitWordOfFloat(llvm::Value* value, llvm::Type* words);
   llvm::Value* ClampToUnsigned(llvm::Value* value, ir::DType to);
   llvm::Value* EmitFloatToInt(llvm::Value* value, ir::DType from, ir::DType to, llvm::Type* type);
+  absl::StatusOr<llvm::Value*> EmitFusedHalves(const ir::Expr& e);
   llvm::Value* EmitFused(const ir::Expr& e, const std::vector<llvm::Value*>& args);
   llvm::Value* EmitPairDot(PairDot dot);
   llvm::Value* EmitDot4(const ir::Expr& e, const std::vector<llvm::Value*>& args);

@@ -38,10 +38,15 @@ absl::StatusOr<llvm::Type*> ModuleEmitter::ValueType(DType type) {
   return type.is_vector() ? llvm::FixedVectorType::get(element, type.lanes) : element;
 }
 
+bool ModuleEmitter::ComputesIn(DType type) const {
+  const bool is_half = type.Element() == ir::kF16;
+  return !type.is_float() || type.bits != 16 || (is_half && target_.machine.computes_f16);
+}
+
 llvm::Type* ModuleEmitter::ElementMemoryType(DType type) {
   if (type.is_bool()) return llvm::Type::getInt8Ty(context_);
-  // Floats of 16 bits are moved and converted, not computed with.
-  if (type.is_int() || type.bits == 16) return llvm::Type::getIntNTy(context_, type.bits);
+  if (type.is_int() || !ComputesIn(type)) return llvm::Type::getIntNTy(context_, type.bits);
+  if (type.bits == 16) return llvm::Type::getHalfTy(context_);
   return type.bits == 64 ? llvm::Type::getDoubleTy(context_) : llvm::Type::getFloatTy(context_);
 }
 

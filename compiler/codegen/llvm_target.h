@@ -53,6 +53,9 @@ using WordRounding = llvm::Value* (*)(llvm::IRBuilderBase& builder, llvm::Value*
 using PowerScaling = llvm::Value* (*)(llvm::IRBuilderBase& builder, llvm::Value* p, llvm::Value* n);
 // The number in the lowest four bits of each word, as f32; the other bits may be anything.
 using NibbleFloats = llvm::Value* (*)(llvm::IRBuilderBase& builder, llvm::Value* words);
+// c + f32(a) * f32(b) with one rounding, of `a` and `b` of f16.
+using HalfProducts = llvm::Value* (*)(llvm::IRBuilderBase& builder, llvm::Value* a, llvm::Value* b,
+                                      llvm::Value* c);
 
 struct LlvmTarget {
   std::string_view arch;  // of target strings
@@ -69,6 +72,7 @@ struct LlvmTarget {
   WordRounding (*word_rounding)(const target::Target& target, int lanes);
   PowerScaling (*power_scaling)(const target::Target& target, int lanes);
   NibbleFloats (*nibble_floats)(const target::Target& target, int lanes) = nullptr;  // or null
+  HalfProducts (*half_products)(const target::Target& target, int lanes) = nullptr;  // or null
   // Orders non-temporal stores before all later ones.
   void (*fence_stores)(llvm::IRBuilderBase& builder);
   // a * b + c of floats of 32 bits with one rounding, for any number of lanes. Null, or returns

@@ -86,6 +86,20 @@ bool IsLibraryCall(Intrinsic intrinsic) {
   }
 }
 
+// Whether the instructions of a machine that computes in f16 do it.
+bool HasHalfForm(Intrinsic intrinsic) {
+  switch (intrinsic) {
+    case Intrinsic::kAbs:
+    case Intrinsic::kSqrt:
+    case Intrinsic::kFloor:
+    case Intrinsic::kCeil:
+    case Intrinsic::kRoundEven:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // A division that could trap when it is executed earlier than the program says.
 bool MayTrap(const Expr& e) {
   if (IsDivision(e->kind) && e->dtype.is_int()) {
@@ -201,7 +215,7 @@ StatusOrValue FunctionEmitter::EmitNode(const Expr& e) {
     }
     case ExprKind::kFloatImm: {
       TW_ASSIGN(llvm::Type * type, module_.ValueType(e->dtype));
-      if (e->dtype.bits == 16) {
+      if (!module_.ComputesIn(e->dtype)) {
         const bool brain = e->dtype.code == ir::TypeCode::kBFloat;
         return llvm::ConstantInt::get(
             type, brain ? ir::FloatToBfloat(e->float_value) : ir::FloatToHalf(e->float_value));
@@ -273,10 +287,13 @@ Value* FunctionEmitter::EmitDivide(ExprKind kind, Value* a, Value* b, const Expr
                           : builder_.CreateSelect(minus, builder_.CreateNeg(a), quotient);
 }
 
-// Expressions convert floats of 16 bits before they compute.
-absl::Status FunctionEmitter::RefuseHalf(const Expr& e) {
+// Expressions convert floats of 16 bits before they compute, unless the machine computes in them.
+absl::Status FunctionEmitter::RefuseHalf(const Expr& e) const {
   const DType type = e->args[0]->dtype;
   if (!type.is_float() || type.bits != 16) return absl::OkStatus();
+  if (module_.ComputesIn(type) && (e->kind != ExprKind::kCall || HasHalfForm(e->intrinsic))) {
+    return absl::OkStatus();
+  }
   return support::Unimplemented(
       "codegen.type.unsupported",
       "expected arithmetic in f32, f64 or integers, found " + ir::TypeName(type));
@@ -407,6 +424,10 @@ StatusOrValue FunctionEmitter::EmitCall(const Expr& e) {
   TW_TRY(RefuseHalf(e));
   if (e->intrinsic == Intrinsic::kPrefetch)
     return support::Internal("codegen.call.prefetch", "prefetch gives no value");
+  if (e->intrinsic == Intrinsic::kFma) {
+    TW_ASSIGN(Value * value, EmitFusedHalves(e));
+    if (value != nullptr) return value;
+  }
   for (const Expr& a : e->args) {
     TW_ASSIGN(Value * value, Emit(a));
     args.push_back(value);
@@ -468,6 +489,21 @@ StatusOrValue FunctionEmitter::EmitCall(const Expr& e) {
       return support::Internal("codegen.call.unknown",
                                std::string(ir::IntrinsicText(e->intrinsic)));
   }
+}
+
+// fma(f32(x), f32(y), c) of x and y of f16, by an instruction that widens them. Null where there is
+// none.
+StatusOrValue FunctionEmitter::EmitFusedHalves(const Expr& e) {
+  const LlvmTarget& family = module_.family();
+  if (family.half_products == nullptr || e->dtype.Element() != ir::kF32) return nullptr;
+  const HalfProducts products = family.half_products(module_.target(), e->dtype.lanes);
+  if (products == nullptr) return nullptr;
+  const Expr x = ir::ExactF16(e->args[0]), y = ir::ExactF16(e->args[1]);
+  if (x == nullptr || y == nullptr) return nullptr;
+  TW_ASSIGN(Value * a, Emit(x));
+  TW_ASSIGN(Value * b, Emit(y));
+  TW_ASSIGN(Value * c, Emit(e->args[2]));
+  return products(builder_, a, b, c);
 }
 
 // Null where LLVM's fma is the way.

@@ -321,6 +321,7 @@ graph::GraphPassContext PassContext(const target::Target& target) {
     context.half_weights = {ir::kBF16};
     if (space::HasPairDots(ir::kBF16, machine)) context.half_pairs = {ir::kBF16};
     if (machine.converts_f16) context.half_weights.push_back(ir::kF16);
+    if (machine.multiplies_f16) context.half_factors = {ir::kF16};
     context.attention_rows = kAttentionVectors * machine.vector_bytes / ir::kF32.bytes();
     context.near_row = machine.near_row();
     context.join_products = true;

@@ -36,6 +36,8 @@ struct GraphPassContext {
   // Of half_products: the 16-bit floats whose matrices the machine multiplies faster than others,
   // and those that it widens so fast that dense layers read weights of them as they are.
   std::vector<ir::DType> half_products, half_weights;
+  // Of half_products: those of which one instruction adds the products of two vectors to f32.
+  std::vector<ir::DType> half_factors;
   // Of half_products and layout_weights: those of which the machine has dot products of pairs,
   // which dense layers with constant weights use.
   std::vector<ir::DType> half_pairs;

@@ -4,6 +4,8 @@
 // So do dot products of pairs, for dense layers with constant weights and an even number of terms.
 // Other machines read constant weights as they are and widen them in registers:
 //   dense(x: f32, cast<f32>(w: f16))   →   dense(x, w): f32, and the same of bf16
+// or, where they multiply f16 and add to f32, both factors:
+//   dense(cast<f32>(x: f16), cast<f32>(w: f16))   →   dense(x, w): f32, and the same of matmul
 // The same numbers are multiplied, and sums are f32 as before.
 #include "compiler/graph/forward_rewriter.h"
 #include "compiler/graph/graph_passes.h"
@@ -70,10 +72,22 @@ class HalfProductMaker : public ForwardRewriter {
     return true;
   }
 
+  // Whether both factors are read as they are.
+  bool ReadsHalves(const Node& node) {
+    const ValueId a = HalfOf(node.inputs[0]), b = HalfOf(node.inputs[1]);
+    if (a < 0 || b < 0 || TypeOf(a).dtype != TypeOf(b).dtype ||
+        !Contains(ctx_.half_factors, TypeOf(a).dtype)) {
+      return false;
+    }
+    if (node.op == "dense" && !IsMovedConstant(b)) return false;
+    Define(node, node.op, {a, b}, node.attrs);
+    return true;
+  }
+
   absl::StatusOr<bool> Rewrite(const Node& node) override {
     if (node.op != "matmul" && node.op != "dense") return false;
     TW_ASSIGN(const bool multiplies, MultiplyHalves(node));
-    return multiplies || WidenWeights(node);
+    return multiplies || ReadsHalves(node) || WidenWeights(node);
   }
 
   const GraphPassContext& ctx_;

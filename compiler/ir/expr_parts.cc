@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "compiler/ir/numeric.h"
 #include "compiler/ir/visit.h"
@@ -18,6 +19,44 @@ void AddConjuncts(const Expr& condition, std::vector<Expr>* parts) {
 }
 
 }  // namespace
+
+Expr WithMappedArgs(const Expr& e, size_t first, Expr (*map)(const Expr& operand)) {
+  std::vector<Expr> args = e->args;
+  for (size_t i = first; i < args.size(); ++i) {
+    args[i] = map(args[i]);
+    if (args[i] == nullptr) return nullptr;
+  }
+  return WithArgs(e, std::move(args));
+}
+
+Expr ExactF16(const Expr& e) {
+  if (e->dtype.Element() != kF32) return nullptr;
+  switch (e->kind) {
+    case ExprKind::kCast:
+      return e->args[0]->dtype.Element() == kF16 ? e->args[0] : nullptr;
+    case ExprKind::kFloatImm:
+      return RoundFloat(e->float_value, kF16) == e->float_value ? Float(e->float_value, kF16)
+                                                                : nullptr;
+    case ExprKind::kBroadcast:
+    case ExprKind::kMin:
+    case ExprKind::kMax:
+      return WithMappedArgs(e, 0, ExactF16);
+    case ExprKind::kSelect:
+      return WithMappedArgs(e, 1, ExactF16);
+    case ExprKind::kCall:
+      switch (e->intrinsic) {
+        case Intrinsic::kAbs:
+        case Intrinsic::kFloor:
+        case Intrinsic::kCeil:
+        case Intrinsic::kRoundEven:
+          return WithMappedArgs(e, 0, ExactF16);
+        default:
+          return nullptr;
+      }
+    default:
+      return nullptr;
+  }
+}
 
 Expr IdentityOf(ExprKind op, DType type) {
   constexpr double kInf = std::numeric_limits<double>::infinity();

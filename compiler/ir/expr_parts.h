@@ -21,6 +21,13 @@ inline const Expr& OfEachLane(const Expr& e) {
   return e->kind == ExprKind::kBroadcast ? e->args[0] : e;
 }
 
+// `e` with map(operand) for its operands from `first` on; null if one of these is null.
+Expr WithMappedArgs(const Expr& e, size_t first, Expr (*map)(const Expr& operand));
+
+// The h of f16 for which `e` is f32(h) exactly: a widened h, a constant that f16 has, and
+// broadcasts, choices, minima, maxima, magnitudes and whole numbers of such. Null if there is none.
+Expr ExactF16(const Expr& e);
+
 // The x of the scalar type for which op(x, y) is y: of Add, Mul, Min and Max. Null for other kinds.
 Expr IdentityOf(ExprKind op, DType type);
 

@@ -166,6 +166,11 @@ struct Machine {
   double dots_per_cycle = 0.25, dot_latency = 4;
   // One instruction makes a vector of f16 one of f32, or the reverse. (A shift makes bf16 f32.)
   bool converts_f16 = false;
+  // Arithmetic in f16 (vectors have twice the lanes of f32): sums, differences, products, quotients
+  // and roots, rounded once, numbers below the normal ones kept; whole numbers; comparisons.
+  bool computes_f16 = false;
+  // One instruction adds the exact products of two vectors of f16 to a vector of f32, rounded once.
+  bool multiplies_f16 = false;
   double divide_cycles = 6;       // of one vector
   double special_cycles = 20;     // exp, tanh, ... of one vector
   double slow_lane_cycles = 1.2;  // one element of a gather or scatter

@@ -56,6 +56,9 @@ absl::StatusOr<Function> UnrollLoops(const Function& f, const PassContext& ctx);
 // kLoops → kLoops, unrolled and simplified: products of constants with the zeros around a padded
 // image are left out of private sums.
 absl::StatusOr<Function> DropZeroTerms(const Function& f, const PassContext& ctx);
+// any → same: arithmetic in f32 on widened f16 whose results are rounded to f16 is done in f16,
+// where the machine has it. Before contract_fma, which rounds less.
+absl::StatusOr<Function> NarrowArithmetic(const Function& f, const PassContext& ctx);
 // any → same: float a*b + c becomes fma(a, b, c) where the target has it.
 absl::StatusOr<Function> ContractFma(const Function& f, const PassContext& ctx);
 // kLoops → kLoops, vectorised and unrolled: innermost loops ask for the constants they will load

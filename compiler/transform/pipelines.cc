@@ -16,6 +16,7 @@ constexpr PassRow kLowerTensorNests{"lower_tensor_nests", LowerTensorNests};
 constexpr PassRow kVectorizeLoops{"vectorize_loops", VectorizeLoops};
 constexpr PassRow kUnrollLoops{"unroll_loops", UnrollLoops};
 constexpr PassRow kDropZeroTerms{"drop_zero_terms", DropZeroTerms};
+constexpr PassRow kNarrowArithmetic{"narrow_arithmetic", NarrowArithmetic};
 constexpr PassRow kContractFma{"contract_fma", ContractFma};
 constexpr PassRow kPrefetchConstants{"prefetch_constants", PrefetchConstants};
 
@@ -23,9 +24,9 @@ constexpr PassRow kPrefetchConstants{"prefetch_constants", PrefetchConstants};
 // * 20 + f % 20, is only contiguous once its dimensions are one. Vectors come before unrolling,
 // which replicates them.
 constexpr PassRow kCpu[] = {
-    kLowerBlocks,    kCompactBuffers, kSimplify,         kPartitionLoops,    kHoistOpenBuffers,
-    kFlattenBuffers, kSimplify,       kLowerTensorNests, kVectorizeLoops,    kUnrollLoops,
-    kSimplify,       kDropZeroTerms,  kContractFma,      kPrefetchConstants,
+    kLowerBlocks,    kCompactBuffers, kSimplify,         kPartitionLoops, kHoistOpenBuffers,
+    kFlattenBuffers, kSimplify,       kLowerTensorNests, kVectorizeLoops, kUnrollLoops,
+    kSimplify,       kDropZeroTerms,  kNarrowArithmetic, kContractFma,    kPrefetchConstants,
 };
 // Pipelines and virtual threads while thread loops are still loops like others; private buffers are
 // compacted again once each thread has its own.
@@ -39,7 +40,7 @@ constexpr PassRow kGpu[] = {
     kInjectVirtualThreads, kSimplify,       kMergeThreads,   kSimplify,
     kCompactBuffers,       kPruneSync,      kFlattenBuffers, kSimplify,
     kLowerTensorNests,     kVectorizeLoops, kUnrollLoops,    kSimplify,
-    kContractFma,
+    kNarrowArithmetic,     kContractFma,
 };
 // Which buffers have two versions is known of blocks only.
 constexpr PassRow kToLoops[] = {kMarkDoubleBuffers, kLowerBlocks, kCompactBuffers, kSimplify};

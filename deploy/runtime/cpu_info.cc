@@ -177,9 +177,9 @@ void DetectArch(CpuInfo* info) {
     const char* name;
     int bit;
   };
-  constexpr Bit kBits[] = {{"fp-armv8", 0},  {"neon", 1},     {"aes", 3},
-                           {"sha2", 6},      {"crc", 7},      {"lse", 8},
-                           {"fullfp16", 10}, {"dotprod", 20}, {"sve", 22}};
+  constexpr Bit kBits[] = {{"fp-armv8", 0}, {"neon", 1},    {"aes", 3},       {"sha2", 6},
+                           {"crc", 7},      {"lse", 8},     {"fullfp16", 10}, {"dotprod", 20},
+                           {"sve", 22},     {"fp16fml", 23}};
   constexpr Bit kBits2[] = {{"sve2", 1}, {"i8mm", 13}, {"bf16", 14}};
   info->features.push_back("fma");  // every processor of the architecture has it
   const unsigned long hwcap = getauxval(AT_HWCAP);

@@ -351,15 +351,44 @@ constexpr char kHalfSums[] =
 }
 )";
 
-// HIP and Metal have arithmetic of 16-bit floats, each operation rounded.
+// Arithmetic of 16-bit floats, each operation rounded.
 TEST_P(RandomSimtTest, HalvesAreAddedUp) {
-  if (GetParam().language != Language::kHip && GetParam().language != Language::kMetal)
-    GTEST_SKIP() << "[SKIP] no arithmetic of halves";
+  if (GetParam().language == Language::kOpenCl)
+    GTEST_SKIP() << "[SKIP] no halves in g++'s OpenCL C";
   auto f = ir::ParseFunction(kHalfSums);
   ASSERT_TRUE(f.ok()) << f.status();
   auto text = TextOf(*f, "sums", /*sub_groups=*/false);
   ASSERT_TRUE(text.has_value());
   RunAll({{"sums", *f, *text}});
+  if (GetParam().language != Language::kCuda || cuda::NvrtcName() == "nvrtc-none") return;
+  const auto cubin = cuda::CompileText(text->text, "sm_90");
+  EXPECT_TRUE(cubin.ok()) << cubin.status();
+}
+
+// Programs that widen, compute and round become such arithmetic by the pipeline of machines that
+// have it, with the same results.
+TEST_P(RandomSimtTest, RoundedHalvesAreComputedInHalves) {
+  if (GetParam().language == Language::kOpenCl)
+    GTEST_SKIP() << "[SKIP] no halves in g++'s OpenCL C";
+  auto f = ir::ParseFunction(
+      R"(fn rounded(X: f16[64] input, Y: f16[64] input, Z: f16[64] output) stage=scheduled {
+  for b in 0..2 blockIdx.x {
+    for t in 0..32 threadIdx.x {
+      Z[b * 32 + t] = f16(f32(f16(f32(f16(f32(X[b * 32 + t]) * f32(Y[b * 32 + t]))) + 0.5f32)) / max(f32(X[b * 32 + t]), 0.25f32) - f32(Y[b * 32 + t]));
+    }
+  }
+}
+)");
+  ASSERT_TRUE(f.ok()) << f.status();
+  transform::PassContext context;
+  context.target = Target();
+  auto lowered = transform::RunPipeline(*f, transform::GpuPipeline(), context);
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  auto text = TextOf(*lowered, "rounded", /*sub_groups=*/false);
+  ASSERT_TRUE(text.has_value());
+  const bool in_halves = text->text.find("(half)0.5f") != std::string::npos;
+  EXPECT_EQ(in_halves, context.target.machine.computes_f16) << text->text;
+  RunAll({{"rounded", *f, *text}});
 }
 
 // What g++ takes for CUDA C is what NVRTC takes: the texts of flat programs (types, casts,

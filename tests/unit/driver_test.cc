@@ -147,6 +147,15 @@ TEST(Tasks, DenseLayersKeepTheWeightsThatTheMachineWidensFast) {
   EXPECT_EQ(weights("cuda,arch=sm_90a"), std::vector<ir::DType>{});
 }
 
+TEST(Tasks, ProductsReadBothFactorsWhereAnInstructionWidensThem) {
+  const auto factors = [](const char* target) {
+    return PassContext(*target::ParseTarget(target)).half_factors;
+  };
+  EXPECT_EQ(factors("cpu,arch=aarch64,cpu=neoverse-v1"), std::vector<ir::DType>{ir::kF16});
+  EXPECT_EQ(factors("cpu,arch=aarch64,cpu=cortex-a76"), std::vector<ir::DType>{});
+  EXPECT_EQ(factors("cpu,arch=x86_64,cpu=sapphirerapids"), std::vector<ir::DType>{});
+}
+
 TEST(Tasks, UniqueByTextWithWeights) {
   const Graph fused = Fused(Twins());
   auto tasks = ExtractTasks(fused);

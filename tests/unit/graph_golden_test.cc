@@ -68,6 +68,10 @@ TEST_P(GraphGolden, PassMakesThisText) {
     context.half_products = {};
     context.half_pairs = {ir::kBF16};
   }
+  if (GetParam().starts_with("factors_")) {
+    context.half_products = {};
+    context.half_factors = {ir::kF16};
+  }
   context.attention_rows = 8;
   context.near_row = 16;
   context.join_products = true;

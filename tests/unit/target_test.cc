@@ -212,7 +212,10 @@ TEST(Machine, ProcessorsAreKnownByTheirNumbers) {
   };
   EXPECT_EQ(intel(0x55, "cascadelake"), "cascadelake");  // one model number, two machines
   EXPECT_EQ(intel(0x55, "skylake-avx512"), "skylake-avx512");
+  EXPECT_EQ(intel(0x55, "cooperlake"), "cooperlake");
   EXPECT_EQ(intel(0x55, "haswell"), "x86-64-v3");
+  EXPECT_EQ(intel(0x8F, "sapphirerapids"), "sapphirerapids");
+  EXPECT_EQ(intel(0x8F, "znver4"), "cooperlake");  // a hypervisor may hide arithmetic of f16
   EXPECT_EQ(intel(0xFF, "znver4"), "x86-64-v4");
   EXPECT_EQ(BestMachineName("x86_64", "", 0, 0, {}), "x86-64");
   EXPECT_EQ(BestMachineName("vax", "", 0, 0, {}), "");

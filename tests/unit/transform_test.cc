@@ -375,6 +375,25 @@ fn conv(X: u8[8] input, W: i8[16] constant, Y: i32[4] output) stage=flat {
 )");
 }
 
+TEST(NarrowArithmetic, ComputesInF16WhereResultsAreRoundedToIt) {
+  const std::string text = R"(
+fn f(X: f16[8] input, Y: f16[8] input, Z: f16[8] output) stage=loops {
+  for i in 0..8 {
+    Z[i] = f16(f32(X[i]) * 0.5f32);
+    Z[i] = f16(sqrt(max(f32(f16(f32(Z[i]) + f32(Y[i]))), 0.0f32)));
+    Z[i] = f16(select(f32(X[i]) < 1.0f32, abs(f32(Z[i])), f32(Y[i]) / 3.0f32));
+    Z[i] = f16(f32(X[i]) * 0.1f32);
+    Z[i] = f16(f32(X[i]) * f32(Y[i]) + f32(Z[i]));
+    Z[i] = f16(fma(f32(X[i]), f32(Y[i]), f32(Z[i])));
+  }
+}
+)";
+  CheckGolden("narrow_arithmetic", "narrow_arithmetic,contract_fma", text,
+              Context("sapphirerapids"));
+  CheckGolden("narrow_arithmetic_without", "narrow_arithmetic,contract_fma", text,
+              Context("znver4"));
+}
+
 TEST(PrefetchConstants, AsksAheadForLargeWeightsThatAreUsedOften) {
   // W is far away and used eight times, V as often but small, U only once.
   std::string body;

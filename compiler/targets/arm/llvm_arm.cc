@@ -1,6 +1,6 @@
 // Dot products are sdot, udot and usdot where the target has them, else multiplications of 16-bit
 // numbers and sums of pairs. All are exact: a product of two bytes fits 16 bits. Those of pairs of
-// bf16 are bfdot.
+// bf16 are bfdot, multiply-adds of f16 to f32 fmlal.
 #include <llvm/IR/IntrinsicsAArch64.h>
 #include <llvm/Support/TargetSelect.h>
 
@@ -132,6 +132,30 @@ Value* EmitPairDot(IRBuilderBase& b, const target::Target& target, const codegen
   return codegen::JoinLanes(b, std::move(sums));
 }
 
+// fmlal takes the lower four of eight f16, fmlal2 the upper four.
+Value* AddHalfProducts(IRBuilderBase& b, Value* x, Value* y, Value* sum) {
+  constexpr int kHalves = 2 * kWords;
+  const auto* type = llvm::cast<llvm::FixedVectorType>(sum->getType());
+  const int lanes = static_cast<int>(type->getNumElements());
+  const auto eight = [&](Value* halves, int at) {
+    return lanes < kHalves ? b.CreateShuffleVector(halves, {0, 1, 2, 3, -1, -1, -1, -1})
+                           : codegen::LanesOf(b, halves, at / kHalves * kHalves, kHalves);
+  };
+  std::vector<Value*> sums;
+  for (int at = 0; at < lanes; at += kWords) {
+    const auto id = at % kHalves == 0 ? llvm::Intrinsic::aarch64_neon_fmlal
+                                      : llvm::Intrinsic::aarch64_neon_fmlal2;
+    sums.push_back(
+        DotInstruction(b, id, codegen::LanesOf(b, sum, at, kWords), eight(x, at), eight(y, at)));
+  }
+  return codegen::JoinLanes(b, std::move(sums));
+}
+
+codegen::HalfProducts FindHalfProducts(const target::Target& target, int lanes) {
+  const bool whole = lanes >= kWords && (lanes & (lanes - 1)) == 0;
+  return target.machine.multiplies_f16 && whole ? AddHalfProducts : nullptr;
+}
+
 // Two rows times two columns at a time. A group of four terms of four columns is a register; the
 // instruction wants all eight terms of two columns in one: it takes the words of both in turn.
 Value* EmitDotTile(IRBuilderBase& b, const target::Target& target, const codegen::DotTile& tile) {
@@ -190,6 +214,7 @@ constinit const codegen::LlvmTarget kLlvmTarget = {
     .dot_tile = EmitDotTile,
     .word_rounding = FindWordRounding,
     .power_scaling = FindPowerScaling,
+    .half_products = FindHalfProducts,
     .fence_stores = FenceStores,
     .saturates = true,
 };

@@ -20,7 +20,7 @@ constexpr int64_t MiB = 1 << 20;
 constexpr std::string_view kBase = "fma,neon";
 constexpr std::string_view kCrc = "fma,neon,crc";
 constexpr std::string_view kDots = "fma,neon,crc,lse,fullfp16,dotprod";
-constexpr std::string_view kMatrix = "fma,neon,crc,lse,fullfp16,dotprod,sve,bf16,i8mm";
+constexpr std::string_view kMatrix = "fma,neon,crc,lse,fullfp16,fp16fml,dotprod,sve,bf16,i8mm";
 // "sve512": SVE's vectors have 512 bits, which a kernel may restrict.
 constexpr std::string_view kLong = "fma,neon,crc,lse,fullfp16,sve,sve512";
 
@@ -149,6 +149,8 @@ constexpr Machine Made(Machine m) {
   const bool dots = m.features.find("dotprod") != std::string_view::npos;
   m.dots_per_cycle = dots ? m.fma_per_cycle : m.fma_per_cycle / 4;
   m.converts_f16 = true;
+  m.computes_f16 = m.features.find("fullfp16") != std::string_view::npos;
+  m.multiplies_f16 = m.features.find("fp16fml") != std::string_view::npos;
   m.dot_latency = dots && m.fma_per_cycle > 1 ? 1 : m.fma_latency;
   m.parallel_work = static_cast<int64_t>(m.parallel_region_ns * m.clock_ghz * m.fma_per_cycle *
                                          (m.vector_bytes / 4));

@@ -30,8 +30,9 @@ constexpr std::string_view kPrologue = R"(#define restrict __restrict__
 #endif
 )";
 
-// 16-bit floats without a header of the toolkit, to be cast and moved. The instructions are in
-// texts that NVRTC compiles; what else compiles them has functions of its own.
+// 16-bit floats without a header of the toolkit. The instructions are in texts that NVRTC compiles;
+// what else compiles them has functions of its own. With a rounding in its name, an instruction
+// rounds each result: the compiler makes no multiply-adds of it. Quotients are those of f32.
 constexpr std::string_view kHalf = R"(#ifdef __CUDACC_RTC__
 static inline float tw_half_to_float(unsigned short h) {
   float f;
@@ -43,6 +44,15 @@ static inline unsigned short tw_float_to_half(float f) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
   return h;
 }
+#define TW_HALF_INSTRUCTION(name) \
+  static inline unsigned short tw_half_##name(unsigned short a, unsigned short b) { \
+    unsigned short result; \
+    asm(#name ".rn.f16 %0, %1, %2;" : "=h"(result) : "h"(a), "h"(b)); \
+    return result; \
+  }
+TW_HALF_INSTRUCTION(add)
+TW_HALF_INSTRUCTION(sub)
+TW_HALF_INSTRUCTION(mul)
 #endif
 struct half {
   unsigned short bits;
@@ -50,6 +60,16 @@ struct half {
   half(float f) : bits(tw_float_to_half(f)) {}
   operator float() const { return tw_half_to_float(bits); }
 };
+#define TW_HALF_OPERATOR(op, name) \
+  static inline half operator op(half a, half b) { \
+    half result; \
+    result.bits = tw_half_##name(a.bits, b.bits); \
+    return result; \
+  }
+TW_HALF_OPERATOR(+, add)
+TW_HALF_OPERATOR(-, sub)
+TW_HALF_OPERATOR(*, mul)
+static inline half operator/(half a, half b) { return (float)a / (float)b; }
 )";
 
 constexpr std::string_view kAsync = R"(#ifdef __CUDACC_RTC__
@@ -79,7 +99,6 @@ constexpr codegen::CDialect CudaDialect() {
   cuda.suffix = ".cu";
   cuda.prologue = kPrologue;
   cuda.half = {.prologue = kHalf};
-  cuda.half_arithmetic = false;
   cuda.fragments = kFragmentWords;
   cuda.async = {.prologue = kAsync,
                 .copy = "tw_copy_async",

@@ -30,6 +30,7 @@ constexpr target::Machine Row(std::string_view name, std::string_view features, 
   m.dots_per_cycle = 2;
   m.divide_cycles = 4;
   m.spill_cycles = 2;
+  m.computes_f16 = true;
   m.l1 = {.bytes = unit_shared_bytes - 100 * KiB, .bytes_per_cycle = 128, .line_bytes = 128};
   m.l2 = {.bytes = second_cache_bytes / units,
           .sharers = static_cast<int>(units),

@@ -26,6 +26,9 @@ constexpr std::string_view kVnni =
 constexpr std::string_view kBFloat =
     "sse2,sse3,ssse3,sse4.1,sse4.2,popcnt,avx,avx2,fma,f16c,bmi,bmi2,"
     "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vnni,avx512bf16";
+constexpr std::string_view kHalf =
+    "sse2,sse3,ssse3,sse4.1,sse4.2,popcnt,avx,avx2,fma,f16c,bmi,bmi2,"
+    "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vnni,avx512bf16,avx512fp16";
 
 // Latencies, bandwidths and the clock were fitted to the layers of tests/bench on a Zen 4 (cycles
 // are nearly the same from Haswell on, and only ratios matter for ranking). Eight cores share the
@@ -48,6 +51,7 @@ constexpr Machine Row(std::string_view name, int vector_bytes, int vector_regist
           .dots_per_cycle = dots ? fma_per_cycle : 0.5,
           .dot_latency = name.starts_with("znver") ? 4.0 : 5.0,
           .converts_f16 = features.find("f16c") != std::string_view::npos,
+          .computes_f16 = features.find("avx512fp16") != std::string_view::npos,
           .l1 = {.bytes = l1_bytes},
           .l2 = {.bytes = l2_bytes, .bytes_per_cycle = 28},
           .l3 = {.bytes = l3_bytes, .sharers = 8, .bytes_per_cycle = 22},
@@ -65,8 +69,9 @@ constexpr Machine kX86Machines[] = {
     Row("skylake", 32, 16, 2, 32 * KiB, 256 * KiB, 2 * MiB, kV3),
     Row("skylake-avx512", 64, 32, 2, 32 * KiB, 1 * MiB, 1408 * KiB, kV4),
     Row("cascadelake", 64, 32, 2, 32 * KiB, 1 * MiB, 1408 * KiB, kVnni),
+    Row("cooperlake", 64, 32, 2, 32 * KiB, 1 * MiB, 1408 * KiB, kBFloat),
     Row("icelake-server", 64, 32, 2, 48 * KiB, 1280 * KiB, 1536 * KiB, kVnni),
-    Row("sapphirerapids", 64, 32, 2, 48 * KiB, 2 * MiB, 1920 * KiB, kBFloat),
+    Row("sapphirerapids", 64, 32, 2, 48 * KiB, 2 * MiB, 1920 * KiB, kHalf),
     Row("alderlake", 32, 16, 2, 48 * KiB, 1280 * KiB, 3 * MiB, kV3Vnni),
     Row("znver1", 32, 16, 1, 32 * KiB, 512 * KiB, 4 * MiB, kV3),
     Row("znver2", 32, 16, 2, 32 * KiB, 512 * KiB, 4 * MiB, kV3),
@@ -99,11 +104,14 @@ constexpr target::ModelRow kX86Models[] = {
     {"GenuineIntel", 6, 0x5E, 0x5E, "skylake"},
     {"GenuineIntel", 6, 0x8E, 0x8E, "skylake"},
     {"GenuineIntel", 6, 0x9E, 0x9E, "skylake"},
-    {"GenuineIntel", 6, 0x55, 0x55, "cascadelake"},
+    {"GenuineIntel", 6, 0x55, 0x55, "cooperlake"},
+    {"GenuineIntel", 6, 0x55, 0x55, "cascadelake"},     // without bf16
     {"GenuineIntel", 6, 0x55, 0x55, "skylake-avx512"},  // without VNNI
     {"GenuineIntel", 6, 0x6A, 0x6C, "icelake-server"},
     {"GenuineIntel", 6, 0x8F, 0x8F, "sapphirerapids"},
     {"GenuineIntel", 6, 0xCF, 0xCF, "sapphirerapids"},  // emeraldrapids
+    {"GenuineIntel", 6, 0x8F, 0x8F, "cooperlake"},      // without f16
+    {"GenuineIntel", 6, 0xCF, 0xCF, "cooperlake"},
     {"GenuineIntel", 6, 0x8F, 0x8F, "icelake-server"},  // without bf16
     {"GenuineIntel", 6, 0xCF, 0xCF, "icelake-server"},
     {"GenuineIntel", 6, 0x97, 0x9A, "alderlake"},

@@ -44,6 +44,15 @@ static inline unsigned short tw_float_to_half(float f) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
   return h;
 }
+#define TW_HALF_INSTRUCTION(name) \
+  static inline unsigned short tw_half_##name(unsigned short a, unsigned short b) { \
+    unsigned short result; \
+    asm(#name ".rn.f16 %0, %1, %2;" : "=h"(result) : "h"(a), "h"(b)); \
+    return result; \
+  }
+TW_HALF_INSTRUCTION(add)
+TW_HALF_INSTRUCTION(sub)
+TW_HALF_INSTRUCTION(mul)
 #endif
 struct half {
   unsigned short bits;
@@ -51,6 +60,16 @@ struct half {
   half(float f) : bits(tw_float_to_half(f)) {}
   operator float() const { return tw_half_to_float(bits); }
 };
+#define TW_HALF_OPERATOR(op, name) \
+  static inline half operator op(half a, half b) { \
+    half result; \
+    result.bits = tw_half_##name(a.bits, b.bits); \
+    return result; \
+  }
+TW_HALF_OPERATOR(+, add)
+TW_HALF_OPERATOR(-, sub)
+TW_HALF_OPERATOR(*, mul)
+static inline half operator/(half a, half b) { return (float)a / (float)b; }
 #ifdef __CUDACC_RTC__
 #define TW_MMA(form, kind, d, a, b) \
   asm volatile("mma.sync.aligned." form " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, " \

@@ -85,6 +85,15 @@ SIMT_PLAIN unsigned short tw_float_to_half(float f) {
   return (unsigned short)(sign | ((rounded >> 13) - (112u << 10)));
 }
 
+// The instructions of CUDA C's type.
+#define SIMT_HALF_INSTRUCTION(name, op)                                          \
+  SIMT_PLAIN unsigned short tw_half_##name(unsigned short a, unsigned short b) { \
+    return tw_float_to_half(tw_half_to_float(a) op tw_half_to_float(b));         \
+  }
+SIMT_HALF_INSTRUCTION(add, +)
+SIMT_HALF_INSTRUCTION(sub, -)
+SIMT_HALF_INSTRUCTION(mul, *)
+
 // The type of languages that have it: each operation rounds.
 struct simt_half {
   unsigned short bits;
