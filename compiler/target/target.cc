@@ -72,7 +72,9 @@ template <typename Row>
 std::string NamesOf(std::span<const Row> rows, std::string_view Row::* name,
                     std::string_view separator) {
   std::vector<std::string_view> names;
-  for (const Row& row : rows) names.push_back(row.*name);
+  for (const Row& row : rows) {
+    if (!(row.*name).empty()) names.push_back(row.*name);
+  }
   return support::Join(names, separator);
 }
 
@@ -98,13 +100,14 @@ const Family* FamilyOf(const Kind& kind, std::string_view arch) {
   return nullptr;
 }
 
-// A family without an architecture: its machines are configurations, or there is one row for all
-// devices of the kind. Memories of a matrix unit may have other sizes than the configuration says.
+// A family without an architecture: its machines are configurations. A row without a name serves
+// all devices of the kind, whose targets need not name one. Memories of a matrix unit may have
+// other sizes than the configuration says.
 absl::StatusOr<Target> FindConfig(const Kind& kind,
                                   const std::map<std::string, std::string>& keys) {
   const std::span<const Machine> machines = kind.families[0].machines;
   const std::string_view machine_key = kind.families[0].machine_key;
-  const bool named = !machines[0].name.empty();
+  const bool named = !machines.back().name.empty();
   const bool sized = machines[0].has_matrix();
   for (const auto& [key, value] : keys) {
     if (named && key == machine_key) continue;

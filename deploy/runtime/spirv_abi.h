@@ -10,7 +10,9 @@
  * an array of that size, else a runtime array.
  * Sizes: push constants of 64 bits each, from offset 0.
  * Group: the execution mode LocalSize.
- * Features: what a code object asks for has the names of Vulkan's own structures. */
+ * Features: what a code object asks for has the names of Vulkan's own structures.
+ * subgroupArithmetic: kernels may reduce and scan what sub-groups have (values of 32-bit types, and
+ * of f64 where shaderFloat64 is there, too). */
 #ifndef DEPLOY_RUNTIME_SPIRV_ABI_H_
 #define DEPLOY_RUNTIME_SPIRV_ABI_H_
 
@@ -18,6 +20,10 @@
 #define TW_SPIRV_MAGIC 0x4C505354u /* "TSPL" in memory, little end first */
 /* Mesa's lavapipe leaves all loops of a thread when they have cost this much, without an error. */
 #define TW_SPIRV_LAVAPIPE_LOOPS 65535u
+
+/* Of targets and fingerprints (config): devices with what code for the profile Vulkan Roadmap 2022
+ * may ask for. */
+#define TW_VULKAN_ROADMAP_2022 "roadmap2022"
 
 /* X(feature, SPIR-V capability of code that needs it) */
 #define TW_SPIRV_FEATURES(X)                            \
@@ -28,6 +34,7 @@
   X(shaderInt8, Int8)                                   \
   X(shaderRoundingModeRTEFloat16, RoundingModeRTE)      \
   X(storageBuffer16BitAccess, StorageBuffer16BitAccess) \
-  X(storageBuffer8BitAccess, StorageBuffer8BitAccess)
+  X(storageBuffer8BitAccess, StorageBuffer8BitAccess)   \
+  X(subgroupArithmetic, GroupNonUniformArithmetic)
 
 #endif /* DEPLOY_RUNTIME_SPIRV_ABI_H_ */

@@ -114,7 +114,9 @@ void Context::FindFacts() {
   VkPhysicalDeviceProperties2 properties = {};
   VkPhysicalDeviceDriverProperties driver = {};
   VkPhysicalDeviceFloatControlsProperties rounding = {};
+  VkPhysicalDeviceSubgroupProperties sub_groups = {};
   properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+  Chain(&properties, &sub_groups, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES);
   if (Uses(VK_KHR_SHADER_FLOAT_CONTROLS_EXTENSION_NAME))
     Chain(&properties, &rounding, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES);
   if (Uses(VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME))
@@ -122,11 +124,16 @@ void Context::FindFacts() {
   Instance().GetPhysicalDeviceProperties2(physical_, &properties);
   properties_ = properties.properties;
   rounds_halves_ = rounding.shaderRoundingModeRTEFloat16;
+  reduces_in_sub_groups_ =
+      (sub_groups.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
+      (sub_groups.supportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) != 0;
+  sub_group_threads_ = sub_groups.subgroupSize;
   driver_ = driver.driverInfo[0] != '\0' ? std::string(driver.driverName) + "-" + driver.driverInfo
                                          : std::to_string(properties_.driverVersion);
   if (driver.driverID == VK_DRIVER_ID_MESA_LLVMPIPE) most_loops_ = TW_SPIRV_LAVAPIPE_LOOPS;
-#ifdef TILEWRIGHT_VULKAN_POOR_DEVICE  // for a test: no timestamps, no mapped memory, few groups
+#ifdef TILEWRIGHT_VULKAN_POOR_DEVICE  // for a test: no timestamps, mapped memory or sub-groups, few groups
   timestamp_bits_ = 0;
+  reduces_in_sub_groups_ = false;
   for (uint32_t& groups : properties_.limits.maxComputeWorkGroupCount) groups = 7;
 #endif
 }
@@ -151,7 +158,8 @@ void Context::FindFeatures() {
              shaderFloat64 = on.shaderFloat64, shaderInt16 = on.shaderInt16,
              shaderInt64 = on.shaderInt64, shaderRoundingModeRTEFloat16 = rounds_halves_,
              storageBuffer16BitAccess = storage16_.storageBuffer16BitAccess,
-             storageBuffer8BitAccess = storage8_.storageBuffer8BitAccess;
+             storageBuffer8BitAccess = storage8_.storageBuffer8BitAccess,
+             subgroupArithmetic = reduces_in_sub_groups_;
 #define X(feature, capability)                                                \
   if (feature) {                                                              \
     features_.insert(#feature);                                               \
@@ -220,10 +228,13 @@ VkResult Context::Open() {
 std::string Context::Fingerprint() const {
   std::string features;
   for (const std::string& feature : features_) features += (features.empty() ? "" : ",") + feature;
-  return "driver=" + driver_ + "\ndriver_compiler=" + AsWord(driver_) + "\nfeatures=" + features +
+  const bool of_2022 = features_.contains("subgroupArithmetic");
+  return std::string(of_2022 ? "config_accepts=" TW_VULKAN_ROADMAP_2022 "\n" : "") +
+         "driver=" + driver_ + "\ndriver_compiler=" + AsWord(driver_) + "\nfeatures=" + features +
          "\ngroup_threads=" + std::to_string(limits().maxComputeWorkGroupInvocations) +
          "\nkind=vulkan\nname=" + name() +
          "\nshared_bytes=" + std::to_string(limits().maxComputeSharedMemorySize) +
+         "\nsubgroup_threads=" + std::to_string(sub_group_threads_) +
          "\nversion=" + VersionText(properties_.apiVersion) + "\n";
 }
 

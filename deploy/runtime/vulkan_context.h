@@ -70,6 +70,8 @@ class Context {
   std::string driver_;
   std::vector<const char*> extensions_;  // that the device has and we use
   bool rounds_halves_ = false;           // to nearest even, where code asks
+  bool reduces_in_sub_groups_ = false;
+  uint32_t sub_group_threads_ = 1;
   // What is switched on: a chain that begins with enabled_.
   VkPhysicalDeviceFeatures2 enabled_ = {};
   VkPhysicalDevice16BitStorageFeatures storage16_ = {};

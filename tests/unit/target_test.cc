@@ -161,6 +161,8 @@ TEST(Target, RefusalsNameTheProblem) {
       {"wasm,cpu=znver4", "ir.target.unknown_cpu"},
       {"opencl,threads=2", "ir.target.bad_value"},
       {"opencl,config=a", "ir.target.bad_value"},
+      {"vulkan,config=roadmap1999", "ir.target.bad_value"},
+      {"vulkan,arch=sm_90", "ir.target.bad_value"},
       {"cpu,config=block16", "ir.target.bad_value"},
       {"vta,config=block7", "ir.target.bad_value"},
       {"vta,inputs=33KiB", "ir.target.bad_value"},

@@ -21,8 +21,9 @@ void AddConfiguration(const target::Kind& kind, const target::Machine& machine, 
       support::StrCat(kind.name, ",", kind.families[0].machine_key, "=", machine.name);
   const bool here = runtime::FindDevicePlugin(kind.name).ok();
   const int64_t block = machine.matrix.block;
-  const std::string lanes = machine.has_matrix() ? support::StrCat(block, " x ", block)
-                                                 : support::StrCat(machine.launch.warp, " threads");
+  std::string lanes;  // empty: they differ from device to device
+  if (machine.has_matrix()) lanes = support::StrCat(block, " x ", block);
+  if (machine.launch.warp > 1) lanes = support::StrCat(machine.launch.warp, " threads");
   table->AddRow({target, lanes, "", "", here ? "yes" : "no"});
   nlohmann::json row = {
       {"target", target}, {"features", machine.FeatureList()}, {"runs_here", here}};
