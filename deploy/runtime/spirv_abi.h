@@ -12,7 +12,8 @@
  * Group: the execution mode LocalSize.
  * Features: what a code object asks for has the names of Vulkan's own structures.
  * subgroupArithmetic: kernels may reduce and scan what sub-groups have (values of 32-bit types, and
- * of f64 where shaderFloat64 is there, too). */
+ * of f64 where shaderFloat64 is there, too). shaderIntegerDotProduct: kernels with the capability
+ * DotProduct may have DotProductInput4x8Bit, too. */
 #ifndef DEPLOY_RUNTIME_SPIRV_ABI_H_
 #define DEPLOY_RUNTIME_SPIRV_ABI_H_
 
@@ -32,6 +33,7 @@
   X(shaderInt16, Int16)                                 \
   X(shaderInt64, Int64)                                 \
   X(shaderInt8, Int8)                                   \
+  X(shaderIntegerDotProduct, DotProduct)                \
   X(shaderRoundingModeRTEFloat16, RoundingModeRTE)      \
   X(storageBuffer16BitAccess, StorageBuffer16BitAccess) \
   X(storageBuffer8BitAccess, StorageBuffer8BitAccess)   \

@@ -43,6 +43,7 @@ constexpr const char* kWantedExtensions[] = {
     VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME,
     VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME,
     VK_KHR_SHADER_FLOAT_CONTROLS_EXTENSION_NAME,
+    VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME,
 };
 
 // Adds a structure to a chain if the device knows its extension.
@@ -146,6 +147,9 @@ void Context::FindFeatures() {
   if (Uses(VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME))
     Chain(&enabled_, &float16_int8_,
           VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES);
+  if (Uses(VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME))
+    Chain(&enabled_, &dot_products_,
+          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES);
   Instance().GetPhysicalDeviceFeatures2(physical_, &enabled_);
   const VkPhysicalDeviceFeatures available = enabled_.features;
   enabled_.features = {};  // the rest of what a device can do is of no use here
@@ -155,6 +159,7 @@ void Context::FindFeatures() {
   on.shaderInt64 = available.shaderInt64;
   on.robustBufferAccess = available.robustBufferAccess;
   const bool shaderFloat16 = float16_int8_.shaderFloat16, shaderInt8 = float16_int8_.shaderInt8,
+             shaderIntegerDotProduct = dot_products_.shaderIntegerDotProduct,
              shaderFloat64 = on.shaderFloat64, shaderInt16 = on.shaderInt16,
              shaderInt64 = on.shaderInt64, shaderRoundingModeRTEFloat16 = rounds_halves_,
              storageBuffer16BitAccess = storage16_.storageBuffer16BitAccess,
@@ -168,6 +173,8 @@ void Context::FindFeatures() {
   TW_SPIRV_FEATURES(X)
 #undef X
   capabilities_.insert(static_cast<uint32_t>(spv::Capability::Shader));
+  if (shaderIntegerDotProduct)
+    capabilities_.insert(static_cast<uint32_t>(spv::Capability::DotProductInput4x8Bit));
 }
 
 // Types of memory that buffers of ours may have, the first that has what is wanted and nothing
@@ -228,7 +235,8 @@ VkResult Context::Open() {
 std::string Context::Fingerprint() const {
   std::string features;
   for (const std::string& feature : features_) features += (features.empty() ? "" : ",") + feature;
-  const bool of_2022 = features_.contains("subgroupArithmetic");
+  const bool of_2022 =
+      features_.contains("subgroupArithmetic") && features_.contains("shaderIntegerDotProduct");
   return std::string(of_2022 ? "config_accepts=" TW_VULKAN_ROADMAP_2022 "\n" : "") +
          "driver=" + driver_ + "\ndriver_compiler=" + AsWord(driver_) + "\nfeatures=" + features +
          "\ngroup_threads=" + std::to_string(limits().maxComputeWorkGroupInvocations) +

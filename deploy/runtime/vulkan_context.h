@@ -77,6 +77,7 @@ class Context {
   VkPhysicalDevice16BitStorageFeatures storage16_ = {};
   VkPhysicalDevice8BitStorageFeatures storage8_ = {};
   VkPhysicalDeviceShaderFloat16Int8Features float16_int8_ = {};
+  VkPhysicalDeviceShaderIntegerDotProductFeatures dot_products_ = {};
   std::set<std::string> features_;
   std::set<uint32_t> capabilities_;
   uint32_t queue_family_ = 0, timestamp_bits_ = 0;

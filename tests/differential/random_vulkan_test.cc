@@ -80,6 +80,42 @@ TEST_F(RandomVulkanTest, SumsOfSubGroupsAreTheSame) {
   SubGroupTreesComputeTheSame(language, device_.get(), TestRounds(16));
 }
 
+// One operation for each pair of signs, of all bytes, shared or of each lane. A word is four
+// unsigned bytes.
+TEST_F(RandomVulkanTest, DotProductsOfAllBytesAreTheSame) {
+  std::vector<std::string> factors;
+  for (const std::string a : {"i8", "u8"}) {
+    for (const std::string b : {"i8", "u8"}) {
+      factors.push_back(support::StrCat("A: ", a, "[512] input, B: ", b, "[512]"));
+    }
+    factors.push_back(support::StrCat("A: ", a, "[512] input, B: i32[128]"));
+  }
+  for (const std::string& types : factors) {
+    const bool words = types.find("i32") != std::string::npos;
+    for (const std::string a : {"A[ramp(t * 4, 1, 4)]", "A[ramp(t * 8, 1, 8)]"}) {
+      const auto f = ir::ParseFunction(support::StrCat(
+          "fn f(", types,
+          " input, Y: i32[128] output) stage=flat {\n  for t in 0..64 threadIdx.x {",
+          "\n    Y[ramp(t * 2, 1, 2)] = dot4(broadcast(2147483640i32, 2), ", a, ", ",
+          words ? "B[ramp(t * 2, 1, 2)]" : "B[ramp(t * 8, 1, 8)]", ");\n  }\n}\n"));
+      ASSERT_TRUE(f.ok()) << f.status();
+      const auto plan = codegen::SplitHostDevice(*f);
+      const auto code = ValidatedOf2022({plan->launches[0].kernel});
+      ASSERT_TRUE(code.ok()) << code.status();
+      EXPECT_THAT(DisassembledSpirv(*code), testing::ContainsRegex("Op[SU]+Dot"));
+      ir::TensorData in[2], out, expected;
+      for (size_t i = 0; i < 512; ++i) {
+        in[0].bytes.push_back(static_cast<uint8_t>(i * 37));
+        in[1].bytes.push_back(static_cast<uint8_t>(i / 2 * 91 + 128));
+      }
+      ASSERT_TRUE(device_->Run(*plan, *code, {}, {&in[0], &in[1], &out}).ok());
+      const absl::Status ran = InterpretPlan(*plan, {}, {&in[0], &in[1], &expected});
+      ASSERT_TRUE(ran.ok()) << support::StatusText(ran);
+      EXPECT_EQ(out.bytes, expected.bytes) << types << " " << a << DisassembledSpirv(*code);
+    }
+  }
+}
+
 // Each of 2 * `threads` threads adds up all of the first terms of X.
 std::string SumOf(const std::string& type, const std::string& sum, int threads, int terms) {
   return support::StrCat(

@@ -224,6 +224,31 @@ TEST(Spirv, SubGroupsShareOutSums) {
       << "no option, no sub-groups";
 }
 
+// One operation instead of four products, each of its sort.
+TEST(Spirv, DotProductsOfBytesAreInstructions) {
+  const auto made = [](const std::string& a, const std::string& b, bool by_instruction) {
+    const KernelModule module = Emitted(
+        StrCat(
+            "fn f(A: ", a, "[256] input, B: ", b, "[512] input, Y: i32[128] output) stage=flat {\n",
+            "  for t in 0..64 threadIdx.x {\n    Y[ramp(t * 2, 1, 2)] = dot4(broadcast(7i32, 2), ",
+            "A[ramp(t * 4, 1, 4)], B[ramp(t * 8, 1, 8)]);\n  }\n}\n"),
+        {.dot_products = by_instruction});
+    const bool asks =
+        std::count(module.features.begin(), module.features.end(), "shaderIntegerDotProduct") == 1;
+    EXPECT_EQ(asks, by_instruction);
+    const auto ops = OpsOf(module);
+    return std::vector<int64_t>{Count(ops, spv::Op::OpSDot), Count(ops, spv::Op::OpUDot),
+                                Count(ops, spv::Op::OpSUDot), Count(ops, spv::Op::OpIMul)};
+  };
+  using Counts = std::vector<int64_t>;
+  const int64_t index = made("i8", "i8", true).back();
+  EXPECT_EQ(made("i8", "i8", true), (Counts{2, 0, 0, index}));
+  EXPECT_EQ(made("u8", "u8", true), (Counts{0, 2, 0, index}));
+  EXPECT_EQ(made("i8", "u8", true), (Counts{0, 0, 2, index}));
+  EXPECT_EQ(made("u8", "i8", true), (Counts{0, 0, 2, index}));
+  EXPECT_EQ(made("u8", "i8", false), (Counts{0, 0, 0, index + 8}));
+}
+
 TEST(Spirv, WhatIsNotThereIsRefused) {
   EXPECT_EQ(support::Slug(Refusal(InThreads("Y[t] = X[t];", "bf16"))),
             "codegen.vulkan.unsupported");

@@ -25,6 +25,7 @@ constexpr target::Machine VulkanDevice() {
 constexpr target::Machine Roadmap2022() {
   target::Machine m = VulkanDevice();
   m.name = TW_VULKAN_ROADMAP_2022;
+  m.features = "fma,shaderIntegerDotProduct";
   m.launch.sub_groups = true;
   return m;
 }

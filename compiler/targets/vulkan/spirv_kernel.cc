@@ -49,7 +49,7 @@ class KernelEmitter {
   KernelEmitter(const ir::Function& kernel, const SpirvOptions& options)
       : kernel_(kernel),
         code_(&module_),
-        expr_(&module_, &code_, codegen::FitsInt32(kernel)),
+        expr_(&module_, &code_, codegen::FitsInt32(kernel), options.dot_products),
         global_barriers_(codegen::OrdersGlobalMemory(kernel)),
         unroll_(UnrollingOf(kernel)) {
     // Unrolled loops cost what a driver counts: sums of sub-groups are no such loops.
@@ -344,7 +344,8 @@ absl::StatusOr<KernelModule> KernelEmitter::Emit() {
 }  // namespace
 
 SpirvOptions SpirvOptions::Of(const target::Machine& machine) {
-  return {.sub_groups = machine.launch.sub_groups};
+  return {.sub_groups = machine.launch.sub_groups,
+          .dot_products = machine.Has("shaderIntegerDotProduct")};
 }
 
 absl::StatusOr<KernelModule> EmitKernel(const ir::Function& kernel, const SpirvOptions& options) {

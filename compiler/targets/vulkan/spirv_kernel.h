@@ -19,8 +19,10 @@ struct KernelModule {
 
 // What a device may lack. Code that uses it demands a feature of the device.
 struct SpirvOptions {
-  bool sub_groups = false;  // share out sums (sub_group_sums.h)
-  // For a machine with these abilities (LaunchLimits::sub_groups).
+  bool sub_groups = false;    // share out sums (sub_group_sums.h)
+  bool dot_products = false;  // of bytes, by instruction
+  // For a machine with these abilities: LaunchLimits::sub_groups, the feature
+  // shaderIntegerDotProduct.
   static SpirvOptions Of(const target::Machine& machine);
 };
 
