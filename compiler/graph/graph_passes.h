@@ -36,6 +36,8 @@ struct GraphPassContext {
   // Of half_products: the 16-bit floats whose matrices the machine multiplies faster than others,
   // and those that it widens so fast that dense layers read weights of them as they are.
   std::vector<ir::DType> half_products, half_weights;
+  // Of layout_weights: so it multiplies matrices of f32, whose factors it may round.
+  bool rounded_products = false;
   // Of half_products and layout_weights: those of which the machine has dot products of pairs,
   // which dense layers with constant weights use.
   std::vector<ir::DType> half_pairs;

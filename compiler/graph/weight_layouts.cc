@@ -117,7 +117,9 @@ absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext& ctx) {
       const ValueId from = node.inputs[1];
       const ir::DType type = g.values[from].type.dtype;
       // Fragments are loaded from rows or columns alike.
-      if (rule.op == "dense" && Contains(ctx.half_products, type)) continue;
+      const bool fragments =
+          Contains(ctx.half_products, type) || (ctx.rounded_products && type == ir::kF32);
+      if (rule.op == "dense" && fragments) continue;
       const Repacking r = RepackingOf(rule, spec, g.values[from].type);
       const bool pairs =
           Contains(ctx.half_pairs, type) && g.values[node.inputs[0]].type.dtype == type;
