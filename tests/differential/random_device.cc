@@ -119,7 +119,10 @@ void PointsOfTheSearchComputeTheSame(const DeviceLanguage& language, PlanDevice*
     space::Point point;
     if (!(*space)->Sample(&rng, &point)) continue;
     auto scheduled = (*space)->Apply(point);
-    ASSERT_TRUE(scheduled.ok()) << "seed " << seed << ": " << scheduled.status();
+    const auto& sketch = *(*space)->sketches()[static_cast<size_t>(point.sketch)];
+    ASSERT_TRUE(scheduled.ok()) << "seed " << seed << ", " << sketch.name() << ": "
+                                << scheduled.status() << "\n"
+                                << ir::Print(program);
     ran += RunsTheSame(language, device, program, *scheduled, seed);
   }
   std::cout << "counts: points=" << ran << "\n";
