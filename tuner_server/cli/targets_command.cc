@@ -28,7 +28,20 @@ void AddConfiguration(const target::Kind& kind, const target::Machine& machine, 
   nlohmann::json row = {
       {"target", target}, {"features", machine.FeatureList()}, {"runs_here", here}};
   if (machine.has_matrix()) row["matrix_block"] = block;
+  if (!machine.inexact_feature.empty()) row["inexact_feature"] = machine.inexact_feature;
   rows->push_back(std::move(row));
+}
+
+// What targets of a kind may ask for.
+std::string InexactText() {
+  std::string text;
+  for (const target::Kind& kind : target::Kinds()) {
+    const std::string_view feature = kind.families[0].machines.back().inexact_feature;
+    if (feature.empty()) continue;
+    text += support::StrCat("append ,", feature, "=on to a target of ", kind.name,
+                            ": products of f32 are faster and less exact\n");
+  }
+  return text;
 }
 
 }  // namespace
@@ -70,7 +83,8 @@ int ListTargets(OutputFormat format) {
     } else {
       PrintOut(support::StrCat("native means ", native, "  (", cpu.model_name, ")\n",
                                "append ,threads=N to any target; without it: one thread, for "
-                               "native: all usable cores\n"));
+                               "native: all usable cores\n",
+                               InexactText()));
       PrintOut(table.Render());
     }
     return absl::OkStatus();
