@@ -159,10 +159,13 @@ FragmentCycles CyclesOfFragments(const StatementSummary& s, const target::Machin
     return {points / rate, groups * kSharedLatency + own / rate};
   }
   if (StoresTo(s, ir::Scope::kWmmaAcc) && s.accumulates) {
-    const double rate =
-        bytes > 1 ? machine.fragments.half_products : machine.fragments.byte_products;
+    const target::FragmentUnit& unit = machine.fragments;
+    const double rate = bytes > 2   ? unit.rounded_products
+                        : bytes > 1 ? unit.half_products
+                                    : unit.byte_products;
+    const double terms = bytes > 2 ? 8 : 16;
     const double chain =
-        own / std::max(WarpElements(s), 1.0) / 16;  // products, one after the other
+        own / std::max(WarpElements(s), 1.0) / terms;  // products, one after the other
     return {points / std::max(rate, 1.0), std::max(chain * kProductLatency, own / kProductWork)};
   }
   if (StoresTo(s, ir::Scope::kWmmaA) || StoresTo(s, ir::Scope::kWmmaB)) {

@@ -2,6 +2,7 @@
 // between and behind them are composed by substitution into the block that needs their value. With
 // an operator that is staged (OpSpec), each is a block instead.
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 
@@ -227,6 +228,21 @@ std::map<std::string, double> VariantTolerances(const Graph& task) {
     }
   }
   return factors;
+}
+
+// Terms are around 1/4, each factor is off by 2^-12 of it on average, up or down: errors of a sum
+// grow as the root of the number of its terms. Eight times that is far from a missing term.
+double RoundedProductError(const Graph& task, const target::Machine& machine) {
+  if (!machine.is_inexact) return 0;
+  double longest = 0;
+  for (const Node& node : task.nodes) {
+    if (node.op != "matmul" && node.op != "dense") continue;
+    std::vector<op::TensorType> types;
+    for (ValueId id : node.inputs) types.push_back(task.values[id].type);
+    if (types[0].dtype == ir::kF32 && types[1].dtype == ir::kF32)
+      longest = std::max(longest, op::ReductionLength(*op::FindOp(node.op), types, node.attrs));
+  }
+  return 8 * std::ldexp(1, -12) * std::sqrt(longest);
 }
 
 absl::StatusOr<ir::Function> TaskFunction(std::string_view task_text) {

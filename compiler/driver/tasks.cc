@@ -314,6 +314,8 @@ graph::GraphPassContext PassContext(const target::Target& target) {
   // Only squares are products to the unit.
   if (machine.has_matrix()) context.enabled = {"block_layouts"};
   if (machine.fragments.half_products > 0) context.half_products = {ir::kF16, ir::kBF16};
+  context.rounded_products = machine.is_inexact;
+  context.byte_products = machine.fragments.byte_products > 0;
   // Only processors: what moves between a host and a device is whole tensors.
   if (target.kind == target::kProcessors) {
     context.view_alignment = module::kTensorAlignment;

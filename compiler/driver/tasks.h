@@ -73,6 +73,9 @@ absl::StatusOr<std::vector<schedule::Variant>> TaskVariants(std::string_view tas
 absl::StatusOr<std::vector<schedule::Variant>> TaskVariants(const graph::Graph& task);
 // By how much each of them, but "direct", widens the tolerances of the task's check.
 std::map<std::string, double> VariantTolerances(const graph::Graph& task);
+// How far results of the task's products may be off in addition to their check's tolerances, on a
+// machine that rounds factors of 32 bits (Machine::is_inexact); 0 elsewhere.
+double RoundedProductError(const graph::Graph& task, const target::Machine& machine);
 
 // What a measurement of a task needs: seeded inputs and the expected outputs by op::Reference.
 struct TaskCheck {

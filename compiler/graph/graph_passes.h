@@ -38,6 +38,10 @@ struct GraphPassContext {
   std::vector<ir::DType> half_products, half_weights;
   // Of half_products: those of which one instruction adds the products of two vectors to f32.
   std::vector<ir::DType> half_factors;
+  // Of layout_weights: so it multiplies matrices of f32, whose factors it may round.
+  bool rounded_products = false;
+  // Of half_products and layout_weights: it multiplies matrices of bytes, signed ones by any.
+  bool byte_products = false;
   // Of half_products and layout_weights: those of which the machine has dot products of pairs,
   // which dense layers with constant weights use.
   std::vector<ir::DType> half_pairs;

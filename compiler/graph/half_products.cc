@@ -6,7 +6,8 @@
 //   dense(x: f32, cast<f32>(w: f16))   →   dense(x, w): f32, and the same of bf16
 // or, where they multiply f16 and add to f32, both factors:
 //   dense(cast<f32>(x: f16), cast<f32>(w: f16))   →   dense(x, w): f32, and the same of matmul
-// The same numbers are multiplied, and sums are f32 as before.
+// The same numbers are multiplied, and sums are f32 as before. Bytes that were cast to i32 are
+// multiplied as such, too, where the machine has products of them.
 #include "compiler/graph/forward_rewriter.h"
 #include "compiler/graph/graph_passes.h"
 #include "deploy/support/status.h"
@@ -62,6 +63,21 @@ class HalfProductMaker : public ForwardRewriter {
     return true;
   }
 
+  // Bytes that were cast to i32; -1 elsewhere.
+  ValueId BytesOf(ValueId id) const {
+    const Node* cast = TypeOf(id).dtype == ir::kI32 ? Before(id, "cast") : nullptr;
+    if (cast == nullptr) return -1;
+    const ir::DType from = TypeOf(cast->inputs[0]).dtype;
+    return from == ir::kI8 || from == ir::kU8 ? cast->inputs[0] : -1;
+  }
+
+  bool MultiplyBytes(const Node& node) {
+    const ValueId a = BytesOf(node.inputs[0]), b = BytesOf(node.inputs[1]);
+    if (!ctx_.byte_products || a < 0 || b < 0 || TypeOf(b).dtype != ir::kI8) return false;
+    Define(node, node.op, {a, b}, node.attrs);
+    return true;
+  }
+
   bool WidenWeights(const Node& node) {
     const ValueId weights = HalfOf(node.inputs[1]);
     if (node.op != "dense" || weights < 0 || !IsMovedConstant(weights) ||
@@ -87,7 +103,7 @@ class HalfProductMaker : public ForwardRewriter {
   absl::StatusOr<bool> Rewrite(const Node& node) override {
     if (node.op != "matmul" && node.op != "dense") return false;
     TW_ASSIGN(const bool multiplies, MultiplyHalves(node));
-    return multiplies || ReadsHalves(node) || WidenWeights(node);
+    return multiplies || MultiplyBytes(node) || ReadsHalves(node) || WidenWeights(node);
   }
 
   const GraphPassContext& ctx_;
@@ -96,7 +112,7 @@ class HalfProductMaker : public ForwardRewriter {
 }  // namespace
 
 absl::StatusOr<Graph> HalfProducts(Graph g, const GraphPassContext& ctx) {
-  if (ctx.half_products.empty() && ctx.half_weights.empty()) return g;
+  if (ctx.half_products.empty() && ctx.half_weights.empty() && !ctx.byte_products) return g;
   return HalfProductMaker(std::move(g), ctx).Run();
 }
 

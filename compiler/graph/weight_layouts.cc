@@ -15,7 +15,8 @@ using support::StrCat;
 struct LayoutRule {
   std::string_view op, from;
   std::string to;
-  bool pairs = false;  // of bf16, else of bytes where blocks of terms are
+  bool pairs = false;      // of bf16, else of bytes where blocks of terms are
+  bool fragments = false;  // of bytes that a machine multiplies as matrices
 };
 
 // In order of preference: the first that the sizes fit. A matrix unit has one layout, for what it
@@ -30,6 +31,8 @@ std::vector<LayoutRule> LayoutRules(int64_t matrix_block) {
           {"conv2d", "OIHW", "IHWO"},
           {"conv2d_transpose", "IOHW", "OHWI16o"},
           {"conv2d_transpose", "IOHW", "IHWO"},
+          // Words of fragments are neighbouring terms.
+          {"dense", "KN", "NK", /*pairs=*/false, /*fragments=*/true},
           {"dense", "NK", "NK16n2k", /*pairs=*/true},
           {"dense", "KN", "NK16n2k", /*pairs=*/true},
           {"dense", "NK", "NK16n4k"},
@@ -98,6 +101,19 @@ Node CutUnits(Graph* g, Node* node, int64_t units) {
                   {{"starts", zeros}, {"steps", ones}, {"sizes", sizes}});
 }
 
+// A product of matrices that are large enough for fragments of bytes (of 16 rows, 8 columns and 32
+// terms at most) to be half full.
+bool FillsFragments(const Graph& g, const Node& node) {
+  const op::TensorType &data = g.values[node.inputs[0]].type,
+                       &sums = g.values[node.outputs[0]].type;
+  const op::Dim &rows = data.shape[data.shape.size() - 2], &terms = data.shape.back();
+  const op::Dim& columns = sums.shape.back();
+  const auto holds = [](const op::Dim& dim, int64_t least) {
+    return dim.is_constant() && dim.value() >= least;
+  };
+  return holds(rows, 8) && holds(terms, 16) && holds(columns, 4);
+}
+
 }  // namespace
 
 absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext& ctx) {
@@ -116,8 +132,11 @@ absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext& ctx) {
       }
       const ValueId from = node.inputs[1];
       const ir::DType type = g.values[from].type.dtype;
-      // Fragments are loaded from rows or columns alike.
-      if (rule.op == "dense" && Contains(ctx.half_products, type)) continue;
+      // Fragments of words are loaded from rows or columns alike.
+      const bool words =
+          Contains(ctx.half_products, type) || (ctx.rounded_products && type == ir::kF32);
+      const bool bytes = ctx.byte_products && type == ir::kI8 && FillsFragments(g, node);
+      if (rule.op == "dense" && (words || bytes != rule.fragments)) continue;
       const Repacking r = RepackingOf(rule, spec, g.values[from].type);
       const bool pairs =
           Contains(ctx.half_pairs, type) && g.values[node.inputs[0]].type.dtype == type;

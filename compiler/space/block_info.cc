@@ -24,6 +24,15 @@ std::vector<int64_t> Strides(const ir::Buffer& buffer, const std::vector<Expr>& 
   return analysis::FirstSteps(indices, dim_strides, first, {});
 }
 
+bool IsAtIterators(const std::vector<Expr>& indices, const std::vector<ir::IterVar>& iters) {
+  if (indices.size() != iters.size()) return false;
+  for (size_t d = 0; d < iters.size(); ++d) {
+    const bool single = ir::IsInt(iters[d].domain.extent, 1) && ir::IsInt(indices[d], 0);
+    if (indices[d] != iters[d].var && !single) return false;
+  }
+  return true;
+}
+
 void AddLoads(const Expr& value, const ir::StmtNode& block, BlockInfo* info) {
   ir::VisitExprs(value, [&](const Expr& e) {
     if (e->kind == ir::ExprKind::kLoad && e->buffer != info->writes) {
@@ -31,6 +40,7 @@ void AddLoads(const Expr& value, const ir::StmtNode& block, BlockInfo* info) {
         info->reads.push_back(e->buffer);
       }
       info->load_strides.push_back(Strides(e->buffer, e->args, block.iters));
+      if (!IsAtIterators(e->args, block.iters)) info->moved_reads.push_back(e->buffer);
     }
     return true;
   });
@@ -130,7 +140,8 @@ bool FollowsPointwise(const BlockInfo& p, const BlockInfo& o) {
   }
   for (const IterInfo& iter : o.iters) found.push_back(iter.extent);
   return o.plain && o.perfect_nest && !o.has_init && o.identity_store && wanted == found &&
-         std::find(o.reads.begin(), o.reads.end(), p.writes) != o.reads.end();
+         std::find(o.reads.begin(), o.reads.end(), p.writes) != o.reads.end() &&
+         std::find(o.moved_reads.begin(), o.moved_reads.end(), p.writes) == o.moved_reads.end();
 }
 
 bool IsTileable(const BlockInfo& p) {

@@ -27,6 +27,8 @@ struct BlockInfo {
   bool plain = true;          // constant extents, only spatial and reduction iterators
   ir::Buffer writes;
   std::vector<ir::Buffer> reads;  // without the written buffer
+  // Those of them that it reads elsewhere than at its iterators, in order: moved or turned.
+  std::vector<ir::Buffer> moved_reads;
   // store_stride[i]: elements between neighbours along iterator i in the written buffer.
   std::vector<int64_t> store_strides;
   std::vector<std::vector<int64_t>> load_strides;  // per load of another buffer

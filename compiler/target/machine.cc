@@ -37,6 +37,7 @@ double CacheLevel::ReachableBytes(int threads) const {
 }
 
 bool Machine::Has(std::string_view feature) const {
+  if (is_inexact && feature == inexact_feature) return true;
   for (std::string_view rest = features; !rest.empty();) {
     const size_t comma = std::min(rest.find(','), rest.size());
     if (rest.substr(0, comma) == feature) return true;

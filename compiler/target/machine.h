@@ -72,8 +72,9 @@ struct LaunchLimits {
 // A unit that multiplies fragments of matrices, which the threads of a warp keep in registers: the
 // tensor intrinsics of TensorOp::kMma. Multiply-adds that a multiprocessor begins in a cycle.
 struct FragmentUnit {
-  double half_products = 0;  // of 16-bit floats with sums f32; 0: the machine has no such unit
-  double byte_products = 0;  // of bytes with sums i32
+  double half_products = 0;     // of 16-bit floats with sums f32; 0: the machine has no such unit
+  double byte_products = 0;     // of bytes with sums i32
+  double rounded_products = 0;  // of f32 whose factors are rounded (Machine::inexact_feature)
   // The first by groups of four warps, which read the factors where they are in shared memory; 0:
   // the machine has no such products.
   double shared_half_products = 0;
@@ -151,6 +152,10 @@ struct ConstantPrefetch {
 struct Machine {
   std::string_view name = {};      // LLVM's name of the processor; empty: targets name no machine
   std::string_view features = {};  // comma list, LLVM's spelling, that code for this machine needs
+  // A feature that targets ask for (`NAME=on`), as code that uses it rounds more than models say;
+  // empty: none. Whether this target does.
+  std::string_view inexact_feature = {};
+  bool is_inexact = false;
 
   int vector_bytes = 16;  // widest SIMD register worth using
   int vector_registers = 16;

@@ -12,7 +12,7 @@ namespace tilewright::target {
 namespace {
 
 constexpr int64_t kMaxThreads = 1024;
-constexpr char kConfig[] = "config";
+constexpr char kConfig[] = "config", kOn[] = "on", kOff[] = "off";
 
 absl::Status CheckKind(const std::string& kind) {
   if (FindKind(kind) != nullptr) return absl::OkStatus();
@@ -33,6 +33,15 @@ std::string UnitMemoryKeys() {
   return support::Join(keys, ", ");
 }
 
+bool IsInexactFeature(std::string_view key) {
+  for (const Kind& kind : Kinds()) {
+    for (const Machine& machine : kind.families[0].machines) {
+      if (!key.empty() && machine.inexact_feature == key) return true;
+    }
+  }
+  return false;
+}
+
 absl::StatusOr<std::map<std::string, std::string>> ParseKeys(
     const std::vector<std::string>& parts) {
   std::map<std::string, std::string> keys;
@@ -44,7 +53,7 @@ absl::StatusOr<std::map<std::string, std::string>> ParseKeys(
                                       "expected key=value, found " + support::Quote(parts[i], 60));
     }
     const bool known = key == "arch" || key == "cpu" || key == "threads" || key == kConfig;
-    if (!known && FindUnitMemory(key) == nullptr) {
+    if (!known && FindUnitMemory(key) == nullptr && !IsInexactFeature(key)) {
       return support::InvalidArgument(
           "ir.target.bad_value",
           support::StrCat("expected arch, cpu, threads, config, or of a matrix unit ",
@@ -72,7 +81,9 @@ template <typename Row>
 std::string NamesOf(std::span<const Row> rows, std::string_view Row::* name,
                     std::string_view separator) {
   std::vector<std::string_view> names;
-  for (const Row& row : rows) names.push_back(row.*name);
+  for (const Row& row : rows) {
+    if (!(row.*name).empty()) names.push_back(row.*name);
+  }
   return support::Join(names, separator);
 }
 
@@ -98,17 +109,35 @@ const Family* FamilyOf(const Kind& kind, std::string_view arch) {
   return nullptr;
 }
 
-// A family without an architecture: its machines are configurations, or there is one row for all
-// devices of the kind. Memories of a matrix unit may have other sizes than the configuration says.
+// Whether the target asks for what rounds more than models say.
+absl::Status SetInexact(const std::map<std::string, std::string>& keys, Machine* machine) {
+  for (const auto& [key, value] : keys) {
+    if (!IsInexactFeature(key)) continue;
+    if (key != machine->inexact_feature || (value != kOn && value != kOff)) {
+      return support::InvalidArgument(
+          "ir.target.bad_value",
+          support::StrCat(key, ": expected ", kOn, " or ", kOff,
+                          " for a machine that has it, found ", support::Quote(value, 40), " for ",
+                          machine->name.empty() ? "another" : machine->name));
+    }
+    machine->is_inexact = value == kOn;
+  }
+  return absl::OkStatus();
+}
+
+// A family without an architecture: its machines are configurations. A row without a name serves
+// all devices of the kind, whose targets need not name one. Memories of a matrix unit may have
+// other sizes than the configuration says.
 absl::StatusOr<Target> FindConfig(const Kind& kind,
                                   const std::map<std::string, std::string>& keys) {
   const std::span<const Machine> machines = kind.families[0].machines;
   const std::string_view machine_key = kind.families[0].machine_key;
-  const bool named = !machines[0].name.empty();
+  const bool named = !machines.back().name.empty();
   const bool sized = machines[0].has_matrix();
   for (const auto& [key, value] : keys) {
     if (named && key == machine_key) continue;
     if (sized && FindUnitMemory(key) != nullptr) continue;
+    if (IsInexactFeature(key)) continue;  // of some machines: SetInexact
     return support::InvalidArgument(
         "ir.target.bad_value",
         support::StrCat(kind.name, ": expected ", named ? machine_key : "no keys",
@@ -128,7 +157,8 @@ absl::StatusOr<Target> FindConfig(const Kind& kind,
     const UnitMemory* memory = FindUnitMemory(key);
     if (memory != nullptr) TW_TRY(SetUnitMemory(*memory, value, &target.machine.matrix));
   }
-  if (keys.size() > keys.count(std::string(machine_key)))
+  TW_TRY(SetInexact(keys, &target.machine));
+  if (sized && keys.size() > keys.count(std::string(machine_key)))
     TW_TRY(CheckUnitMemories(kind.name, target.machine));
   return target;
 }
@@ -176,6 +206,7 @@ std::string Target::WithoutThreads() const {
     if (row == nullptr || machine.matrix.*memory.elements == row->matrix.*memory.elements) continue;
     settings[std::string(memory.key)] = UnitMemoryText(memory, machine.matrix);
   }
+  if (machine.is_inexact) settings[std::string(machine.inexact_feature)] = kOn;
   std::string text = kind;
   for (const auto& [key, value] : settings) text += support::StrCat(",", key, "=", value);
   return text;
@@ -194,7 +225,7 @@ absl::StatusOr<Target> ParseTarget(std::string_view text) {
   target.kind = parts[0];
   if (kind.families[0].arch.empty()) return FindConfig(kind, keys);
   for (const auto& [key, value] : keys) {
-    if (key != kConfig && FindUnitMemory(key) == nullptr) continue;
+    if (key != kConfig && FindUnitMemory(key) == nullptr && !IsInexactFeature(key)) continue;
     return support::InvalidArgument(
         "ir.target.bad_value", support::StrCat(parts[0], ": expected no ", key, ", found one"));
   }

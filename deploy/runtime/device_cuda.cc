@@ -203,12 +203,13 @@ void Inspect(TwDevice* d) {
   const auto text = [&](int attribute) { return std::to_string(number(attribute)); };
   d->name = name;
   const std::string features = FeaturesOf(number(cu::kMajor), number(cu::kMinor));
-  // What targets may ask for: `arch` (compiler/target/target.h).
+  // What targets may ask for: `arch`, `tf32` (compiler/target/target.h).
+  const char* const tf32 = number(cu::kMajor) >= 8 ? "\ntf32_accepts=on" : "";
   d->fingerprint = "arch_accepts=" + features + "\nclock_khz=" + text(cu::kClockKhz) +
                    "\ndriver=" + std::to_string(driver) + "\nfeatures=" + features +
                    "\nkind=cuda\nl2_bytes=" + text(cu::kSecondCacheBytes) +
                    "\nmemory_bus_bits=" + text(cu::kMemoryBusBits) +
-                   "\nmemory_clock_khz=" + text(cu::kMemoryClockKhz) + "\nname=" + d->name +
+                   "\nmemory_clock_khz=" + text(cu::kMemoryClockKhz) + "\nname=" + d->name + tf32 +
                    "\nunits=" + text(cu::kMultiprocessors) + "\n";
   for (size_t a = 0; a < 3; ++a) {
     d->most_groups[a] = number(cu::kMaxGridX + static_cast<int>(a));

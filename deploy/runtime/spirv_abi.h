@@ -10,7 +10,10 @@
  * an array of that size, else a runtime array.
  * Sizes: push constants of 64 bits each, from offset 0.
  * Group: the execution mode LocalSize.
- * Features: what a code object asks for has the names of Vulkan's own structures. */
+ * Features: what a code object asks for has the names of Vulkan's own structures.
+ * subgroupArithmetic: kernels may reduce and scan what sub-groups have (values of 32-bit types, and
+ * of f64 where shaderFloat64 is there, too). shaderIntegerDotProduct: kernels with the capability
+ * DotProduct may have DotProductInput4x8Bit, too. */
 #ifndef DEPLOY_RUNTIME_SPIRV_ABI_H_
 #define DEPLOY_RUNTIME_SPIRV_ABI_H_
 
@@ -19,6 +22,10 @@
 /* Mesa's lavapipe leaves all loops of a thread when they have cost this much, without an error. */
 #define TW_SPIRV_LAVAPIPE_LOOPS 65535u
 
+/* Of targets and fingerprints (config): devices with what code for the profile Vulkan Roadmap 2022
+ * may ask for. */
+#define TW_VULKAN_ROADMAP_2022 "roadmap2022"
+
 /* X(feature, SPIR-V capability of code that needs it) */
 #define TW_SPIRV_FEATURES(X)                            \
   X(shaderFloat16, Float16)                             \
@@ -26,8 +33,10 @@
   X(shaderInt16, Int16)                                 \
   X(shaderInt64, Int64)                                 \
   X(shaderInt8, Int8)                                   \
+  X(shaderIntegerDotProduct, DotProduct)                \
   X(shaderRoundingModeRTEFloat16, RoundingModeRTE)      \
   X(storageBuffer16BitAccess, StorageBuffer16BitAccess) \
-  X(storageBuffer8BitAccess, StorageBuffer8BitAccess)
+  X(storageBuffer8BitAccess, StorageBuffer8BitAccess)   \
+  X(subgroupArithmetic, GroupNonUniformArithmetic)
 
 #endif /* DEPLOY_RUNTIME_SPIRV_ABI_H_ */

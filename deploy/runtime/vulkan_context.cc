@@ -43,6 +43,7 @@ constexpr const char* kWantedExtensions[] = {
     VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME,
     VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME,
     VK_KHR_SHADER_FLOAT_CONTROLS_EXTENSION_NAME,
+    VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME,
 };
 
 // Adds a structure to a chain if the device knows its extension.
@@ -114,7 +115,9 @@ void Context::FindFacts() {
   VkPhysicalDeviceProperties2 properties = {};
   VkPhysicalDeviceDriverProperties driver = {};
   VkPhysicalDeviceFloatControlsProperties rounding = {};
+  VkPhysicalDeviceSubgroupProperties sub_groups = {};
   properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+  Chain(&properties, &sub_groups, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES);
   if (Uses(VK_KHR_SHADER_FLOAT_CONTROLS_EXTENSION_NAME))
     Chain(&properties, &rounding, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES);
   if (Uses(VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME))
@@ -122,11 +125,16 @@ void Context::FindFacts() {
   Instance().GetPhysicalDeviceProperties2(physical_, &properties);
   properties_ = properties.properties;
   rounds_halves_ = rounding.shaderRoundingModeRTEFloat16;
+  reduces_in_sub_groups_ =
+      (sub_groups.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
+      (sub_groups.supportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) != 0;
+  sub_group_threads_ = sub_groups.subgroupSize;
   driver_ = driver.driverInfo[0] != '\0' ? std::string(driver.driverName) + "-" + driver.driverInfo
                                          : std::to_string(properties_.driverVersion);
   if (driver.driverID == VK_DRIVER_ID_MESA_LLVMPIPE) most_loops_ = TW_SPIRV_LAVAPIPE_LOOPS;
-#ifdef TILEWRIGHT_VULKAN_POOR_DEVICE  // for a test: no timestamps, no mapped memory, few groups
+#ifdef TILEWRIGHT_VULKAN_POOR_DEVICE  // for a test: no timestamps, mapped memory or sub-groups, few groups
   timestamp_bits_ = 0;
+  reduces_in_sub_groups_ = false;
   for (uint32_t& groups : properties_.limits.maxComputeWorkGroupCount) groups = 7;
 #endif
 }
@@ -139,6 +147,9 @@ void Context::FindFeatures() {
   if (Uses(VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME))
     Chain(&enabled_, &float16_int8_,
           VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES);
+  if (Uses(VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME))
+    Chain(&enabled_, &dot_products_,
+          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES);
   Instance().GetPhysicalDeviceFeatures2(physical_, &enabled_);
   const VkPhysicalDeviceFeatures available = enabled_.features;
   enabled_.features = {};  // the rest of what a device can do is of no use here
@@ -148,10 +159,12 @@ void Context::FindFeatures() {
   on.shaderInt64 = available.shaderInt64;
   on.robustBufferAccess = available.robustBufferAccess;
   const bool shaderFloat16 = float16_int8_.shaderFloat16, shaderInt8 = float16_int8_.shaderInt8,
+             shaderIntegerDotProduct = dot_products_.shaderIntegerDotProduct,
              shaderFloat64 = on.shaderFloat64, shaderInt16 = on.shaderInt16,
              shaderInt64 = on.shaderInt64, shaderRoundingModeRTEFloat16 = rounds_halves_,
              storageBuffer16BitAccess = storage16_.storageBuffer16BitAccess,
-             storageBuffer8BitAccess = storage8_.storageBuffer8BitAccess;
+             storageBuffer8BitAccess = storage8_.storageBuffer8BitAccess,
+             subgroupArithmetic = reduces_in_sub_groups_;
 #define X(feature, capability)                                                \
   if (feature) {                                                              \
     features_.insert(#feature);                                               \
@@ -160,6 +173,8 @@ void Context::FindFeatures() {
   TW_SPIRV_FEATURES(X)
 #undef X
   capabilities_.insert(static_cast<uint32_t>(spv::Capability::Shader));
+  if (shaderIntegerDotProduct)
+    capabilities_.insert(static_cast<uint32_t>(spv::Capability::DotProductInput4x8Bit));
 }
 
 // Types of memory that buffers of ours may have, the first that has what is wanted and nothing
@@ -220,10 +235,14 @@ VkResult Context::Open() {
 std::string Context::Fingerprint() const {
   std::string features;
   for (const std::string& feature : features_) features += (features.empty() ? "" : ",") + feature;
-  return "driver=" + driver_ + "\ndriver_compiler=" + AsWord(driver_) + "\nfeatures=" + features +
+  const bool of_2022 =
+      features_.contains("subgroupArithmetic") && features_.contains("shaderIntegerDotProduct");
+  return std::string(of_2022 ? "config_accepts=" TW_VULKAN_ROADMAP_2022 "\n" : "") +
+         "driver=" + driver_ + "\ndriver_compiler=" + AsWord(driver_) + "\nfeatures=" + features +
          "\ngroup_threads=" + std::to_string(limits().maxComputeWorkGroupInvocations) +
          "\nkind=vulkan\nname=" + name() +
          "\nshared_bytes=" + std::to_string(limits().maxComputeSharedMemorySize) +
+         "\nsubgroup_threads=" + std::to_string(sub_group_threads_) +
          "\nversion=" + VersionText(properties_.apiVersion) + "\n";
 }
 

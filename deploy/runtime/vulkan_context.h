@@ -70,11 +70,14 @@ class Context {
   std::string driver_;
   std::vector<const char*> extensions_;  // that the device has and we use
   bool rounds_halves_ = false;           // to nearest even, where code asks
+  bool reduces_in_sub_groups_ = false;
+  uint32_t sub_group_threads_ = 1;
   // What is switched on: a chain that begins with enabled_.
   VkPhysicalDeviceFeatures2 enabled_ = {};
   VkPhysicalDevice16BitStorageFeatures storage16_ = {};
   VkPhysicalDevice8BitStorageFeatures storage8_ = {};
   VkPhysicalDeviceShaderFloat16Int8Features float16_int8_ = {};
+  VkPhysicalDeviceShaderIntegerDotProductFeatures dot_products_ = {};
   std::set<std::string> features_;
   std::set<uint32_t> capabilities_;
   uint32_t queue_family_ = 0, timestamp_bits_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <spirv/unified1/spirv.hpp11>
 
 #include "deploy/runtime/spirv_abi.h"
 
@@ -9,6 +10,14 @@ namespace tilewright::vulkan {
 namespace {
 
 constexpr size_t kMostBuffers = 32;  // of a kernel, so that a batch has room for its commands
+
+std::string FeatureOf(uint32_t capability) {
+#define X(feature, name) \
+  if (capability == static_cast<uint32_t>(spv::Capability::name)) return "feature " #feature;
+  TW_SPIRV_FEATURES(X)
+#undef X
+  return "capability " + std::to_string(capability);
+}
 
 void Dispatch(const Context& context, VkCommandBuffer commands, const int64_t* grid) {
   const uint32_t* most = context.limits().maxComputeWorkGroupCount;
@@ -41,7 +50,7 @@ std::string Pipeline::Lacking(const Context& context) const {
   };
   for (uint32_t capability : facts_.capabilities) {
     if (!context.Runs(capability))
-      return "expected what the device has, found capability " + std::to_string(capability);
+      return "expected what the device has, found " + FeatureOf(capability);
   }
   uint64_t threads = 1;
   for (size_t axis = 0; axis < 3; ++axis) {

@@ -28,8 +28,8 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from fleet import BIN  # noqa: E402
 
 ROUNDS, REPEAT = 3, 20
-FLOAT = {"fp32": TensorProto.FLOAT, "tf32": TensorProto.FLOAT, "fp16": TensorProto.FLOAT16}
-LIMIT = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 2e-3}  # |a - e| / |e|
+KIND = {"fp32": TensorProto.FLOAT, "tf32": TensorProto.FLOAT, "fp16": TensorProto.FLOAT16, "int8": TensorProto.INT8}
+LIMIT = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 2e-3, "int8": 0}  # |a - e| / |e|
 ODD = ((17, 4096, 4096), (100, 1000, 2048), (384, 384, 1536), (511, 513, 512), (640, 1280, 960), (1000, 1000, 1000),
        (1536, 100, 4096), (2049, 2047, 256), (3072, 768, 768), (4095, 33, 4097))
 
@@ -43,25 +43,35 @@ class Product:
         self.flops = 2 * m * n * k
 
     def model(self):
-        kind = FLOAT[self.dtype]
-        value = lambda name, *shape: helper.make_tensor_value_info(name, kind, shape)  # noqa: E731
-        graph = helper.make_graph([helper.make_node("MatMul", ["a", "b"], ["c"])], "product",
-                                  [value("a", self.m, self.k), value("b", self.k, self.n)], [value("c", self.m, self.n)])
+        kind, is_int = KIND[self.dtype], self.dtype == "int8"
+        value = helper.make_tensor_value_info
+        graph = helper.make_graph([helper.make_node("MatMulInteger" if is_int else "MatMul", ["a", "b"], ["c"])], "product",
+                                  [value("a", kind, (self.m, self.k)), value("b", kind, (self.k, self.n))],
+                                  [value("c", TensorProto.INT32 if is_int else kind, (self.m, self.n))])
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
     def inputs(self, rng):
+        if self.dtype == "int8":
+            return {name: rng.integers(-128, 128, shape, np.int8) for name, shape in (("a", (self.m, self.k)), ("b", (self.k, self.n)))}
         type_ = np.float16 if self.dtype == "fp16" else np.float32
         return {"a": rng.standard_normal((self.m, self.k)).astype(type_), "b": rng.standard_normal((self.k, self.n)).astype(type_)}
 
     def peer(self, torch, feeds):
         torch.backends.cuda.matmul.allow_tf32 = self.dtype == "tf32"
         a, b = (torch.from_numpy(feeds[name]).cuda() for name in ("a", "b"))
+        expected = (a.double() @ b.double()).cpu().numpy()
+        if self.dtype == "int8":
+            return lambda: torch._int_mm(a, b), expected
         out = torch.empty(self.m, self.n, dtype=a.dtype, device="cuda")
-        return lambda: torch.matmul(a, b, out=out), (a.double() @ b.double()).cpu().numpy()
+        return lambda: torch.matmul(a, b, out=out), expected
+
+    def target(self, torch):
+        """Rounded products are there for the asking."""
+        return f"cuda,arch={architecture(torch)}" + (",tf32=on" if self.dtype == "tf32" else "")
 
 
 def cases():
-    products = [Product(dtype, n, n, n) for dtype in ("fp32", "fp16") for n in (512, 1024, 2048, 4096, 8192)]
+    products = [Product(dtype, n, n, n) for dtype in ("fp32", "tf32", "fp16", "int8") for n in (512, 1024, 2048, 4096, 8192)]
     return {case.name: case for case in products + [Product("fp16", *shape) for shape in ODD]}
 
 
@@ -115,7 +125,7 @@ def race(torch, case, options, folder):
         path = folder / f"{name}.pb"
         path.write_bytes(numpy_helper.from_array(value, name).SerializeToString())
         inputs += ["--input", f"{name}={path}"]
-    target = f"cuda,arch={architecture(torch)}"
+    target = case.target(torch)
     function, expected = case.peer(torch, feeds)
     peer = Peer(torch, function)
     return [race_way(way, case, options, folder, model, target, inputs, peer, expected) for way in options.ways.split(",")]

@@ -600,6 +600,7 @@ TEST(CudaDevice, AcceptsTheMachinesWhoseCodeItRuns) {
   ASSERT_EQ(plugin->table().describe(device, &info), TW_DEVICE_OK);
   EXPECT_THAT(info.fingerprint, testing::StartsWith("arch_accepts=sm_90,sm_90a\n"));
   EXPECT_THAT(info.fingerprint, testing::HasSubstr("\nfeatures=sm_90,sm_90a\n"));
+  EXPECT_THAT(info.fingerprint, testing::HasSubstr("\ntf32_accepts=on\n"));
   // The rest of a cubin that was cut short is not read.
   std::string cut = simt::FakeCubin(kCudaAdd, 90);
   cut[40] = 1;  // where its sections are: beyond its end

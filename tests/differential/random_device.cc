@@ -14,6 +14,7 @@
 #include "tests/support/equivalence.h"
 #include "tests/support/random_bound.h"
 #include "tests/support/random_ir.h"
+#include "tests/support/te_programs.h"
 #include "tests/support/test_seed.h"
 
 namespace tilewright::tests {
@@ -118,10 +119,48 @@ void PointsOfTheSearchComputeTheSame(const DeviceLanguage& language, PlanDevice*
     space::Point point;
     if (!(*space)->Sample(&rng, &point)) continue;
     auto scheduled = (*space)->Apply(point);
-    ASSERT_TRUE(scheduled.ok()) << "seed " << seed << ": " << scheduled.status();
+    const auto& sketch = *(*space)->sketches()[static_cast<size_t>(point.sketch)];
+    ASSERT_TRUE(scheduled.ok()) << "seed " << seed << ", " << sketch.name() << ": "
+                                << scheduled.status() << "\n"
+                                << ir::Print(program);
     ran += RunsTheSame(language, device, program, *scheduled, seed);
   }
   std::cout << "counts: points=" << ran << "\n";
+}
+
+void SubGroupTreesComputeTheSame(const DeviceLanguage& language, PlanDevice* device,
+                                 int64_t rounds) {
+  target::Target target = TargetOf(language);
+  target.machine.launch.sub_groups = true;
+  const uint64_t first = FirstSeed(2236);
+  for (uint64_t seed = first; seed < first + static_cast<uint64_t>(rounds); ++seed) {
+    const ir::Function program = seed % 2 == 0 ? SoftmaxProgram(4, 96) : MeanProgram(3, 120);
+    auto space = space::Space::Create(program, target);
+    ASSERT_TRUE(space.ok()) << space.status();
+    support::Rng rng(seed);
+    space::Point point;
+    do {
+      ASSERT_TRUE((*space)->Sample(&rng, &point));
+    } while ((*space)->sketches()[static_cast<size_t>(point.sketch)]->name() != "tree_reduction");
+    const auto& knobs = (*space)->sketches()[static_cast<size_t>(point.sketch)]->knobs();
+    for (size_t k = 0; k < knobs.size(); ++k) {
+      if (knobs[k].name.starts_with("fan_in_"))
+        point.choices[k] = static_cast<int>(knobs[k].menu.size()) - 1;
+    }
+    auto scheduled = (*space)->Apply(point);
+    ASSERT_TRUE(scheduled.ok()) << "seed " << seed << ": " << scheduled.status();
+    EXPECT_TRUE(RunsTheSame(language, device, program, *scheduled, seed));
+  }
+}
+
+void FlatComputesTheSame(const DeviceLanguage& language, PlanDevice* device,
+                         const ir::Function& f) {
+  const auto plan = codegen::SplitHostDevice(f);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto code = language.emit(KernelsOf(*plan));
+  ASSERT_TRUE(code.ok()) << code.status() << ir::Print(f);
+  const absl::Status same = SameResults(f, f, OnDevice(device, *plan, *code));
+  EXPECT_TRUE(same.ok()) << same << "\n" << ir::Print(f) << language.show(*code);
 }
 
 }  // namespace tilewright::tests

@@ -31,6 +31,12 @@ void SchedulesComputeTheSame(const DeviceLanguage& language, PlanDevice* device,
 void PointsOfTheSearchComputeTheSame(const DeviceLanguage& language, PlanDevice* device,
                                      int64_t rounds);
 
+// Softmax and means whose tree ends in sub-groups.
+void SubGroupTreesComputeTheSame(const DeviceLanguage& language, PlanDevice* device,
+                                 int64_t rounds);
+// A program of stage flat as it is.
+void FlatComputesTheSame(const DeviceLanguage& language, PlanDevice* device, const ir::Function& f);
+
 // Runs a program under a schedule: passes, generator, limits, device. Returns false if there is
 // nothing to run.
 bool RunsTheSame(const DeviceLanguage& language, PlanDevice* device, const ir::Function& program,

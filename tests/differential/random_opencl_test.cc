@@ -6,14 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "compiler/space/space.h"
 #include "compiler/targets/opencl/opencl_codegen.h"
-#include "deploy/support/rng.h"
 #include "deploy/support/status.h"
-#include "deploy/support/strings.h"
 #include "tests/differential/random_device.h"
 #include "tests/support/run_plan.h"
-#include "tests/support/te_programs.h"
 #include "tests/support/test_seed.h"
 
 namespace tilewright::tests {
@@ -59,28 +55,7 @@ TEST_F(RandomOpenClTest, PointsOfTheSearchComputeTheSameOnTheDevice) {
 TEST_F(RandomOpenClTest, SumsOfSubGroupsAreTheSame) {
   DeviceLanguage language = kOpenCl;
   language.emit = EmulatedSubGroups;
-  target::Target target = *target::ParseTarget("opencl");
-  target.machine.launch.sub_groups = true;
-  const uint64_t first = 1000 * TestSeed(2236);
-  const int64_t rounds = TestRounds(8);
-  for (uint64_t seed = first; seed < first + static_cast<uint64_t>(rounds); ++seed) {
-    const ir::Function program = seed % 2 == 0 ? SoftmaxProgram(4, 96) : MeanProgram(3, 120);
-    auto space = space::Space::Create(program, target);
-    ASSERT_TRUE(space.ok()) << space.status();
-    support::Rng rng(seed);
-    space::Point point;
-    do {
-      ASSERT_TRUE((*space)->Sample(&rng, &point));
-    } while ((*space)->sketches()[static_cast<size_t>(point.sketch)]->name() != "tree_reduction");
-    const auto& knobs = (*space)->sketches()[static_cast<size_t>(point.sketch)]->knobs();
-    for (size_t k = 0; k < knobs.size(); ++k) {
-      if (knobs[k].name.starts_with("fan_in_"))
-        point.choices[k] = static_cast<int>(knobs[k].menu.size()) - 1;
-    }
-    auto scheduled = (*space)->Apply(point);
-    ASSERT_TRUE(scheduled.ok()) << "seed " << seed << ": " << scheduled.status();
-    EXPECT_TRUE(RunsTheSame(language, device_.get(), program, *scheduled, seed));
-  }
+  SubGroupTreesComputeTheSame(language, device_.get(), TestRounds(8));
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ struct LanguageRow {
   bool only_four_warps = false;
 };
 constexpr LanguageRow kLanguages[] = {
-    {Language::kCuda, "cuda", cuda::EmitCuda, "codegen.cuda.unsupported"},
+    {Language::kCuda, "cuda,tf32=on", cuda::EmitCuda, "codegen.cuda.unsupported"},
     {Language::kCuda, "cuda,arch=sm_90a", cuda::EmitCuda, "codegen.cuda.unsupported", true},
     {Language::kHip, "hip,arch=gfx90a",
      [](const std::vector<ir::Function>& kernels, bool sub_groups) {
@@ -202,8 +202,9 @@ ir::Function TensorProgram(uint64_t seed, bool four_warps) {
   static constexpr Types kTypes[] = {{"f16", "f16", "f32", "0.0f32", 16},
                                      {"bf16", "bf16", "f32", "0.0f32", 16},
                                      {"i8", "i8", "i32", "0i32", 32},
-                                     {"u8", "i8", "i32", "0i32", 32}};
-  const Types& t = kTypes[rng.Uniform(four_warps ? 2 : 4)];
+                                     {"u8", "i8", "i32", "0i32", 32},
+                                     {"f32", "f32", "f32", "0.0f32", 8}};
+  const Types& t = kTypes[rng.Uniform(four_warps ? 2 : 5)];
   const auto times = [&](int64_t unit, uint64_t most) {
     return unit * static_cast<int64_t>(1 + rng.Uniform(most));
   };

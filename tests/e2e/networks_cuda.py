@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 from fleet import BIN, BUILD, make_models, run_checks  # noqa: E402
@@ -97,6 +97,63 @@ def products_of_halves():
                            "--rtol", bound, "--atol", bound, "--repeat", 1, code=0, said="")
 
 
+def products_of_bytes():
+    """Integer products of ONNX, of two inputs or of constant weights, quantised ones with all that follows: tensor cores, and exact."""
+    random = np.random.default_rng(5)
+    m, k, n = 96, 128, 80
+    w = random.integers(-128, 128, (k, n), np.int8)
+    scales = [numpy_helper.from_array(np.array(v, t), name) for name, v, t in
+              (("sx", .02, np.float32), ("sw", .01, np.float32), ("sy", .9, np.float32), ("zx", 128, np.uint8), ("zw", 0, np.int8))]
+    quantised = helper.make_node("QLinearMatMul", ["x", "sx", "zx", "w", "sw", "zw", "sy", "zx"], ["y"])
+    integer = helper.make_node("MatMulInteger", ["x", "w"], ["y"])
+    for type_, node, constant in ((np.int8, integer, False), (np.uint8, integer, False), (np.int8, integer, True), (np.uint8, quantised, True)):
+        x = random.integers(np.iinfo(type_).min, np.iinfo(type_).max + 1, (m, k), type_)
+        inputs = [helper.make_tensor_value_info("x", TensorProto.INT8 if type_ is np.int8 else TensorProto.UINT8, [m, k])]
+        if not constant:
+            inputs.append(helper.make_tensor_value_info("w", TensorProto.INT8, [k, n]))
+        expected = x.astype(np.int64) @ w
+        if node is quantised:
+            expected = np.clip(np.rint((x.astype(np.int64) - 128) @ w * (.02 * .01 / .9)) + 128, 0, 255)
+        weights = [numpy_helper.from_array(w, "w")] * constant + scales * (node is quantised)
+        result = TensorProto.UINT8 if node is quantised else TensorProto.INT32
+        graph = helper.make_graph([node], "product", inputs, [helper.make_tensor_value_info("y", result, [m, n])], weights)
+        with tempfile.TemporaryDirectory(prefix="tilewright-bytes-") as name:
+            folder = Path(name)
+            onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), folder / "m.onnx")
+            for tensor, value in (("x", x), ("w", w)):
+                (folder / f"{tensor}.pb").write_bytes(numpy_helper.from_array(value, tensor).SerializeToString())
+            given = [word for tensor in inputs for word in ("--input", f"{tensor.name}={folder}/{tensor.name}.pb")]
+            tilewright("compile", folder / "m.onnx", "--target", TARGET, "-o", folder / "m.tw", "--dump-ir", folder / "dump", code=0, said="")
+            kernels = "".join(text.read_text() for text in (folder / "dump").glob("*.cu"))
+            assert "tw_cuda_mma_" in kernels.split("__launch_bounds__", 1)[1], f"expected tensor cores for {node.op_type} of {type_}"
+            tilewright("run", folder / "m.tw", *given, "--output-dir", folder, "--repeat", 1, code=0, said="")
+            found = numpy_helper.to_array(TensorProto.FromString((folder / "output_0.pb").read_bytes()))
+            assert np.array_equal(found, expected), f"{node.op_type} of {type_}"
+
+
+def rounded_products():
+    """Products of f32 have the tensor cores where the target asks for them, and are as exact as the model says elsewhere."""
+    random = np.random.default_rng(4)
+    for m, k, n in ((64, 64, 64), (100, 300, 100)):
+        x, w = random.standard_normal((m, k)).astype(np.float32), random.standard_normal((k, n)).astype(np.float32)
+        graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "product",
+                                  [helper.make_tensor_value_info("x", TensorProto.FLOAT, [m, k])],
+                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, [m, n])], [numpy_helper.from_array(w, "w")])
+        for asked in (False, True):
+            with tempfile.TemporaryDirectory(prefix="tilewright-rounded-") as name:
+                folder = Path(name)
+                onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), folder / "m.onnx")
+                (folder / "x.pb").write_bytes(numpy_helper.from_array(x, "x").SerializeToString())
+                tilewright("compile", folder / "m.onnx", "--target", TARGET + ",tf32=on" * asked, "-o", folder / "m.tw", "--dump-ir",
+                           folder / "dump", code=0, said="")
+                kernels = "".join(text.read_text() for text in (folder / "dump").glob("*.cu"))
+                assert ("tw_cuda_mma_tf32(" in kernels) == asked, f"asked for: {asked}"
+                tilewright("run", folder / "m.tw", "--input", f"x={folder}/x.pb", "--output-dir", folder, "--repeat", 1, code=0, said="")
+                found = numpy_helper.to_array(TensorProto.FromString((folder / "output_0.pb").read_bytes()))
+                error = np.linalg.norm(found - x.astype(np.float64) @ w) / np.linalg.norm(found)
+                assert 1e-4 < error < 1e-3 if asked else error < 1e-6, f"asked for: {asked}, error {error}"
+
+
 if __name__ == "__main__":
     os.environ["LD_LIBRARY_PATH"] = FAKES
-    run_checks(*map(network, QUICK + (LONG if "--long" in sys.argv else ())), products_of_halves, what_users_see)
+    run_checks(*map(network, QUICK + (LONG if "--long" in sys.argv else ())), products_of_halves, products_of_bytes, rounded_products, what_users_see)

@@ -43,6 +43,10 @@ TEST_F(VulkanDevice, TellsWhatItIsAndMeasures) {
   EXPECT_EQ(ready().attributes().at("sandbox").s(), "driver");
   EXPECT_NE(ready().attributes().at("name").s(), "");
   EXPECT_NE(ready().attributes().at("driver_compiler").s(), "");
+  const bool lavapipe = ready().attributes().at("name").s().find("llvmpipe") != std::string::npos;
+  if (lavapipe) {
+    EXPECT_EQ(ready().attributes().at("config_accepts").s(), "roadmap2022");
+  }
   const v1::ModuleMeasured measured =
       Measure("honest", tests::VulkanModule("honest", Kernel("honest", kHonest)));
   EXPECT_EQ(measured.outcome(), v1::OK) << measured.DebugString();

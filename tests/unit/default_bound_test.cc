@@ -171,6 +171,30 @@ TEST(BoundSpace, EveryPointOfEverySketchComputesTheSame) {
   EXPECT_GT(points["thread_tiles through shared memory"], 10);
 }
 
+// A block that reads a square result turned is no element-wise part of its tiles.
+TEST(BoundSpace, ATurnedReaderHasItsOwnTiles) {
+  const auto program = ir::ParseFunction(
+      "fn turned(A: i32[8, 8] input, B: i32[8, 8] input, T: i32[8, 8] output) stage=scheduled {\n"
+      "alloc P: i32[8, 8] scope=global;\n"
+      "for i in 0..8 { for j in 0..8 { for k in 0..8 { block P(vi: spatial 0..8 = i, vj: spatial "
+      "0..8 = j, vk: reduce 0..8 = k) { reads A[vi:1, vk:1], B[vk:1, vj:1]; writes P[vi:1, vj:1]; "
+      "init { P[vi, vj] = 0i32; } P[vi, vj] = P[vi, vj] + A[vi, vk] * B[vk, vj]; } } } }\n"
+      "for i in 0..8 { for j in 0..8 { block T(vi: spatial 0..8 = i, vj: spatial 0..8 = j) { reads "
+      "P[vj:1, vi:1]; writes T[vi:1, vj:1]; T[vi, vj] = max(P[vj, vi], 0i32); } } }\n}\n");
+  ASSERT_TRUE(program.ok()) << program.status();
+  for (const char* target : {"opencl", "cuda", "cpu,arch=x86_64,cpu=znver4"}) {
+    auto space = space::Space::Create(*program, *target::ParseTarget(target));
+    ASSERT_TRUE(space.ok()) << space.status();
+    support::Rng rng(3);
+    for (int i = 0; i < 60; ++i) {
+      space::Point point;
+      ASSERT_TRUE((*space)->Sample(&rng, &point));
+      const auto scheduled = (*space)->Apply(point);
+      EXPECT_TRUE(scheduled.ok()) << target << ": " << scheduled.status();
+    }
+  }
+}
+
 // Behind one barrier; without sub-groups the tree has no such end.
 TEST(BoundSpace, ATreeEndsInSubGroupsWhereTheMachineHasThem) {
   const ir::Function program = tests::SoftmaxProgram(3, 96);

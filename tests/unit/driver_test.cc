@@ -584,6 +584,21 @@ TEST(Candidate, DefaultScheduleOfEveryTaskPassesItsCheck) {
   }
 }
 
+// Where a target lets products round, their check allows as much: less than a missing term.
+TEST(TaskCheck, RoundedFactorsWidenTheToleranceOfProducts) {
+  const auto error = [](const std::string& type, const char* op, const char* target) {
+    const auto task = ParseTask("graph {\n  input %0: " + type + "[8,256]\n  input %1: " + type +
+                                "[256,8]\n  %2: f32[8,8] = " + op + "(%0, %1)\n  output %2\n}\n");
+    EXPECT_TRUE(task.ok()) << task.status();
+    return RoundedProductError(*task, target::ParseTarget(target)->machine);
+  };
+  EXPECT_EQ(error("f32", "matmul", "cuda,arch=sm_80"), 0);
+  EXPECT_EQ(error("f16", "matmul", "cuda,arch=sm_80,tf32=on"), 0);
+  const double rounded = error("f32", "matmul", "cuda,arch=sm_80,tf32=on");
+  EXPECT_GT(rounded, 0.01);
+  EXPECT_LT(rounded, 0.1);
+}
+
 TEST(Candidate, PackedWeightsPassTheCheck) {
   OnnxBuilder b;
   b.Input("x", {3, 10}).Weight("w", {10, 20}, 0.5).Output("y", {3, 20});

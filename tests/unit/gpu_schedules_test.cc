@@ -311,10 +311,9 @@ struct Factors {
   int terms;
 };
 constexpr Factors kFactors[] = {
-    {"f16", "f16", "f16", "f32", "0.0f32", 16},
-    {"bf16", "bf16", "bf16", "f32", "0.0f32", 16},
-    {"s8s8", "i8", "i8", "i32", "0i32", 32},
-    {"u8s8", "u8", "i8", "i32", "0i32", 32},
+    {"f16", "f16", "f16", "f32", "0.0f32", 16}, {"bf16", "bf16", "bf16", "f32", "0.0f32", 16},
+    {"s8s8", "i8", "i8", "i32", "0i32", 32},    {"u8s8", "u8", "i8", "i32", "0i32", 32},
+    {"tf32", "f32", "f32", "f32", "0.0f32", 8},
 };
 
 // A product of one fragment, twice as many terms, with either operand lying either way.
@@ -354,7 +353,7 @@ std::string ProductSteps(const Factors& f, int apart) {
 
 TEST(TensorCores, EveryTypeAndLayout) {
   transform::PassContext ctx;
-  ctx.target = *target::ParseTarget("cuda");
+  ctx.target = *target::ParseTarget("cuda,tf32=on");
   std::vector<ir::Function> programs;
   std::vector<simt::PlanText> texts;
   for (const Factors& f : kFactors) {

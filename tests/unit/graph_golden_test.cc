@@ -72,6 +72,7 @@ TEST_P(GraphGolden, PassMakesThisText) {
     context.half_products = {};
     context.half_factors = {ir::kF16};
   }
+  context.byte_products = GetParam().starts_with("bytes_");
   context.attention_rows = 8;
   context.near_row = 16;
   context.join_products = true;

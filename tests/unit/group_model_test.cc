@@ -381,9 +381,9 @@ TEST(GroupSpace, OccupancyBoundsIt) {
   EXPECT_TRUE((*processor)->Feasible(one));
 }
 
-// A product of square matrices of 16-bit floats.
-ir::Function HalfProduct(int64_t n) {
-  const std::string e = std::to_string(n), shape = "f16[" + e + ", " + e + "]";
+// A product of square matrices, with sums f32.
+ir::Function Square(const std::string& type, int64_t n) {
+  const std::string e = std::to_string(n), shape = type + "[" + e + ", " + e + "]";
   return *ir::ParseFunction(
       "fn product(A: " + shape + " input, B: " + shape + " input, C: f32[" + e + ", " + e +
       "] output) stage=scheduled { for i in 0.." + e + " { for j in 0.." + e + " { for k in 0.." +
@@ -415,12 +415,27 @@ std::map<std::string, double> BestOfSketches(const ir::Function& product,
   return best;
 }
 
+// Products of rounded factors are faster than exact ones, and slower than those of 16-bit floats.
+TEST(GroupModel, RoundedProductsAreBetweenFloatsAndHalves) {
+  transform::PassContext context;
+  context.target = *target::ParseTarget("cuda,arch=sm_80,tf32=on");
+  auto best = BestOfSketches(Square("f32", 1024), context, 300);
+  auto halves = BestOfSketches(Square("f16", 1024), context, 300);
+  ASSERT_TRUE(best.contains("tensor_tiles") && best.contains("thread_tiles"));
+  EXPECT_LT(best["tensor_tiles"], best["thread_tiles"]);
+  EXPECT_GT(best["tensor_tiles"], halves["tensor_tiles"]);
+  const target::Machine& machine = context.target.machine;
+  EXPECT_GT(best["tensor_tiles"], 1024.0 * 1024 * 1024 / machine.fragments.rounded_products /
+                                      static_cast<double>(machine.launch.units) /
+                                      machine.clock_ghz);
+}
+
 // A product of 16-bit floats is faster on tensor cores than anything else is, and the whole device
 // at its rate is the least that it takes.
 TEST(GroupModel, TensorCoresAreTheFastestForProductsOfHalves) {
   transform::PassContext context;
   context.target = *target::ParseTarget("cuda,arch=sm_90");
-  auto best = BestOfSketches(HalfProduct(1024), context, 300);
+  auto best = BestOfSketches(Square("f16", 1024), context, 300);
   const target::Machine machine = context.target.machine;
   const double least = 1024.0 * 1024 * 1024 / machine.fragments.half_products /
                        static_cast<double>(machine.launch.units) / machine.clock_ghz;
@@ -430,7 +445,7 @@ TEST(GroupModel, TensorCoresAreTheFastestForProductsOfHalves) {
   EXPECT_LT(3 * best["tensor_tiles"], best["thread_tiles"]);
   // Those of four warps are faster still.
   context.target = *target::ParseTarget("cuda,arch=sm_90a");
-  best = BestOfSketches(HalfProduct(4096), context, 400);
+  best = BestOfSketches(Square("f16", 4096), context, 400);
   EXPECT_LT(best["tensor_tiles_64x256"], best["tensor_tiles"]);
   EXPECT_GT(best["tensor_tiles_64x256"], 64 * least * machine.fragments.half_products /
                                              context.target.machine.fragments.shared_half_products);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <string>
 #include <vector>
@@ -27,7 +28,7 @@ namespace {
 using support::StatusText;
 using support::StrCat;
 
-target::Target Machine() { return *target::ParseTarget("cuda,arch=sm_90a"); }
+target::Target Machine() { return *target::ParseTarget("cuda,arch=sm_90a,tf32=on"); }
 
 // C[m,n] = A[m,k] B[k,n], each factor with rows of terms or of its own elements.
 ir::Function Product(int64_t m, int64_t n, int64_t k, const std::string& type, bool a_turned,
@@ -204,6 +205,12 @@ TEST(GroupPoints, PartsTilesColumnsAndVectorsAreRight) {
       {halves, "tensor_tiles", {{"parts", 4}, {"warps_rows", 2}, {"fragments_columns", 4}}},
       {halves, "tensor_tiles_64x64", {{"parts", 2}, {"tiles_of_group", 4}}},
       {halves, "tensor_tiles_64x128", {{"tiles_of_group", 2}, {"stages", 2}}},
+      {Product(64, 32, 64, "f32", false, true),
+       "tensor_tiles",
+       {{"warps_rows", 2}, {"fragments_columns", 4}, {"fragments_step", 4}, {"stages", 2}},
+       100,
+       0},
+      {Product(32, 32, 128, "f32", true, false), "tensor_tiles", {{"parts", 2}}},
       {*ir::ParseFunction(kRow), "tree_reduction", {{"columns_Y", 16}, {"threads_Y", 24}}, 105},
       {*ir::ParseFunction(kBlocks),
        "thread_tiles",
@@ -236,6 +243,50 @@ TEST(GroupPoints, PartsTilesColumnsAndVectorsAreRight) {
     }
     EXPECT_LE(100 * sum.global_sectors, rows[i].most_over_least * sum.global_ideal_sectors)
         << texts[i].text;
+  }
+}
+
+// Factors are rounded to 11 bits where they are loaded, sums are not.
+TEST(TensorCores, FactorsOf32BitsAreRounded) {
+  const ir::Function program = Product(16, 8, 16, "f32", false, false);
+  const auto compiled = simt::CompilePlans({TextOf(program, "tensor_tiles", {})});
+  ASSERT_TRUE(compiled.ok()) << StatusText(compiled.status());
+  std::vector<float> a(16 * 16, 0.0f), b(8 * 16, 0.0f);
+  const float unit = 1.0f / 1024;  // of the last of 11 bits
+  const float values[] = {1 + unit / 2, 1 + unit / 4, -1 - unit / 2, 3 - unit / 2};
+  for (size_t row = 0; row < 4; ++row) a[row * 16 + 5] = values[row];
+  a[4 * 16 + 5] = a[4 * 16 + 6] = 1;
+  b[5] = 1;  // of column 0
+  b[6] = 1.0f / 4096 / 4;
+  b[16 + 5] = 1 + unit / 2;  // of column 1
+  const auto bytes = [](const std::vector<float>& v) {
+    ir::TensorData data;
+    data.bytes.resize(v.size() * sizeof(float));
+    std::memcpy(data.bytes.data(), v.data(), data.bytes.size());
+    return data;
+  };
+  ir::TensorData a_data = bytes(a), b_data = bytes(b), c_data = bytes(std::vector<float>(16 * 8));
+  const absl::Status ran = simt::RunPlan((*compiled)[0], {}, {&a_data, &b_data, &c_data});
+  ASSERT_TRUE(ran.ok()) << StatusText(ran);
+  std::vector<float> c(16 * 8);
+  std::memcpy(c.data(), c_data.bytes.data(), c_data.bytes.size());
+  const float rounded[] = {1 + unit, 1, -1 - unit, 3};
+  for (size_t row = 0; row < 4; ++row) EXPECT_EQ(c[row * 8], rounded[row]) << row;
+  EXPECT_EQ(c[1], (1 + unit) * (1 + unit));
+  EXPECT_EQ(c[4 * 8], 1 + 1.0f / 4096 / 4);
+}
+
+// Nothing rounds them where the target does not ask for it.
+TEST(TensorCores, ProductsOf32BitsAreAskedFor) {
+  const ir::Function program = Product(64, 64, 64, "f32", false, false);
+  for (const char* text : {"cuda,arch=sm_80", "cuda,arch=sm_80,tf32=on"}) {
+    const auto space = space::Space::Create(program, *target::ParseTarget(text));
+    ASSERT_TRUE(space.ok()) << StatusText(space.status());
+    const auto& sketches = (*space)->sketches();
+    const bool has = std::any_of(sketches.begin(), sketches.end(), [](const auto& sketch) {
+      return sketch->name() == "tensor_tiles";
+    });
+    EXPECT_EQ(has, std::string_view(text).ends_with("on")) << text;
   }
 }
 

@@ -26,13 +26,13 @@ namespace {
 
 using support::StrCat;
 
-KernelModule Emitted(const std::string& text) {
+KernelModule Emitted(const std::string& text, const SpirvOptions& options = {}) {
   const auto function = ir::ParseFunction(text);
   EXPECT_TRUE(function.ok()) << function.status();
-  const auto module = EmitKernel(*function);
+  const auto module = EmitKernel(*function, options);
   EXPECT_TRUE(module.ok()) << module.status();
   if (!module.ok()) return {};
-  const auto code = EmitSpirv({*function});
+  const auto code = EmitSpirv({*function}, options);
   const absl::Status valid = tests::ValidateSpirv(code->bytes);
   EXPECT_TRUE(valid.ok()) << valid;
   return *module;
@@ -186,6 +186,67 @@ TEST(Spirv, AModuleAsksForTheTypesItHas) {
       (Features{"shaderFloat16", "shaderRoundingModeRTEFloat16", "storageBuffer16BitAccess"}));
   EXPECT_EQ(features("f64", "Y[t] = X[t];"), (Features{"shaderFloat64"}));
   EXPECT_EQ(features("i64", "Y[t] = X[t];"), (Features{"shaderInt64"}));
+}
+
+// The same loops as in other languages (sub_group_sums.h), of types that Vulkan 1.1 adds up.
+TEST(Spirv, SubGroupsShareOutSums) {
+  const auto shares = [](const std::string& type, const std::string& loop) {
+    const KernelModule module = Emitted(
+        InThreads(StrCat("L[0] = X[0];\n", loop, "\nY[t] = L[0];"), type), {.sub_groups = true});
+    const auto ops = OpsOf(module);
+    const bool asks =
+        std::count(module.features.begin(), module.features.end(), "subgroupArithmetic") == 1;
+    const int64_t found =
+        Count(ops, spv::Op::OpGroupNonUniformFAdd) + Count(ops, spv::Op::OpGroupNonUniformFMax) +
+        Count(ops, spv::Op::OpGroupNonUniformSMin) + Count(ops, spv::Op::OpGroupNonUniformUMin) +
+        std::max<int64_t>(Count(ops, spv::Op::OpGroupNonUniformIAdd) - 2, 0);
+    EXPECT_EQ(asks, found > 0);
+    EXPECT_LE(Count(ops, spv::Op::OpGroupNonUniformIAdd), 3) << "counted once";
+    return found;
+  };
+  const std::string sum = "for k in 0..64 @{sub_group=1} { L[0] = L[0] + X[k]; }";
+  EXPECT_EQ(shares("f32", sum), 1);
+  EXPECT_EQ(shares("i32", sum), 1);
+  EXPECT_EQ(shares("f64", sum), 1);
+  EXPECT_EQ(shares("f16", sum), 0) << "a feature of its own";
+  EXPECT_EQ(shares("f32", sum + "\n" + sum), 2);
+  EXPECT_EQ(shares("f32", "for k in 0..64 @{sub_group=1} { L[0] = max(X[k], L[0]); }"), 1);
+  EXPECT_EQ(shares("i32", "for k in 0..64 @{sub_group=1} { L[0] = min(X[k], L[0]); }"), 1);
+  EXPECT_EQ(shares("u32", "for k in 0..64 @{sub_group=1} { L[0] = min(X[k], L[0]); }"), 1);
+  EXPECT_EQ(shares("f32", "for k in 0..64 { L[0] = L[0] + X[k]; }"), 0);
+  EXPECT_EQ(shares("f32", "if (t < 9) { " + sum + " }"), 0) << "not all threads come to it";
+  EXPECT_EQ(shares("f32", "for k in 0..64 @{sub_group=1} { L[0] = L[0] + X[k + t]; }"), 0);
+  // Where a driver that counts needs unrolled loops.
+  EXPECT_EQ(shares("f32", "for a in 0..70000 { Y[t] = Y[t] + X[t]; }\n" + sum), 0);
+  EXPECT_EQ(Count(OpsOf(Emitted(InThreads("L[0] = 0.0f32;\n" + sum + "\nY[t] = L[0];"))),
+                  spv::Op::OpGroupNonUniformFAdd),
+            0)
+      << "no option, no sub-groups";
+}
+
+// One operation instead of four products, each of its sort.
+TEST(Spirv, DotProductsOfBytesAreInstructions) {
+  const auto made = [](const std::string& a, const std::string& b, bool by_instruction) {
+    const KernelModule module = Emitted(
+        StrCat(
+            "fn f(A: ", a, "[256] input, B: ", b, "[512] input, Y: i32[128] output) stage=flat {\n",
+            "  for t in 0..64 threadIdx.x {\n    Y[ramp(t * 2, 1, 2)] = dot4(broadcast(7i32, 2), ",
+            "A[ramp(t * 4, 1, 4)], B[ramp(t * 8, 1, 8)]);\n  }\n}\n"),
+        {.dot_products = by_instruction});
+    const bool asks =
+        std::count(module.features.begin(), module.features.end(), "shaderIntegerDotProduct") == 1;
+    EXPECT_EQ(asks, by_instruction);
+    const auto ops = OpsOf(module);
+    return std::vector<int64_t>{Count(ops, spv::Op::OpSDot), Count(ops, spv::Op::OpUDot),
+                                Count(ops, spv::Op::OpSUDot), Count(ops, spv::Op::OpIMul)};
+  };
+  using Counts = std::vector<int64_t>;
+  const int64_t index = made("i8", "i8", true).back();
+  EXPECT_EQ(made("i8", "i8", true), (Counts{2, 0, 0, index}));
+  EXPECT_EQ(made("u8", "u8", true), (Counts{0, 2, 0, index}));
+  EXPECT_EQ(made("i8", "u8", true), (Counts{0, 0, 2, index}));
+  EXPECT_EQ(made("u8", "i8", true), (Counts{0, 0, 2, index}));
+  EXPECT_EQ(made("u8", "i8", false), (Counts{0, 0, 0, index + 8}));
 }
 
 TEST(Spirv, WhatIsNotThereIsRefused) {

@@ -142,6 +142,20 @@ TEST(Target, MemoriesOfAMatrixUnitMayHaveOtherSizes) {
       << why;
 }
 
+// Products that round more than models say are there where a target asks for them.
+TEST(Target, InexactFeaturesAreAskedFor) {
+  const Target plain = *ParseTarget("cuda,arch=sm_90a"),
+               off = *ParseTarget("cuda,arch=sm_90a,tf32=off");
+  const Target asked = *ParseTarget("cuda,tf32=on,arch=sm_90a");
+  EXPECT_FALSE(plain.machine.Has("tf32"));
+  EXPECT_FALSE(off.machine.Has("tf32"));
+  EXPECT_TRUE(asked.machine.Has("tf32"));
+  EXPECT_EQ(off.ToString(), plain.ToString());
+  EXPECT_EQ(asked.ToString(), "cuda,arch=sm_90a,tf32=on");
+  EXPECT_EQ(asked.WithoutThreads(), asked.ToString()) << "records of other numbers";
+  EXPECT_TRUE(ParseTarget(asked.ToString())->machine.Has("tf32"));
+}
+
 TEST(Target, RefusalsNameTheProblem) {
   const std::pair<const char*, const char*> rows[] = {
       {"", "ir.target.unknown_kind"},
@@ -161,6 +175,11 @@ TEST(Target, RefusalsNameTheProblem) {
       {"wasm,cpu=znver4", "ir.target.unknown_cpu"},
       {"opencl,threads=2", "ir.target.bad_value"},
       {"opencl,config=a", "ir.target.bad_value"},
+      {"cuda,tf32=yes", "ir.target.bad_value"},
+      {"hip,tf32=on", "ir.target.bad_value"},
+      {"cpu,tf32=on", "ir.target.bad_value"},
+      {"vulkan,config=roadmap1999", "ir.target.bad_value"},
+      {"vulkan,arch=sm_90", "ir.target.bad_value"},
       {"cpu,config=block16", "ir.target.bad_value"},
       {"vta,config=block7", "ir.target.bad_value"},
       {"vta,inputs=33KiB", "ir.target.bad_value"},

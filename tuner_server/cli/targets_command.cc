@@ -21,13 +21,27 @@ void AddConfiguration(const target::Kind& kind, const target::Machine& machine, 
       support::StrCat(kind.name, ",", kind.families[0].machine_key, "=", machine.name);
   const bool here = runtime::FindDevicePlugin(kind.name).ok();
   const int64_t block = machine.matrix.block;
-  const std::string lanes = machine.has_matrix() ? support::StrCat(block, " x ", block)
-                                                 : support::StrCat(machine.launch.warp, " threads");
+  std::string lanes;  // empty: they differ from device to device
+  if (machine.has_matrix()) lanes = support::StrCat(block, " x ", block);
+  if (machine.launch.warp > 1) lanes = support::StrCat(machine.launch.warp, " threads");
   table->AddRow({target, lanes, "", "", here ? "yes" : "no"});
   nlohmann::json row = {
       {"target", target}, {"features", machine.FeatureList()}, {"runs_here", here}};
   if (machine.has_matrix()) row["matrix_block"] = block;
+  if (!machine.inexact_feature.empty()) row["inexact_feature"] = machine.inexact_feature;
   rows->push_back(std::move(row));
+}
+
+// What targets of a kind may ask for.
+std::string InexactText() {
+  std::string text;
+  for (const target::Kind& kind : target::Kinds()) {
+    const std::string_view feature = kind.families[0].machines.back().inexact_feature;
+    if (feature.empty()) continue;
+    text += support::StrCat("append ,", feature, "=on to a target of ", kind.name,
+                            ": products of f32 are faster and less exact\n");
+  }
+  return text;
 }
 
 }  // namespace
@@ -69,7 +83,8 @@ int ListTargets(OutputFormat format) {
     } else {
       PrintOut(support::StrCat("native means ", native, "  (", cpu.model_name, ")\n",
                                "append ,threads=N to any target; without it: one thread, for "
-                               "native: all usable cores\n"));
+                               "native: all usable cores\n",
+                               InexactText()));
       PrintOut(table.Render());
     }
     return absl::OkStatus();

@@ -236,9 +236,10 @@ absl::Status BuilderSession::DescribeCheck(const driver::Task& task, v1::Builder
   out->set_expected_output_path(name);
   *out->mutable_expected_output() = daemon::MakeDigest(
       support::Sha256Hex(check.expected_bytes), static_cast<int64_t>(check.expected_bytes.size()));
-  out->mutable_tolerance()->set_abs(check.atol);
-  out->mutable_tolerance()->set_rel(check.rtol);
   TW_ASSIGN(const graph::Graph body, driver::ParseTask(task.text));
+  const double rounded = driver::RoundedProductError(body, target_.machine);
+  out->mutable_tolerance()->set_abs(check.atol + rounded);
+  out->mutable_tolerance()->set_rel(check.rtol + rounded);
   for (const auto& [name, factor] : driver::VariantTolerances(body)) {
     (*out->mutable_variant_tolerance())[name] = factor;
   }

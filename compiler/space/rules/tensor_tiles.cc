@@ -195,12 +195,22 @@ class TensorTiles final : public Sketch {
     while (lanes > 0 && !fits()) lanes /= 2;
     return lanes;
   }
-  // Rows begin at odd multiples of so many elements.
-  static int64_t Apart(const Operand& operand) { return kRowBytes / operand.bytes(); }
+  // Rows begin `offset` elements behind multiples of `factor`: at odd multiples of what a thread
+  // names. Terms that are rows of words are loaded word by word, eight of each of four rows, which
+  // meet all banks.
+  struct RowPlace {
+    int64_t factor, offset;
+  };
+  static RowPlace PlaceOfRows(const Operand& operand) {
+    if (operand.bytes() == 4 && operand.inner() != operand.terms) return {32, 8};
+    return {2 * kRowBytes / operand.bytes(), kRowBytes / operand.bytes()};
+  }
   static int64_t SharedBytes(const Tile& t, const Operand& operand, int64_t own) {
-    const int64_t row = RowOf(t, operand, own), apart = Apart(operand);
+    const int64_t row = RowOf(t, operand, own);
     if (t.f.reads_shared()) return own * t.terms() * operand.bytes();
-    const int64_t padded = row + ((apart - row) % (2 * apart) + 2 * apart) % (2 * apart);
+    const RowPlace place = PlaceOfRows(operand);
+    const int64_t padded =
+        row + ((place.offset - row) % place.factor + place.factor) % place.factor;
     return own * t.terms() / row * padded * operand.bytes();
   }
 
@@ -370,8 +380,8 @@ class TensorTiles final : public Sketch {
     make->Bind(parts[2], "threadIdx.x");
     if (lanes > 1) make->Vectorize(parts[3]);
     if (t.f.reads_shared()) return;  // the code generator places what such products read
-    make->StorageAlign(block, static_cast<int>(operand.outer()), 2 * Apart(operand),
-                       Apart(operand));
+    const RowPlace place = PlaceOfRows(operand);
+    make->StorageAlign(block, static_cast<int>(operand.outer()), place.factor, place.offset);
   }
 
   BlockInfo p_;

@@ -12,7 +12,8 @@ namespace tilewright::cuda {
 // Fragments of tensor cores, as the PTX ISA lays them out. A register holds 4 bytes of a row's
 // terms: thread t of a warp has rows t / 4 and 8 below (sums and A) or column t / 4 (B), and bytes
 // t % 4 * 4 and 16 further. Rows in shared memory at multiples of 16 bytes are loaded by ldmatrix,
-// for which threads name the rows of matrices of 8 x 16 bytes.
+// for which threads name the rows of matrices of 8 x 16 bytes. Floats of 32 bits are rounded when
+// they are loaded.
 inline constexpr std::string_view kWarpFragments = R"(#ifdef __CUDACC_RTC__
 #define TW_MMA(form, kind, d, a, b) \
   asm volatile("mma.sync.aligned." form " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, " \
@@ -27,8 +28,11 @@ inline constexpr std::string_view kWarpFragments = R"(#ifdef __CUDACC_RTC__
   asm volatile("ldmatrix.sync.aligned.m8n8.x2" turned ".shared.b16 {%0, %1}, [%2];" \
                : "=r"(f[0]), "=r"(f[1]) \
                : "r"((tw_u32)__cvta_generic_to_shared(row)) : "memory")
+#define TW_ROUND_TF32(bits) \
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(__uint_as_float(bits)))
 #endif
 template <class T> static inline tw_u32 tw_bits(const T& x) {
+  if constexpr (sizeof(T) == 4) return *(const tw_u32*)&x;
   return sizeof(T) == 1 ? *(const tw_u8*)&x : *(const tw_u16*)&x;
 }
 template <int along, bool whole, class T> static inline tw_u32 tw_terms(const T* first) {
@@ -70,14 +74,19 @@ static inline void tw_load_b(tw_u32 (&f)[2], const T* p) {
   template <int rows, int columns, int bytes, bool shared, class T> \
   static inline void tw_cuda_load_##name(tw_u32 (&f)[registers], const T* p) { \
     tw_load_##fragment<rows, columns, bytes, shared>(f, p); \
+    if constexpr (sizeof(T) == 4) { \
+      for (int r = 0; r < registers; ++r) TW_ROUND_TF32(f[r]); \
+    } \
   }
 TW_LOAD(a_f16, a, 4)
 TW_LOAD(a_bf16, a, 4)
 TW_LOAD(a_i8, a, 4)
 TW_LOAD(a_u8, a, 4)
+TW_LOAD(a_f32, a, 4)
 TW_LOAD(b_f16, b, 2)
 TW_LOAD(b_bf16, b, 2)
 TW_LOAD(b_i8, b, 2)
+TW_LOAD(b_f32, b, 2)
 #define TW_PRODUCT(name, type, form, kind) \
   static inline void tw_cuda_mma_##name##_reset(type (&d)[4]) { d[0] = d[1] = d[2] = d[3] = 0; } \
   static inline void tw_cuda_mma_##name(type (&d)[4], const tw_u32 (&a)[4], \
@@ -88,6 +97,7 @@ TW_PRODUCT(f16, float, "m16n8k16.row.col.f32.f16.f16.f32", "f")
 TW_PRODUCT(bf16, float, "m16n8k16.row.col.f32.bf16.bf16.f32", "f")
 TW_PRODUCT(s8s8, int, "m16n8k32.row.col.s32.s8.s8.s32", "r")
 TW_PRODUCT(u8s8, int, "m16n8k32.row.col.s32.u8.s8.s32", "r")
+TW_PRODUCT(tf32, float, "m16n8k8.row.col.f32.tf32.tf32.f32", "f")
 )";
 
 // Products whose factors are in shared memory, in the layout that the PTX ISA calls a 128-byte

@@ -17,8 +17,9 @@ using targets::SetUnits;
 // Of the 255 registers of a thread, what addresses and counters leave. A thread's operation
 // computes one float. The largest device of a row is one of `units` multiprocessors.
 // Tensor cores: 312 Tflop/s of fp16 on the A100 and 989 on the H100 by the white papers, twice as
-// many of bytes. mma.sync gets 63% of the latter (Luo et al., "Benchmarking and Dissecting the
-// Nvidia Hopper GPU Architecture via Microbenchmarking", 2024); the rest is for wgmma.
+// many of bytes, half as many of tf32. mma.sync gets 63% of the H100's (Luo et al., "Benchmarking
+// and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", 2024); the rest is for
+// wgmma.
 constexpr target::Machine Row(std::string_view name, std::string_view features, int64_t units,
                               int64_t unit_shared_bytes, int64_t second_cache_bytes,
                               double memory_bytes_per_cycle, double clock_ghz, double half_products,
@@ -52,8 +53,10 @@ constexpr target::Machine Row(std::string_view name, std::string_view features, 
   m.launch.group_ns = 20;
   m.launch.load_latency = 200;
   m.launch.shared_latency = 30;
+  m.inexact_feature = "tf32";
   m.fragments = {.half_products = half_products,
                  .byte_products = 2 * half_products,
+                 .rounded_products = half_products / 2,
                  .shared_half_products = shared_half_products};
   return m;
 }

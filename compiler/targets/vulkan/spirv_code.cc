@@ -135,6 +135,26 @@ void SpirvCode::Barrier(bool global) {
   ++epoch_;
 }
 
+// All threads of a group are in the outermost region, where this is placed once.
+Id SpirvCode::CountInSubGroup(spv::GroupOperation which) {
+  module_.AddCapability(spv::Capability::GroupNonUniformArithmetic);
+  return Placed(spv::Op::OpGroupNonUniformIAdd, module_.Int(32),
+                {Scope(spv::Scope::Subgroup), CodeOf(which)}, {module_.IntConstant(32, 1)});
+}
+
+Id SpirvCode::LaneInSubGroup() { return CountInSubGroup(spv::GroupOperation::ExclusiveScan); }
+
+Id SpirvCode::LanesOfSubGroup() { return CountInSubGroup(spv::GroupOperation::Reduce); }
+
+// Stays where it is asked for: elsewhere other threads may take part.
+Id SpirvCode::ReduceInSubGroup(spv::Op op, Id type, Id value) {
+  module_.AddCapability(spv::Capability::GroupNonUniformArithmetic);
+  const Id id = module_.NewId();
+  Add(op, {type, id, Scope(spv::Scope::Subgroup), CodeOf(spv::GroupOperation::Reduce), value});
+  depths_[id] = regions_.size() - 1;
+  return id;
+}
+
 void SpirvCode::If(Id condition, const Body& then_body, const Body& else_body) {
   const Id then_label = module_.NewId(), merge = module_.NewId();
   const Id else_label = else_body == nullptr ? merge : module_.NewId();
@@ -153,12 +173,12 @@ void SpirvCode::If(Id condition, const Body& then_body, const Body& else_body) {
   StartBlock(merge);
 }
 
-void SpirvCode::For(int bits, Id first, Id end, int64_t step, const std::function<void(Id)>& body) {
+void SpirvCode::For(int bits, Id first, Id end, Id step, const std::function<void(Id)>& body) {
   const Id type = module_.Int(bits);
   const Id header = module_.NewId(), inner = module_.NewId(), next = module_.NewId(),
            merge = module_.NewId(), i = module_.NewId(), next_i = module_.NewId(),
            goes_on = module_.NewId();
-  const Id step_id = module_.IntConstant(bits, step), before = regions_.back().label;
+  const Id before = regions_.back().label;
   ++epoch_;
   Open(header);
   StartBlock(header);
@@ -171,7 +191,7 @@ void SpirvCode::For(int bits, Id first, Id end, int64_t step, const std::functio
   body(i);
   Branch(next);
   StartBlock(next);
-  Add(spv::Op::OpIAdd, {type, next_i, i, step_id});
+  Add(spv::Op::OpIAdd, {type, next_i, i, step});
   Branch(header);
   AppendLoop(header, merge);
 }

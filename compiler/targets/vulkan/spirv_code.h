@@ -37,13 +37,20 @@ class SpirvCode {
   // stores to (`constant`) is loaded once.
   Id Load(Id type, Id pointer, Id root, bool constant = false);
   void Store(Id pointer, Id value, Id root);
+  // Sub-groups. REQUIRES: all threads of a group come here together. The threads of a sub-group are
+  // counted: a group may end in a smaller one, and some drivers run smaller ones than they say.
+  Id LaneInSubGroup();
+  Id LanesOfSubGroup();
+  // Puts together (`op`: OpGroupNonUniformFAdd ...) what the threads of a sub-group have; all of
+  // them get the result.
+  Id ReduceInSubGroup(spv::Op op, Id type, Id value);
   // All threads of a group come here; orders shared memory, and `global` memory, too.
   void Barrier(bool global);
 
   using Body = std::function<void()>;
   void If(Id condition, const Body& then_body, const Body& else_body = nullptr);
   // for (i = first; i < end; i += step), signed, of an integer type of so many bits.
-  void For(int bits, Id first, Id end, int64_t step, const std::function<void(Id)>& body);
+  void For(int bits, Id first, Id end, Id step, const std::function<void(Id)>& body);
   // Runs `body` while `condition`, evaluated before each iteration, holds.
   void While(const std::function<Id()>& condition, const Body& body);
 
@@ -73,6 +80,7 @@ class SpirvCode {
   // Closes the region of a loop, enters it by its header, and goes on behind it.
   void AppendLoop(Id header, Id merge);
   Id Scope(spv::Scope scope);
+  Id CountInSubGroup(spv::GroupOperation which);
 
   SpirvModule& module_;
   const Id entry_;  // the first block

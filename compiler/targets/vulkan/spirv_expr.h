@@ -31,9 +31,13 @@ struct Place {
 
 class SpirvExpr {
  public:
-  // `narrow`: values of type i64 fit into 32 bits.
-  SpirvExpr(SpirvModule* module, SpirvCode* code, bool narrow)
-      : module_(*module), code_(*code), math_(module), narrow_(narrow) {}
+  // `narrow`: values of type i64 fit into 32 bits. `dot_products`: of bytes, by instruction.
+  SpirvExpr(SpirvModule* module, SpirvCode* code, bool narrow, bool dot_products)
+      : module_(*module),
+        code_(*code),
+        math_(module),
+        narrow_(narrow),
+        dot_products_(dot_products) {}
 
   Id TypeOf(ir::DType type);  // of one lane's value
   int BitsOf(ir::DType type) const;
@@ -96,12 +100,14 @@ class SpirvExpr {
   Id IntIntrinsic(const ir::Expr& e, int lane);
   Id RoundingShift(ir::DType type, Id a, Id n);
   Id FloatIntrinsic(const ir::Expr& e, const Words& operands);
+  Id FourBytes(const ir::Expr& bytes, int lane);
+  Id Dot4ByInstruction(const ir::Expr& e, int lane);
   Id Dot4(const ir::Expr& e, int lane);
 
   SpirvModule& module_;
   SpirvCode& code_;
   SpirvMath math_;
-  const bool narrow_;
+  const bool narrow_, dot_products_;
   analysis::Analyzer analyzer_;
   std::unordered_map<const ir::BufferNode*, Place> places_;
   std::unordered_map<const ir::ExprNode*, Id> vars_;

@@ -7,7 +7,9 @@
 #include "compiler/codegen/group_memory.h"
 #include "compiler/codegen/index_width.h"
 #include "compiler/codegen/local_slots.h"
+#include "compiler/codegen/sub_group_sums.h"
 #include "compiler/ir/buffer_bytes.h"
+#include "compiler/ir/expr_parts.h"
 #include "compiler/targets/vulkan/loop_cost.h"
 #include "compiler/targets/vulkan/spirv_expr.h"
 #include "deploy/runtime/spirv_abi.h"
@@ -24,14 +26,35 @@ using support::StrCat;
 
 constexpr int64_t kMostBufferBytes = std::numeric_limits<uint32_t>::max();
 
+spv::Op GroupOpOf(ir::ExprKind op, ir::DType type) {
+  const auto of_type = [type](spv::Op of_signed, spv::Op of_unsigned, spv::Op of_floats) {
+    if (type.is_float()) return of_floats;
+    return type.code == ir::TypeCode::kInt ? of_signed : of_unsigned;
+  };
+  switch (op) {
+    case ir::ExprKind::kMin:
+      return of_type(spv::Op::OpGroupNonUniformSMin, spv::Op::OpGroupNonUniformUMin,
+                     spv::Op::OpGroupNonUniformFMin);
+    case ir::ExprKind::kMax:
+      return of_type(spv::Op::OpGroupNonUniformSMax, spv::Op::OpGroupNonUniformUMax,
+                     spv::Op::OpGroupNonUniformFMax);
+    default:
+      return of_type(spv::Op::OpGroupNonUniformIAdd, spv::Op::OpGroupNonUniformIAdd,
+                     spv::Op::OpGroupNonUniformFAdd);
+  }
+}
+
 class KernelEmitter {
  public:
-  explicit KernelEmitter(const ir::Function& kernel)
+  KernelEmitter(const ir::Function& kernel, const SpirvOptions& options)
       : kernel_(kernel),
         code_(&module_),
-        expr_(&module_, &code_, codegen::FitsInt32(kernel)),
+        expr_(&module_, &code_, codegen::FitsInt32(kernel), options.dot_products),
         global_barriers_(codegen::OrdersGlobalMemory(kernel)),
-        unroll_(UnrollingOf(kernel)) {}
+        unroll_(UnrollingOf(kernel)) {
+    // Unrolled loops cost what a driver counts: sums of sub-groups are no such loops.
+    if (options.sub_groups && unroll_ == 1) sums_ = codegen::FindSubGroupSums(kernel);
+  }
 
   absl::StatusOr<KernelModule> Emit();
 
@@ -41,6 +64,8 @@ class KernelEmitter {
   void Statement(const Stmt& s);
   void For(const Stmt& s);
   void Unrolled(const Stmt& s, int bits, Id first);
+  bool IsShared(const codegen::SubGroupSum& sum) const;
+  void SubGroupSum(const Stmt& s, const codegen::SubGroupSum& sum, int bits, Id first, Id end);
   void BoundLoop(const Stmt& s);
   void Alloc(const Stmt& s);
   void Store(const Stmt& s);
@@ -53,7 +78,8 @@ class KernelEmitter {
   SpirvCode code_;
   SpirvExpr expr_;
   const bool global_barriers_;
-  const int64_t unroll_;                  // of the innermost loops
+  const int64_t unroll_;  // of the innermost loops
+  codegen::SubGroupSums sums_;
   std::map<spv::BuiltIn, Id> built_ins_;  // loaded
 };
 
@@ -124,7 +150,10 @@ void KernelEmitter::For(const Stmt& s) {
   const Expr end = ir::IsInt(s->range.min, 0) ? s->range.extent : s->range.min + s->range.extent;
   const int bits = expr_.BitsOf(s->var->dtype);
   if (unroll_ > 1 && IsInnermost(s)) return Unrolled(s, bits, first);
-  code_.For(bits, first, expr_.Lane(end, 0), 1, [&](Id i) {
+  const auto sum = sums_.find(s.get());
+  if (sum != sums_.end() && IsShared(sum->second))
+    return SubGroupSum(s, sum->second, bits, first, expr_.Lane(end, 0));
+  code_.For(bits, first, expr_.Lane(end, 0), module_.IntConstant(bits, 1), [&](Id i) {
     expr_.SetVar(s->var, i);
     Statement(s->body);
   });
@@ -145,8 +174,42 @@ void KernelEmitter::Unrolled(const Stmt& s, int bits, Id first) {
   };
   const int64_t extent = *ir::AsInt(s->range.extent), rest = extent % unroll_;
   const Id end = plus(first, extent - rest);
-  if (extent > rest) code_.For(bits, first, end, unroll_, [&](Id i) { bodies(i, unroll_); });
+  const Id step = module_.IntConstant(bits, unroll_);
+  if (extent > rest) code_.For(bits, first, end, step, [&](Id i) { bodies(i, unroll_); });
   bodies(end, rest);
+}
+
+// Vulkan 1.1 puts together values of these types; others are a feature of their own.
+bool KernelEmitter::IsShared(const codegen::SubGroupSum& sum) const {
+  const ir::DType type = sum.value()->dtype;
+  return type.is_float() ? type.bits >= 32 : expr_.BitsOf(type) == 32;
+}
+
+// The threads of a sub-group take the terms in turn. Each begins with the identity, and the device
+// puts together what they have.
+void KernelEmitter::SubGroupSum(const Stmt& s, const codegen::SubGroupSum& sum, int bits, Id first,
+                                Id end) {
+  const ir::DType dtype = sum.value()->dtype;
+  const Id type = expr_.TypeOf(dtype), counter = module_.Int(bits);
+  const ir::Var part = ir::MakeVar("part", dtype), whole = ir::MakeVar("whole", dtype);
+  const auto as_counter = [&](Id word) {
+    return bits == 32 ? word : code_.Op(spv::Op::OpUConvert, counter, {word});
+  };
+  const Id own = code_.Variable(type);
+  code_.Store(own, expr_.Lane(ir::IdentityOf(sum.op(), dtype), 0), own);
+  const Id lane = as_counter(code_.LaneInSubGroup()), lanes = as_counter(code_.LanesOfSubGroup());
+  const Id begin = code_.Op(spv::Op::OpIAdd, counter, {first, lane});
+  code_.For(bits, begin, end, lanes, [&](Id i) {
+    expr_.SetVar(s->var, i);
+    expr_.SetVar(part, code_.Load(type, own, own));
+    code_.Store(own, expr_.Lane(ir::Binary(sum.op(), part, sum.value()), 0), own);
+  });
+  const Id all =
+      code_.ReduceInSubGroup(GroupOpOf(sum.op(), dtype), type, code_.Load(type, own, own));
+  expr_.SetVar(whole, all);
+  const Expr value = sum.accumulator_first ? ir::Binary(sum.op(), sum.accumulator(), whole)
+                                           : ir::Binary(sum.op(), whole, sum.accumulator());
+  Statement(ir::MakeStore(sum.store->buffer, sum.store->indices, value));
 }
 
 int64_t KernelEmitter::ElementsOf(const ir::Buffer& b) {
@@ -280,8 +343,13 @@ absl::StatusOr<KernelModule> KernelEmitter::Emit() {
 
 }  // namespace
 
-absl::StatusOr<KernelModule> EmitKernel(const ir::Function& kernel) {
-  return KernelEmitter(kernel).Emit();
+SpirvOptions SpirvOptions::Of(const target::Machine& machine) {
+  return {.sub_groups = machine.launch.sub_groups,
+          .dot_products = machine.Has("shaderIntegerDotProduct")};
+}
+
+absl::StatusOr<KernelModule> EmitKernel(const ir::Function& kernel, const SpirvOptions& options) {
+  return KernelEmitter(kernel, options).Emit();
 }
 
 }  // namespace tilewright::vulkan

@@ -189,6 +189,7 @@ Words SpirvModule::Finish(Id main, std::string_view name, const std::vector<uint
   };
   if (Has(spv::Capability::StorageBuffer8BitAccess)) extension("SPV_KHR_8bit_storage");
   if (Has(spv::Capability::RoundingModeRTE)) extension("SPV_KHR_float_controls");
+  if (Has(spv::Capability::DotProduct)) extension("SPV_KHR_integer_dot_product");
   Words import = {math_set_};
   AddString(&import, "GLSL.std.450");
   AddInstruction(&words, spv::Op::OpExtInstImport, import);

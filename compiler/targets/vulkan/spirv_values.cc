@@ -1,5 +1,6 @@
 // Expressions as SPIR-V: conversions and intrinsics.
 #include <limits>
+#include <utility>
 
 #include "compiler/ir/numeric.h"
 #include "compiler/ir/type_rules.h"
@@ -86,7 +87,35 @@ Id SpirvExpr::Cast(DType to, DType from, Id value) {
   return code_.Op(extends_sign ? spv::Op::OpSConvert : spv::Op::OpUConvert, type, {value});
 }
 
-// One lane of a dot product: the first operand is shared by all lanes, or has four for each.
+// The factors of one lane of a dot product: they are shared by all lanes, or four for each.
+Id SpirvExpr::FourBytes(const Expr& bytes, int lane) {
+  const Id type = module_.Vector(module_.Int(8), 4);
+  if (bytes->dtype.bits == 32) return code_.Op(spv::Op::OpBitcast, type, {Lane(bytes, lane)});
+  const int first = bytes->dtype.lanes == 4 ? 0 : 4 * lane;
+  Words all;
+  for (int k = 0; k < 4; ++k) all.push_back(Lane(bytes, first + k));
+  return code_.Op(spv::Op::OpCompositeConstruct, type, all);
+}
+
+// One operation adds up four products. Where only one factor has a sign it comes first.
+Id SpirvExpr::Dot4ByInstruction(const Expr& e, int lane) {
+  const auto has_sign = [](const Expr& bytes) {
+    return bytes->dtype.bits == 8 && HasSign(bytes->dtype);  // a word is four unsigned bytes
+  };
+  for (const auto capability :
+       {spv::Capability::DotProduct, spv::Capability::DotProductInput4x8Bit})
+    module_.AddCapability(capability);
+  const bool a_signed = has_sign(e->args[1]), b_signed = has_sign(e->args[2]);
+  Words factors = {FourBytes(e->args[1], lane), FourBytes(e->args[2], lane)};
+  if (b_signed && !a_signed) std::swap(factors[0], factors[1]);
+  const spv::Op op = a_signed && b_signed   ? spv::Op::OpSDot
+                     : a_signed || b_signed ? spv::Op::OpSUDot
+                                            : spv::Op::OpUDot;
+  const Id word = module_.Int(32), products = code_.Op(op, word, factors);
+  return code_.Op(spv::Op::OpIAdd, word, {Lane(e->args[0], lane), products});
+}
+
+// One lane of a dot product, product by product.
 Id SpirvExpr::Dot4(const Expr& e, int lane) {
   const Id word = module_.Int(32);
   Id sum = Lane(e->args[0], lane);
@@ -183,7 +212,8 @@ Id SpirvExpr::FloatIntrinsic(const Expr& e, const Words& operands) {
 }
 
 Id SpirvExpr::Intrinsic(const Expr& e, int lane) {
-  if (e->intrinsic == ir::Intrinsic::kDot4) return Dot4(e, lane);
+  if (e->intrinsic == ir::Intrinsic::kDot4)
+    return dot_products_ ? Dot4ByInstruction(e, lane) : Dot4(e, lane);
   if (e->dtype.is_int()) return IntIntrinsic(e, lane);
   Words operands;
   for (const Expr& a : e->args) operands.push_back(Lane(a, lane));

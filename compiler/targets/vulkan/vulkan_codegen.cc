@@ -3,7 +3,6 @@
 #include <set>
 
 #include "compiler/targets/backend.h"
-#include "compiler/targets/vulkan/spirv_kernel.h"
 #include "deploy/runtime/spirv_abi.h"
 #include "deploy/support/status.h"
 
@@ -16,11 +15,12 @@ std::string BytesOf(const Words& words) {
 
 // `dump` is where each module goes, too.
 absl::StatusOr<codegen::KernelCode> CodeOf(const std::vector<ir::Function>& kernels,
+                                           const SpirvOptions& options,
                                            const codegen::CodegenOptions& dump) {
   Words list = {TW_SPIRV_MAGIC};
   std::set<std::string> features;
   for (const ir::Function& kernel : kernels) {
-    TW_ASSIGN(const KernelModule module, EmitKernel(kernel));
+    TW_ASSIGN(const KernelModule module, EmitKernel(kernel, options));
     TW_TRY(codegen::WriteDump(dump, kernel.name, ".spv", BytesOf(module.words)));
     list.push_back(static_cast<uint32_t>(module.words.size()));
     list.push_back(module.loops);
@@ -32,13 +32,14 @@ absl::StatusOr<codegen::KernelCode> CodeOf(const std::vector<ir::Function>& kern
 
 }  // namespace
 
-absl::StatusOr<codegen::KernelCode> EmitSpirv(const std::vector<ir::Function>& kernels) {
-  return CodeOf(kernels, {});
+absl::StatusOr<codegen::KernelCode> EmitSpirv(const std::vector<ir::Function>& kernels,
+                                              const SpirvOptions& options) {
+  return CodeOf(kernels, options, {});
 }
 
 absl::StatusOr<codegen::Artifact> Generate(const codegen::Request& request) {
   return codegen::GenerateLaunches(request, [&](const std::vector<ir::Function>& kernels) {
-    return CodeOf(kernels, request.options);
+    return CodeOf(kernels, SpirvOptions::Of(request.target.machine), request.options);
   });
 }
 

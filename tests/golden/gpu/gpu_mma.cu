@@ -84,8 +84,11 @@ static inline half operator/(half a, half b) { return (float)a / (float)b; }
   asm volatile("ldmatrix.sync.aligned.m8n8.x2" turned ".shared.b16 {%0, %1}, [%2];" \
                : "=r"(f[0]), "=r"(f[1]) \
                : "r"((tw_u32)__cvta_generic_to_shared(row)) : "memory")
+#define TW_ROUND_TF32(bits) \
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(__uint_as_float(bits)))
 #endif
 template <class T> static inline tw_u32 tw_bits(const T& x) {
+  if constexpr (sizeof(T) == 4) return *(const tw_u32*)&x;
   return sizeof(T) == 1 ? *(const tw_u8*)&x : *(const tw_u16*)&x;
 }
 template <int along, bool whole, class T> static inline tw_u32 tw_terms(const T* first) {
@@ -127,14 +130,19 @@ static inline void tw_load_b(tw_u32 (&f)[2], const T* p) {
   template <int rows, int columns, int bytes, bool shared, class T> \
   static inline void tw_cuda_load_##name(tw_u32 (&f)[registers], const T* p) { \
     tw_load_##fragment<rows, columns, bytes, shared>(f, p); \
+    if constexpr (sizeof(T) == 4) { \
+      for (int r = 0; r < registers; ++r) TW_ROUND_TF32(f[r]); \
+    } \
   }
 TW_LOAD(a_f16, a, 4)
 TW_LOAD(a_bf16, a, 4)
 TW_LOAD(a_i8, a, 4)
 TW_LOAD(a_u8, a, 4)
+TW_LOAD(a_f32, a, 4)
 TW_LOAD(b_f16, b, 2)
 TW_LOAD(b_bf16, b, 2)
 TW_LOAD(b_i8, b, 2)
+TW_LOAD(b_f32, b, 2)
 #define TW_PRODUCT(name, type, form, kind) \
   static inline void tw_cuda_mma_##name##_reset(type (&d)[4]) { d[0] = d[1] = d[2] = d[3] = 0; } \
   static inline void tw_cuda_mma_##name(type (&d)[4], const tw_u32 (&a)[4], \
@@ -145,6 +153,7 @@ TW_PRODUCT(f16, float, "m16n8k16.row.col.f32.f16.f16.f32", "f")
 TW_PRODUCT(bf16, float, "m16n8k16.row.col.f32.bf16.bf16.f32", "f")
 TW_PRODUCT(s8s8, int, "m16n8k32.row.col.s32.s8.s8.s32", "r")
 TW_PRODUCT(u8s8, int, "m16n8k32.row.col.s32.u8.s8.s32", "r")
+TW_PRODUCT(tf32, float, "m16n8k8.row.col.f32.tf32.tf32.f32", "f")
 extern "C" __global__ __launch_bounds__(32 * 2 * 1) void mma_k0(const half* restrict A, const half* restrict B, float* restrict C) {
   __shared__ __align__(16) half A_shared[768];
   __shared__ __align__(16) half B_shared[640];

@@ -56,7 +56,7 @@ struct SimtFactors {
   unsigned a[4], b[2];
 };
 SIMT_PLAIN unsigned simt_bits_at(unsigned word, int byte, int bytes) {
-  return word >> 8 * (byte % 4) & (bytes == 1 ? 0xFFu : 0xFFFFu);
+  return word >> 8 * (byte % 4) & (bytes == 1 ? 0xFFu : bytes == 2 ? 0xFFFFu : ~0u);
 }
 // Bits of the term that begins at `byte`, of 32, in a row of A or a column of B.
 SIMT_PLAIN unsigned simt_a_bits(const SimtFactors* warp, int row, int byte, int bytes) {
@@ -67,17 +67,26 @@ SIMT_PLAIN unsigned simt_b_bits(const SimtFactors* warp, int column, int byte, i
   const SimtFactors& lane = warp[column * 4 + byte % 16 / 4];
   return simt_bits_at(lane.b[byte / 16], byte, bytes);
 }
-// Of the type that its letter in the instruction's name says: f16 or bf16.
+// Rounds a float to 11 bits, away from zero where two are as near; what is no number stays so.
+SIMT_PLAIN unsigned simt_round_tf32(unsigned bits) {
+  const bool finite = (bits & 0x7F800000u) != 0x7F800000u;
+  return finite ? (bits + 0x1000u) & ~0x1FFFu : bits;
+}
+#define TW_ROUND_TF32(bits) bits = simt_round_tf32(bits)
+// Of the type that its letter in the instruction's name says: f16, bf16 or tf32, of which a device
+// does not read the last bits.
 SIMT_PLAIN float simt_term(unsigned bits, char type) {
+  if (type == 't') return simt_float_of((int)(bits & ~0x1FFFu));
   return type == 'b' ? simt_float_of((int)(bits << 16)) : tw_half_to_float((unsigned short)bits);
 }
 // A device adds the terms up in an order of its own. Here the sum is exact, and rounded once.
 SIMT_PLAIN float simt_add_terms(float d, const SimtFactors* warp, int row, int column, char a,
                                 char b) {
   double sum = d;
-  for (int byte = 0; byte < 32; byte += 2)
-    sum += (double)simt_term(simt_a_bits(warp, row, byte, 2), a) *
-           simt_term(simt_b_bits(warp, column, byte, 2), b);
+  const int bytes = a == 't' ? 4 : 2;
+  for (int byte = 0; byte < 32; byte += bytes)
+    sum += (double)simt_term(simt_a_bits(warp, row, byte, bytes), a) *
+           simt_term(simt_b_bits(warp, column, byte, bytes), b);
   return (float)sum;
 }
 SIMT_PLAIN int simt_add_terms(int d, const SimtFactors* warp, int row, int column, char a, char b) {
@@ -92,8 +101,12 @@ SIMT_PLAIN void simt_mma(const char* form, T (&d)[4], const unsigned (&a)[4],
                          const unsigned (&b)[2], unsigned long site) {
   const SimtFactors own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
   const auto* warp = (const SimtFactors*)simt->gather(simt, &own, sizeof own, site);
-  // "m16n8k32.row.col.s32.u8.s8.s32": the types of A and B, of as many letters.
-  const char a_type = form[21], b_type = form[a_type == 'b' ? 26 : 24];
+  // "m16n8k32.row.col.s32.u8.s8.s32": the types of A and B are behind the fourth and fifth dot.
+  const char* type = form;
+  for (int dots = 0; dots < 4; ++type) dots += *type == '.';
+  const char a_type = *type;
+  while (*type != '.') ++type;
+  const char b_type = type[1];
   const int lane = (int)simt_lane();
   for (int e = 0; e < 4; ++e)
     d[e] = simt_add_terms(d[e], warp, lane / 4 + e / 2 * 8, lane % 4 * 2 + e % 2, a_type, b_type);
