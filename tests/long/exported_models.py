@@ -129,6 +129,7 @@ def main():
             ":" + row.split(":")[1] in args.names]
     result = {"lane": "exported_models", "commit": commit(args.output), "date": time.strftime("%Y-%m-%d", time.gmtime()),
               "command": " ".join(["tests/long/exported_models.py", *sys.argv[1:]]), "rows": []}
+    counts = collections.Counter()
     with tempfile.TemporaryDirectory() as scratch:
         lane = Lane(args, pathlib.Path(scratch), commands)
         for name in rows:
@@ -141,9 +142,9 @@ def main():
                 name, row["verdict"], row.get("nodes", ""), row.get("kernels", ""), row.get("compile_s", ""),
                 row.get("ratio", ""), row.get("difference", ""), row.get("moved", ""),
                 row.get("why", "")[:200].replace("\n", " ")), flush=True)
-    counts = collections.Counter(row["verdict"] for row in result["rows"])
-    result["counts"] = dict(counts)
-    args.output.write_text(json.dumps(result, indent=1) + "\n")
+            counts = collections.Counter(row["verdict"] for row in result["rows"])
+            result["counts"] = dict(counts)
+            args.output.write_text(json.dumps(result, indent=1) + "\n")  # a lane that is stopped keeps its rows
     print(", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()))
     return 1 if counts["wrong"] else 0
 
