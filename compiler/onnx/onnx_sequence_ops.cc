@@ -53,6 +53,17 @@ Result RowsAlong(NodeReader& n, Composer& c, ValueId rows, bool stacks) {
   return c.Done(stacks ? c.MoveAxis(rows, 0, axis) : JoinedRows(c, rows, axis));
 }
 
+// Refuses runs in which a sequence of open length is too short for a position.
+void ExpectPosition(Composer& c, const op::Dim& length, int64_t position) {
+  constexpr int64_t kFar = int64_t{1} << 40;  // behind the end of every sequence
+  position = std::clamp(position, -kFar, kFar);
+  const int64_t least = position < 0 ? -position : position + 1;
+  if (c.node().importer().Bound(length, /*largest=*/false).value_or(0) >= least) return;
+  const ValueId there = c.Op("less", {c.Number(least - 1), c.SizeOf(length, ir::kI64)});
+  c.ExpectSizes(c.Reshape(c.Cast(there, ir::kI64), {1}), {1},
+                StrCat(c.node().label(), ": whether position ", position, " is in the sequence"));
+}
+
 }  // namespace
 
 absl::Status Importer::CheckTensors(const Conversion& row, const pb::NodeProto& node) {
@@ -128,6 +139,10 @@ Result ImportSequenceAt(NodeReader& n) {
     TW_ASSIGN(const int64_t position,
               PositionIn(n, 1, static_cast<int64_t>(sequence.items().size()), false, -1));
     return sequence.items()[static_cast<size_t>(position)];
+  }
+  if (!n.IsDynamic(1)) {
+    TW_ASSIGN(const std::vector<int64_t> position, n.InputInts(1, "the position"));
+    if (position.size() == 1) ExpectPosition(c, sequence.length(), position[0]);
   }
   return c.Done(sequence.At(c.Input(1)));
 }
