@@ -119,6 +119,7 @@ ValueId Importer::BeforeExpand(ValueId id) const {
 std::optional<int64_t> Importer::LargestElement(ValueId id) const {
   RangeFinder finder(graph_, [&](ValueId value) -> std::optional<NumberRange> {
     const op::TensorType& type = TypeOf(value);
+    if (ValueOf(value).constant != nullptr && !IsDims(value)) return RangeOfConstant(value);
     std::optional<std::vector<Dim>> dims = ConstantDims(value);
     const Node* maker = dims ? nullptr : MakerOf(value);
     if (maker != nullptr && maker->op == "counting" && type.fixed() && type.elements() == 1) {

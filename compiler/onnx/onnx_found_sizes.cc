@@ -176,6 +176,11 @@ Dim Composer::FoundSize(ValueId size, int64_t axis, std::optional<int64_t> most,
 
 std::vector<Dim> Composer::FoundShape(ValueId sizes, const std::vector<SizeBound>& bounds,
                                       int output) {
+  constexpr size_t kMostDims = 64;  // no model has as many, and hostile ones take long
+  if (bounds.size() > kMostDims) {
+    Fail("too_large",
+         StrCat("expected a shape of at most ", kMostDims, " dimensions, found ", bounds.size()));
+  }
   std::vector<Dim> shape;
   for (size_t d = 0; status_.ok() && d < bounds.size(); ++d) {
     const auto axis = static_cast<int64_t>(d);

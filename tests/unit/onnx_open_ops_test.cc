@@ -321,6 +321,15 @@ TEST(OnnxOpenOps, RefusesListsThatAreNone) {
   angles.Input("x", {}).Input("cos", {4, 2}).Input("sin", {4, 2}).Output("y", {});
   angles.Node("RotaryEmbedding", {"x", "cos", "sin"}, "y");
   EXPECT_EQ(Slug(angles), "graph.onnx.shape");
+  // A shape of more dimensions than a model has, of which a run finds some.
+  OnnxBuilder many(13);
+  many.Input("x", {2}).Input("size", {1}, kInt64).Ints("count", {1 << 20});
+  many.graph().add_output()->set_name("y");
+  many.Node("ConstantOfShape", {"count"}, "zeros");
+  OnnxBuilder::Attr(many.Node("Cast", {"zeros"}, "ones"), "to", int64_t{kInt64});
+  OnnxBuilder::Attr(many.Node("Concat", {"size", "ones"}, "shape"), "axis", int64_t{0});
+  many.Node("Reshape", {"x", "shape"}, "y");
+  EXPECT_EQ(Slug(many), "graph.onnx.too_large");
   // As many numbers as nobody knows.
   OnnxBuilder open(13);
   open.Input("x", {2}).Input("list", {1}, kInt64).Node("Expand", {"x", "list"}, "y");
