@@ -135,15 +135,17 @@ Result ImportSequenceAt(NodeReader& n) {
   Composer c(n);
   const SequenceReader sequence(c, 0);
   TW_TRY(c.status());
-  if (sequence.is_list() && !n.IsDynamic(1)) {
-    TW_ASSIGN(const int64_t position,
-              PositionIn(n, 1, static_cast<int64_t>(sequence.items().size()), false, -1));
-    return sequence.items()[static_cast<size_t>(position)];
-  }
+  std::optional<int64_t> position;  // where it is a number
   if (!n.IsDynamic(1)) {
-    TW_ASSIGN(const std::vector<int64_t> position, n.InputInts(1, "the position"));
-    if (position.size() == 1) ExpectPosition(c, sequence.length(), position[0]);
+    TW_ASSIGN(const std::vector<op::Dim> given, n.InputDims(1, "the position"));
+    if (given.size() == 1) position = given[0].constant();
   }
+  if (position && sequence.is_list()) {
+    TW_ASSIGN(const int64_t at,
+              PositionIn(n, 1, static_cast<int64_t>(sequence.items().size()), false, -1));
+    return sequence.items()[static_cast<size_t>(at)];
+  }
+  if (position) ExpectPosition(c, sequence.length(), *position);
   return c.Done(sequence.At(c.Input(1)));
 }
 

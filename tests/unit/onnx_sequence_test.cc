@@ -214,6 +214,8 @@ TEST(OnnxSequence, ALoopReadsPartsOfAnOpenSize) {
   b.Node("SequenceLength", {"parts"}, "n");
   b.Node("SequenceEmpty", {}, "none");
   b.Ints("first", {0}).Node("SequenceAt", {"parts", "first"}, "begin");
+  b.Node("Sub", {"n", "single"}, "before");  // a position that depends on the size
+  b.Output("tail", {2}).Node("SequenceAt", {"parts", "before"}, "tail");
   pb::NodeProto* node = b.Node("Loop", {"n", "", "begin", "none", "parts"}, "last");
   for (const char* name : {"all", "same"}) node->add_output(name);
   AddBody(node, "body", {"i", "c", "h", "list", "kept"}, {"c", "next", "longer", "kept"},
@@ -228,6 +230,7 @@ TEST(OnnxSequence, ALoopReadsPartsOfAnOpenSize) {
   const auto out = Evaluate(b, {TensorOf({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8})});
   EXPECT_EQ(out[0].values, (Numbers{2, 4, 5, 8, 10, 14, 17, 22}));
   EXPECT_EQ(out[1].values, (Numbers{4}));
+  EXPECT_EQ(out[2].values, (Numbers{7, 8}));
   EXPECT_TRUE(tests::OperatorsWhenOpen(b, {2}).contains("loop_end"));
 }
 
