@@ -638,6 +638,7 @@ class Generator {
     const ValueId x = values_[0];
     const size_t before = values_.size();
     const ValueId q = Emit("quantize", {x, Scalar(0.0117), Whole(type, rng_.UniformInt(0, 90))});
+    if (q < 0) return;  // too large, or not of floats
     const ValueId zero = g_.nodes.back().inputs[2];
     ValueId y = Emit("dequantize", {q, Scalar(0.0117), zero});
     const Ints shape = ShapeOf(x);
