@@ -150,9 +150,13 @@ TEST(RandomGraph, PassesKeepEveryOutput) {
   EXPECT_LT(kernels, nodes * 3 / 4);
 }
 
+constexpr int64_t kUsualRounds = 60;
+// The rounds of slower tests, of which usually `usual` suffice: as large a part of those asked for.
+int64_t RoundsOf(int64_t usual) { return tests::TestRounds(kUsualRounds) * usual / kUsualRounds; }
+
 TEST(RandomGraph, CompiledModelsComputeTheSame) {
   const uint64_t seed = tests::TestSeed();
-  const int64_t rounds = tests::TestRounds(60);
+  const int64_t rounds = tests::TestRounds(kUsualRounds);
   for (int64_t i = 0; i < rounds; ++i) {
     support::Rng rng = support::Rng(seed).Split("compiled").Split(static_cast<uint64_t>(i));
     const Graph g = tests::RandomGraph(&rng);
@@ -329,7 +333,7 @@ std::string CheckOpenRows(Graph g, int threads, const target::Target& target) {
 
 TEST(RandomGraph, PackedWeightsOfOpenRowsComputeTheSame) {
   const uint64_t seed = tests::TestSeed();
-  const int64_t rounds = tests::TestRounds(16);
+  const int64_t rounds = RoundsOf(16);
   for (int64_t i = 0; i < rounds; ++i) {
     support::Rng rng = support::Rng(seed).Split("open rows").Split(static_cast<uint64_t>(i));
     const Graph g = RandomPacked(&rng);
@@ -346,7 +350,7 @@ class RandomGraphOnDevice : public testing::TestWithParam<std::pair<const char*,
 TEST_P(RandomGraphOnDevice, CompiledModelsComputeTheSame) {
   const uint64_t seed = tests::TestSeed();
   const auto [kind, usual_rounds] = GetParam();
-  const int64_t rounds = tests::TestRounds(usual_rounds);
+  const int64_t rounds = RoundsOf(usual_rounds);
   for (int64_t i = 0; i < rounds; ++i) {
     support::Rng rng = support::Rng(seed).Split("device").Split(static_cast<uint64_t>(i));
     const Graph g = tests::RandomGraph(&rng, {.bfloat_inputs = false});
@@ -371,7 +375,7 @@ TEST(RandomGraph, CompiledModelsComputeTheSameOnAnEmulatedGpu) {
   for (const char* fake : {TILEWRIGHT_FAKE_CUDA_DRIVER, TILEWRIGHT_FAKE_NVRTC})
     ASSERT_NE(dlopen(fake, RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror();
   const uint64_t seed = tests::TestSeed();
-  const int64_t rounds = tests::TestRounds(24);
+  const int64_t rounds = RoundsOf(24);
   for (int64_t i = 0; i < rounds; ++i) {
     support::Rng rng = support::Rng(seed).Split("emulated").Split(static_cast<uint64_t>(i));
     const Graph g = tests::RandomGraph(&rng);
