@@ -125,7 +125,7 @@ std::optional<int64_t> Importer::LargestElement(ValueId id) const {
     if (maker != nullptr && maker->op == "counting" && type.fixed() && type.elements() == 1) {
       dims = {op::GetDims(maker->attrs, "start")[0]};
     }
-    if (!dims || dims->empty()) return RangeOfConstant(value);
+    if (!dims || dims->empty()) return std::nullopt;
     NumberRange range;
     for (const Dim& dim : *dims) {
       const auto low = Bound(dim, false), high = Bound(dim, true);

@@ -213,11 +213,7 @@ ValueId Widened(Composer& c, ValueId x, int64_t axis, int64_t size) {
 ValueId Cumulative(Composer& c, std::string_view kind, ValueId x, int64_t axis, bool exclusive,
                    bool reverse) {
   if (!c.ok()) return kNone;
-  std::vector<int64_t> order(static_cast<size_t>(c.Rank(x))), back(order.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::rotate(order.begin(), order.begin() + axis, order.begin() + axis + 1);
-  for (size_t d = 0; d < order.size(); ++d) back[order[d]] = static_cast<int64_t>(d);
-  const ValueId first = c.Transpose(x, order);
+  const ValueId first = c.MoveAxis(x, axis, 0);
   const std::vector<op::Dim> shape = c.Dims(first);
   const op::Dim length = shape[0];
   const std::optional<op::Dim> rest = op::Dim::Product(std::span(shape).subspan(1));
@@ -228,7 +224,7 @@ ValueId Cumulative(Composer& c, std::string_view kind, ValueId x, int64_t axis, 
   const ValueId rows = turned(c.ReshapeTo(first, {length, *rest}));
   const ValueId all = c.Op("cumulate", {rows}, {{"kind", std::string(kind)}});
   const ValueId own = turned(c.Slice(all, 0, exclusive ? 0 : 1, length));
-  return c.Transpose(c.ReshapeTo(own, shape), back);
+  return c.MoveAxis(c.ReshapeTo(own, shape), 0, axis);
 }
 
 }  // namespace tilewright::graph::onnx

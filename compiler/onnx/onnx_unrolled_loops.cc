@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "compiler/onnx/onnx_sequences.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::graph::onnx {
@@ -37,12 +38,10 @@ ValueId Gathered::Join(Composer& c, size_t result, int64_t axis, bool backwards)
   if (axis < 0) axis += rank;
   if (axis < 0 || axis >= rank) return c.Fail("axis", "expected axes of the results");
   for (ValueId& part : parts) {
-    std::vector<op::Dim> shape = c.Dims(part);
-    if (static_cast<int64_t>(shape.size()) + 1 != rank) {
+    if (c.Rank(part) + 1 != rank) {
       return c.Fail("shape", "expected results of one rank from all trips, found others");
     }
-    shape.insert(shape.begin() + axis, 1);
-    part = c.ReshapeTo(part, shape);
+    part = AsRow(c, part, axis);
   }
   return c.Concat(std::move(parts), axis);
 }

@@ -45,15 +45,17 @@ std::string FirstDifference(const std::vector<RefTensor>& expected,
   return "";
 }
 
+absl::StatusOr<std::unique_ptr<runtime::Session>> GuardedSession(const std::string& module,
+                                                                 int threads) {
+  auto loaded = runtime::LoadedModule::Load(*module::ModuleFile::FromBytes(module));
+  if (!loaded.ok()) return loaded.status();
+  return runtime::Session::Create(*loaded, {.num_threads = threads, .guard_pages = true});
+}
+
 std::optional<std::vector<RefTensor>> RunModule(const Graph& fused, const std::string& module,
                                                 const std::vector<RefTensor>& inputs, int threads,
                                                 std::string* error) {
-  auto loaded = runtime::LoadedModule::Load(*module::ModuleFile::FromBytes(module));
-  if (!loaded.ok()) return *error = support::StatusText(loaded.status()), std::nullopt;
-  runtime::SessionOptions options;
-  options.num_threads = threads;
-  options.guard_pages = true;
-  auto session = runtime::Session::Create(*loaded, options);
+  auto session = GuardedSession(module, threads);
   if (!session.ok()) return *error = support::StatusText(session.status()), std::nullopt;
   std::vector<op::TensorType> types;
   for (graph::ValueId id : fused.outputs) types.push_back(fused.values[id].type);

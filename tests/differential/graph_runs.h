@@ -1,6 +1,7 @@
 // What tests of whole graphs share: a module's outputs, and how they differ from others.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,13 +15,16 @@ namespace tilewright::tests {
 std::string FirstDifference(const std::vector<op::RefTensor>& expected,
                             const std::vector<op::RefTensor>& actual);
 
+// A session of the module in these bytes, with guard pages.
+absl::StatusOr<std::unique_ptr<runtime::Session>> GuardedSession(const std::string& module,
+                                                                 int threads);
 // The outputs of a module of `fused`, run behind guard pages with a poisoned arena; nullopt with an
 // error.
 std::optional<std::vector<op::RefTensor>> RunModule(const graph::Graph& fused,
                                                     const std::string& module,
                                                     const std::vector<op::RefTensor>& inputs,
                                                     int threads, std::string* error);
-// The same of a session with guard pages, whose outputs have these types at the inputs' sizes.
+// The same of such a session, whose outputs have these types at the inputs' sizes.
 std::optional<std::vector<op::RefTensor>> RunSession(runtime::Session* session,
                                                      const std::vector<op::RefTensor>& inputs,
                                                      const std::vector<op::TensorType>& types,

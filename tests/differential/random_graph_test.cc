@@ -17,8 +17,6 @@
 #include "compiler/graph/graph_passes.h"
 #include "compiler/op/packed_dense.h"
 #include "compiler/targets/kind_table.h"
-#include "deploy/module/module_file.h"
-#include "deploy/runtime/runtime.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -311,9 +309,7 @@ std::string CheckOpenRows(Graph g, int threads, const target::Target& target) {
   if (graph::Print(*fused).find("packed_dense") == std::string::npos) return "it is not packed";
   auto bytes = driver::CompileModel(*fused, target, nullptr, {}, nullptr);
   if (!bytes.ok()) return support::StatusText(bytes.status());
-  auto loaded = runtime::LoadedModule::Load(*module::ModuleFile::FromBytes(*bytes));
-  if (!loaded.ok()) return support::StatusText(loaded.status());
-  auto session = runtime::Session::Create(*loaded, {.num_threads = threads, .guard_pages = true});
+  auto session = tests::GuardedSession(*bytes, threads);
   if (!session.ok()) return support::StatusText(session.status());
   for (const int64_t size :
        {int64_t{1}, rows.value(), op::kRowsInRegisters, op::kRowsInRegisters + 1,

@@ -7,8 +7,6 @@
 
 #include "compiler/driver/compile.h"
 #include "compiler/graph/graph_passes.h"
-#include "deploy/module/module_file.h"
-#include "deploy/runtime/runtime.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tests/differential/graph_runs.h"
@@ -84,9 +82,7 @@ std::string CheckCompiled(const OpenedGraph& opened, const std::vector<Example>&
     return "";
   }
   if (!bytes.ok()) return support::StatusText(bytes.status());
-  const auto loaded = runtime::LoadedModule::Load(*module::ModuleFile::FromBytes(*bytes));
-  if (!loaded.ok()) return support::StatusText(loaded.status());
-  auto session = runtime::Session::Create(*loaded, {.num_threads = threads, .guard_pages = true});
+  auto session = tests::GuardedSession(*bytes, threads);
   if (!session.ok()) return support::StatusText(session.status());
   for (const Example& example : examples) {
     std::string error;
