@@ -32,10 +32,15 @@ std::optional<int64_t> RunOf(const Graph& g, const Node& slice) {
   return at * type.dtype.bytes();
 }
 
+bool IsAlias(const Node& node) {
+  const op::OpSpec* spec = op::FindOp(node.op);
+  return spec != nullptr && spec->alias;
+}
+
 }  // namespace
 
 bool IsView(const Node& node) {
-  if (node.op == kViewOp || IsAppend(node) || IsLoopNode(node)) return true;
+  if (IsAlias(node) || IsAppend(node) || IsLoopNode(node)) return true;
   return (node.op == "slice" || node.op == "concat") && node.attrs.contains(std::string(kViewAttr));
 }
 
@@ -44,10 +49,10 @@ StorageMap::StorageMap(const Graph& g) : g_(g) {
   for (size_t id = 0; id < g.values.size(); ++id) {
     if (g.values[id].constant != nullptr) ends.push_back(static_cast<ValueId>(id));
   }
-  std::vector<ValueId> reshaped(g.values.size());  // the root when reshapes alone are views
+  std::vector<ValueId> reshaped(g.values.size());  // the root when aliases alone are views
   for (size_t id = 0; id < reshaped.size(); ++id) reshaped[id] = static_cast<ValueId>(id);
   for (const Node& node : g.nodes) {
-    if (node.op == kViewOp) reshaped[node.outputs[0]] = reshaped[node.inputs[0]];
+    if (IsAlias(node)) reshaped[node.outputs[0]] = reshaped[node.inputs[0]];
   }
   for (ValueId id : g.outputs) ends.push_back(reshaped[id]);
   for (ValueId id : StateValues(g)) ends.push_back(reshaped[id]);

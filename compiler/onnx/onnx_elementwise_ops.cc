@@ -215,8 +215,8 @@ Result ImportCast(NodeReader& n) {
   return n.importer().Emit("cast", {x}, {{"dtype", ir::TypeName(type)}}, n.output_name());
 }
 
-// The bits of integers of one width as another type of it: a cast, which wraps. Floats have to be
-// constants: a module has no instruction for their bits.
+// The bits of numbers of one width as another type of it. Integers and bools need no more than a
+// cast, which wraps.
 Result ImportBitCast(NodeReader& n) {
   TW_ASSIGN(const ValueId x, n.Input(0));
   TW_ASSIGN(const int64_t to, n.Int("to", 0));
@@ -224,21 +224,21 @@ Result ImportBitCast(NodeReader& n) {
   Importer& importer = n.importer();
   const op::TensorType from = importer.TypeOf(x);
   const bool small = importer.PackedTypeOf(x) != nullptr;  // bytes here
-  if (small || type.bits != from.dtype.bits || type.is_bool() != from.dtype.is_bool()) {
-    return n.Error("type",
-                   StrCat("expected types of as many bits, none below 8 and not bool, found ",
-                          op::ToText(from), " and ", ElementTypeName(to)));
+  const auto width = [](ir::DType t) { return t.is_bool() ? 8 : t.bits; };
+  if (small || width(type) != width(from.dtype)) {
+    return n.Error("type", StrCat("expected types of as many bits, none below 8, found ",
+                                  op::ToText(from), " and ", ElementTypeName(to)));
   }
   if (type == from.dtype) return importer.Emit("identity", {x}, {}, n.output_name());
+  const op::Attrs attrs = {{"dtype", ir::TypeName(type)}};
+  if (!type.is_float() && !from.dtype.is_float()) {
+    return importer.Emit("cast", {x}, attrs, n.output_name());
+  }
   const auto& constant = importer.ValueOf(x).constant;
   if (constant != nullptr) {
     return importer.Constant(n.output_name(), {type, from.shape}, std::string(constant->view()));
   }
-  if (type.is_float() || from.dtype.is_float()) {
-    return n.Error("type", StrCat("expected integers, or a constant, found ", op::ToText(from),
-                                  " and ", ElementTypeName(to)));
-  }
-  return importer.Emit("cast", {x}, {{"dtype", ir::TypeName(type)}}, n.output_name());
+  return importer.Emit("bitcast", {x}, attrs, n.output_name());
 }
 
 Result ImportCastLike(NodeReader& n) {

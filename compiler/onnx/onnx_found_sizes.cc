@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "compiler/onnx/onnx_composer.h"
+#include "compiler/onnx/onnx_conversions.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -28,6 +29,12 @@ const Stated* StatedDim(const pb::GraphProto& graph, const std::string& name, in
     }
   }
   return nullptr;
+}
+
+// Operators that are no element-wise rows, whose result has the shape of their first operand.
+bool KeepsShape(const pb::NodeProto& node) {
+  constexpr std::string_view kOfFirst[] = {"Cast", "CastLike", "Identity", "Softmax"};
+  return std::ranges::find(kOfFirst, node.op_type()) != std::end(kOfFirst);
 }
 
 }  // namespace
@@ -71,6 +78,35 @@ std::optional<SizeRange> Importer::RangeGiven(const std::string& own, const std:
     return SizeRange{least, most ? std::min(*most, largest) : largest};
   }
   return most ? std::optional<SizeRange>({0, *most}) : std::nullopt;
+}
+
+bool Importer::IsScalar(const std::string& name) const {
+  if (const auto known = values_.find(name); known != values_.end()) {
+    return ContainerOf(known->second) == nullptr && TypeOf(known->second).shape.empty();
+  }
+  const auto tensor = initializers_.find(name);
+  return tensor != initializers_.end() && tensor->second->dims().empty();
+}
+
+std::vector<std::string> Importer::OfSameShape(const std::string& name) const {
+  constexpr size_t kMost = 32;
+  std::vector<std::string> same = {name};
+  const auto has_shape = [&](const std::string& input) {
+    return std::ranges::find(same, input) != same.end();
+  };
+  for (const pb::NodeProto& node : Scope().node()) {
+    if (same.size() == kMost) break;
+    if (node.input().empty() || node.output().empty() || !IsDefaultDomain(node.domain())) continue;
+    const bool fits = KeepsShape(node)
+                          ? has_shape(node.input(0))
+                          : ElementwiseRow(node.op_type()) != nullptr &&
+                                std::ranges::any_of(node.input(), has_shape) &&
+                                std::ranges::all_of(node.input(), [&](const std::string& input) {
+                                  return has_shape(input) || IsScalar(input);
+                                });
+    if (fits) same.push_back(node.output(0));
+  }
+  return same;
 }
 
 std::optional<int64_t> Importer::LargestEnd() const {

@@ -340,7 +340,7 @@ absl::StatusOr<ValueId> Importer::Emit(std::string_view op_name, std::vector<Val
   const auto half = std::find_if(inputs.begin(), inputs.end(),
                                  [&](ValueId id) { return IsHalfFloat(TypeOf(id).dtype); });
   // Floats of 16 bits are moved and converted; all else computes in f32 and rounds its result.
-  if (half != inputs.end() && spec->moves == 0 && op_name != "cast") {
+  if (half != inputs.end() && spec->moves == 0 && !spec->alias && op_name != "cast") {
     return EmitInF32(op_name, std::move(inputs), std::move(attrs), name, TypeOf(*half).dtype);
   }
   std::vector<op::TensorType> types;

@@ -70,6 +70,10 @@ absl::StatusOr<pb::ModelProto> ParseModel(std::string_view bytes, int64_t max_by
 // Names each size of an input that has no name, or the name "?" (Paddle), after the input and the
 // axis ("image_2"), so that --shape can name it.
 void NameUnknownSizes(pb::GraphProto& graph);
+// An input that is a sequence becomes a tensor with a new first dimension, which has the tensors of
+// the sequence; its type has the denotation kSequence. An optional becomes its element.
+void ReadInputsAsTensors(pb::GraphProto& graph);
+inline constexpr std::string_view kSequence = "tilewright.sequence";
 inline bool IsDefaultDomain(const std::string& domain) {
   return domain.empty() || domain == "ai.onnx";
 }
@@ -245,6 +249,8 @@ class Importer {
   absl::Status ReadSizes();
   absl::StatusOr<op::TensorType> InputType(const pb::ValueInfoProto& input);
   absl::Status AddInput(const pb::ValueInfoProto& input, op::TensorType type);
+  // Makes the name that of the sequence that has the rows of a tensor.
+  absl::Status BindSequence(const std::string& name, ValueId rows);
   absl::Status ReadInputs();
   absl::Status CheckOperators();
   void CheckInputs(ImportCheck* check);
@@ -255,7 +261,11 @@ class Importer {
   absl::Status CheckStatedType(const pb::ValueInfoProto& output, ValueId id) const;
   // Marks what a node that only moves elements made of such a value.
   void MarkMoved(const pb::NodeProto& node);
+  // Of a sequence: one for each tensor, named NAME.0 and so on; all along a first dimension, named
+  // NAME, where only a run tells how many there are.
   absl::Status ReadOutputs();
+  absl::Status AddOutput(const pb::ValueInfoProto& output, ValueId id,
+                         std::set<std::string>* names);
   absl::Status AddChecks();
   const Node* MakerOf(ValueId id) const;  // null for inputs and constants
   std::optional<NumberRange> RangeOfConstant(ValueId id) const;

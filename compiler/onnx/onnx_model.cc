@@ -42,7 +42,9 @@ absl::Status ParseStream(google::protobuf::io::ZeroCopyInputStream* stream, uint
     return Bad("not_onnx", StrCat("expected an ONNX model, found ", bytes,
                                   " bytes that are none or a part of one"));
   }
-  if (model->has_graph()) NameUnknownSizes(*model->mutable_graph());
+  if (!model->has_graph()) return absl::OkStatus();
+  ReadInputsAsTensors(*model->mutable_graph());
+  NameUnknownSizes(*model->mutable_graph());
   return absl::OkStatus();
 }
 

@@ -32,12 +32,6 @@ bool InputsAreFixed(const pb::GraphProto& graph) {
   });
 }
 
-// Operators that are no element-wise rows, whose result has the shape of their first operand.
-bool KeepsShape(const pb::NodeProto& node) {
-  constexpr std::string_view kOfFirst[] = {"Cast", "CastLike", "Identity", "Softmax"};
-  return std::ranges::find(kOfFirst, node.op_type()) != std::end(kOfFirst);
-}
-
 std::optional<std::vector<int64_t>> ShapeIn(const pb::GraphProto& graph, const std::string& name) {
   for (const auto* values : {&graph.output(), &graph.value_info()}) {
     for (const pb::ValueInfoProto& value : *values) {
@@ -71,7 +65,29 @@ bool MayBeFound(const pb::GraphProto& graph, const std::string& name) {
   return found;
 }
 
+// The type of the element in place of an optional.
+void TakeOptional(pb::ValueInfoProto& value) {
+  if (!value.type().has_optional_type()) return;
+  const pb::TypeProto of = value.type().optional_type().elem_type();
+  *value.mutable_type() = of;
+}
+
 }  // namespace
+
+void ReadInputsAsTensors(pb::GraphProto& graph) {
+  for (pb::ValueInfoProto& input : *graph.mutable_input()) {
+    TakeOptional(input);
+    if (!input.type().has_sequence_type()) continue;
+    const pb::TypeProto of = input.type().sequence_type().elem_type();
+    if (!of.has_tensor_type()) continue;
+    input.mutable_type()->set_denotation(std::string(kSequence));
+    auto& tensor = *input.mutable_type()->mutable_tensor_type();
+    tensor.set_elem_type(of.tensor_type().elem_type());
+    if (!of.tensor_type().has_shape()) continue;
+    tensor.mutable_shape()->add_dim();
+    tensor.mutable_shape()->MergeFrom(of.tensor_type().shape());
+  }
+}
 
 void NameUnknownSizes(pb::GraphProto& graph) {
   std::set<std::string> taken;
@@ -180,7 +196,7 @@ absl::Status Importer::ReadSizes() {
 // known.
 absl::StatusOr<op::TensorType> Importer::InputType(const pb::ValueInfoProto& input) {
   if (!input.type().has_tensor_type()) {
-    return Bad("input_type", "expected a tensor, found another type");
+    return Bad("input_type", "expected a tensor or a sequence of tensors, found another type");
   }
   const auto& tensor = input.type().tensor_type();
   TW_ASSIGN(const ir::DType dtype, HeldType(tensor.elem_type()));
@@ -221,13 +237,27 @@ absl::StatusOr<op::TensorType> Importer::InputType(const pb::ValueInfoProto& inp
   return type;
 }
 
+absl::Status Importer::BindSequence(const std::string& name, ValueId rows) {
+  pb::NodeProto split;
+  split.set_op_type("SplitToSequence");
+  split.add_input(StrCat("the tensors of ", name));
+  split.add_output(name);
+  pb::AttributeProto& keepdims = *split.add_attribute();
+  keepdims.set_name("keepdims");
+  keepdims.set_type(pb::AttributeProto::INT);
+  keepdims.set_i(0);
+  TW_TRY(Bind(split.input(0), rows));
+  return Convert(split);
+}
+
 absl::Status Importer::AddInput(const pb::ValueInfoProto& input, op::TensorType type) {
   Value value;
   value.name = FreshName(input.name());
   value.type = std::move(type);
   graph_.values.push_back(std::move(value));
   const ValueId id = static_cast<ValueId>(graph_.values.size()) - 1;
-  TW_TRY(Bind(input.name(), id));
+  TW_TRY(input.type().denotation() == kSequence ? BindSequence(input.name(), id)
+                                                : Bind(input.name(), id));
   MarkPacked(id, support::FindPackedInteger(input.type().tensor_type().elem_type()));
   graph_.inputs.push_back(id);
   return absl::OkStatus();
@@ -288,56 +318,50 @@ absl::Status Importer::CheckStatedType(const pb::ValueInfoProto& output, ValueId
 
 absl::Status Importer::ReadOutputs() {
   std::set<std::string> names;
-  for (const pb::ValueInfoProto& output : model_.graph().output()) {
-    const std::string what = StrCat("output ", Quote(output.name()));
-    if (!names.insert(output.name()).second) {
-      return Bad("duplicate", StrCat("expected unique outputs, found ", what, " twice"));
-    }
+  for (pb::ValueInfoProto output : model_.graph().output()) {
     TW_ASSIGN(ValueId id, Lookup(output.name()));
-    if (ContainerOf(id) != nullptr) {
-      return Bad("output_type",
-                 StrCat(what, ": expected a tensor, found a sequence or an optional"));
+    TakeOptional(output);
+    const Container* container = ContainerOf(id);
+    if (container == nullptr) {
+      TW_TRY(AddOutput(output, id, &names));
+      continue;
     }
-    TW_ASSIGN(id, DataOf(id));
-    const op::TensorType type = TypeOf(id);
-    TW_TRY(CheckStatedType(output, id));
-    // The graph's outputs carry the model's names and are values of their own.
-    if (graph_.values[id].name != output.name()) {
-      TW_ASSIGN(id, Emit("identity", {id}, {}, output.name()));
+    const Container sequence = *container;
+    if (sequence.nothing || !output.type().has_sequence_type()) {
+      return Bad("output_type", StrCat("output ", Quote(output.name()),
+                                       ": expected a tensor or a sequence, found another type"));
     }
-    TakeName(id, output.name());
-    graph_.outputs.push_back(id);
+    const pb::TypeProto part = output.type().sequence_type().elem_type();
+    const std::string name = output.name();
+    if (sequence.items.empty() && sequence.rows >= 0) {
+      output.clear_type();
+      TW_TRY(AddOutput(output, sequence.rows, &names));
+      continue;
+    }
+    *output.mutable_type() = part;
+    for (size_t i = 0; i < sequence.items.size(); ++i) {
+      output.set_name(StrCat(name, ".", i));
+      TW_TRY(AddOutput(output, sequence.items[i], &names));
+    }
   }
   return absl::OkStatus();
 }
 
-bool Importer::IsScalar(const std::string& name) const {
-  if (const auto known = values_.find(name); known != values_.end()) {
-    return ContainerOf(known->second) == nullptr && TypeOf(known->second).shape.empty();
+// The graph's outputs carry the model's names and are values of their own.
+absl::Status Importer::AddOutput(const pb::ValueInfoProto& output, ValueId id,
+                                 std::set<std::string>* names) {
+  if (!names->insert(output.name()).second) {
+    return Bad("duplicate",
+               StrCat("expected unique outputs, found output ", Quote(output.name()), " twice"));
   }
-  const auto tensor = initializers_.find(name);
-  return tensor != initializers_.end() && tensor->second->dims().empty();
-}
-
-std::vector<std::string> Importer::OfSameShape(const std::string& name) const {
-  constexpr size_t kMost = 32;
-  std::vector<std::string> same = {name};
-  const auto has_shape = [&](const std::string& input) {
-    return std::ranges::find(same, input) != same.end();
-  };
-  for (const pb::NodeProto& node : Scope().node()) {
-    if (same.size() == kMost) break;
-    if (node.input().empty() || node.output().empty() || !IsDefaultDomain(node.domain())) continue;
-    const bool fits = KeepsShape(node)
-                          ? has_shape(node.input(0))
-                          : ElementwiseRow(node.op_type()) != nullptr &&
-                                std::ranges::any_of(node.input(), has_shape) &&
-                                std::ranges::all_of(node.input(), [&](const std::string& input) {
-                                  return has_shape(input) || IsScalar(input);
-                                });
-    if (fits) same.push_back(node.output(0));
+  TW_ASSIGN(id, DataOf(id));
+  TW_TRY(CheckStatedType(output, id));
+  if (graph_.values[id].name != output.name()) {
+    TW_ASSIGN(id, Emit("identity", {id}, {}, output.name()));
   }
-  return same;
+  TakeName(id, output.name());
+  graph_.outputs.push_back(id);
+  return absl::OkStatus();
 }
 
 const pb::GraphProto& Importer::Scope() const {

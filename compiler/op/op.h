@@ -121,6 +121,9 @@ struct OpSpec {
   // How many operands, from the first, only hand their elements on: the result
   // has no others.
   int moves = 0;
+  // The result is the operand's bytes, all of them, under another type: a view in a compiled graph,
+  // which no kernel computes. Such a row may go without compute.
+  bool alias = false;
 
   // Elementwise operators (NumPy broadcasting, one output) state only what happens to one element;
   // compute, element, reference and type rule (one type for all operands and the result) follow

@@ -1,4 +1,4 @@
-// Operators that move elements: reshape (a free view in a compiled graph), transpose, and
+// Operators that move elements: reshape and bitcast (views in a compiled graph), transpose, and
 // inference-time batch normalisation, which is a broadcast over channels.
 #include <algorithm>
 #include <cmath>
@@ -212,6 +212,29 @@ absl::StatusOr<std::vector<RefTensor>> PlainBatchNorm(std::span<const RefTensor>
   return std::vector<RefTensor>{std::move(out)};
 }
 
+// ------------------------------------------------------------ bitcast
+
+absl::StatusOr<TensorTypes> InferBitcast(std::span<const TensorType> inputs, const Attrs& attrs,
+                                         DimEqualities*) {
+  const std::string name = GetString(attrs, "dtype", "");
+  const ir::DType from = inputs[0].dtype;
+  TensorType out = inputs[0];
+  const bool known = ir::ParseType(name, &out.dtype) && out.dtype.lanes == 1;
+  if (!known || out.dtype.bits != from.bits || out.dtype.is_bool() || from.is_bool()) {
+    return OpError("bitcast", "attribute",
+                   StrCat("expected as dtype a type of numbers of ", from.bits, " bits, for ",
+                          ToText(inputs[0]), ", found '", name, "'"));
+  }
+  return TensorTypes{out};
+}
+
+absl::StatusOr<std::vector<RefTensor>> PlainBitcast(std::span<const RefTensor> inputs,
+                                                    std::span<const TensorType> outputs,
+                                                    const Attrs&) {
+  TW_ASSIGN(RefTensor out, FromBytes(outputs[0], ToBytes(inputs[0])));
+  return std::vector<RefTensor>{std::move(out)};
+}
+
 OpSpec Injective(std::string_view name, std::vector<std::string_view> onnx) {
   OpSpec spec;
   spec.name = name;
@@ -233,6 +256,14 @@ std::vector<OpSpec> ShapeRows() {
   reshape.flops = NoFlops;
   reshape.reference = PlainReshape;
   reshape.moves = 1;
+  reshape.alias = true;
+
+  OpSpec bitcast = Injective("bitcast", {"BitCast"});
+  bitcast.infer = InferBitcast;
+  bitcast.flops = NoFlops;
+  bitcast.reference = PlainBitcast;
+  bitcast.reads_wide = true;
+  bitcast.alias = true;
 
   OpSpec transpose = Injective("transpose", {"Transpose"});
   transpose.infer = InferTranspose;
@@ -249,7 +280,7 @@ std::vector<OpSpec> ShapeRows() {
   batch_norm.flops = [](std::span<const TensorType>, std::span<const TensorType> outputs,
                         const Attrs&) { return 2.0 * static_cast<double>(outputs[0].elements()); };
   batch_norm.reference = PlainBatchNorm;
-  return {reshape, transpose, batch_norm};
+  return {reshape, bitcast, transpose, batch_norm};
 }
 
 }  // namespace tilewright::op

@@ -143,7 +143,7 @@ class Generator {
         &Generator::Bounded,       &Generator::Choice,      &Generator::Positions,
         &Generator::WholeNumbers,  &Generator::Repeated,    &Generator::Counted,
         &Generator::Custom,        &Generator::Custom,      &Generator::Cumulate,
-        &Generator::Searched};
+        &Generator::Searched,      &Generator::Bits};
     (this->*kMakers[rng_.Uniform(std::size(kMakers))])();
   }
 
@@ -320,6 +320,19 @@ class Generator {
     const ValueId y = Emit("cast", {x}, {{"dtype", std::string("f32")}});
     values_.resize(before);  // the others' operands are f32
     if (y >= 0) values_.push_back(Emit("mul", {y, Scalar(0.0625)}));
+  }
+  // Numbers far from 0, where those that rounding makes of one number have neighbouring bits.
+  void Bits() {
+    const size_t before = values_.size();
+    const auto as = [](const char* type) { return Attrs{{"dtype", std::string(type)}}; };
+    const ValueId x = Emit("add", {Emit("abs", {Pick()}), Scalar(1)});
+    ValueId bits = Emit("bitcast", {x}, as("i32"));
+    if (rng_.Bernoulli(0.5)) bits = Emit("reshape", {bits}, {{"shape", Ints{-1}}});
+    const ValueId y = rng_.Bernoulli(0.5)
+                          ? Emit("bitcast", {bits}, as("f32"))
+                          : Emit("mul", {Emit("cast", {bits}, as("f32")), Scalar(0x1p-30)});
+    values_.resize(before);  // the others' operands are f32
+    if (y >= 0) values_.push_back(y);
   }
   // One dimension more, along which the value stands several times.
   void Repeated() {

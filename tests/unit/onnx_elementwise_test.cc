@@ -201,7 +201,17 @@ TEST(OnnxElementwise, BitCastKeepsTheBits) {
   } cases[] = {
       {pb::TensorProto::INT64, pb::TensorProto::UINT64, ir::kI64, {-1, kMax}, {-1, kMax}},
       {pb::TensorProto::UINT8, pb::TensorProto::INT8, ir::kU8, {255, 7}, {-1, 7}},
-      {pb::TensorProto::INT32, pb::TensorProto::UINT32, ir::kI32, {-2, 3}, {4294967294, 3}}};
+      {pb::TensorProto::INT32, pb::TensorProto::UINT32, ir::kI32, {-2, 3}, {4294967294, 3}},
+      {pb::TensorProto::BOOL, pb::TensorProto::UINT8, ir::kBool, {1, 0}, {1, 0}},
+      {pb::TensorProto::FLOAT,
+       pb::TensorProto::INT32,
+       ir::kF32,
+       {1, -2},
+       {0x3F800000, -0x40000000}},
+      {pb::TensorProto::FLOAT16, pb::TensorProto::UINT16, ir::kF16, {1, -2}, {0x3C00, 0xC000}},
+      {pb::TensorProto::BFLOAT16, pb::TensorProto::INT16, ir::kBF16, {1, -2}, {0x3F80, -0x4000}},
+      {pb::TensorProto::DOUBLE, pb::TensorProto::INT64, ir::kF64, {2, 0}, {int64_t{1} << 62, 0}},
+      {pb::TensorProto::INT32, pb::TensorProto::FLOAT, ir::kI32, {0x40400000, 0}, {3, 0}}};
   for (const auto& c : cases) {
     OnnxBuilder b(26);
     b.Input("x", {2}, c.from).Output("y", {2}, c.to);
@@ -212,7 +222,7 @@ TEST(OnnxElementwise, BitCastKeepsTheBits) {
   b.Floats("x", {1.0F, -2.0F}).Output("y", {2}, pb::TensorProto::INT32);
   OnnxBuilder::Attr(b.Node("BitCast", {"x"}, "y"), "to", int64_t{pb::TensorProto::INT32});
   EXPECT_EQ(op::IntegersOf(Evaluate(b, {}).at(0)), (Ints{0x3F800000, -0x40000000}));
-  for (const int to : {pb::TensorProto::INT32, pb::TensorProto::DOUBLE, pb::TensorProto::BOOL}) {
+  for (const int to : {pb::TensorProto::DOUBLE, pb::TensorProto::INT16, pb::TensorProto::BOOL}) {
     OnnxBuilder refused(26);
     refused.Input("x", {2}).Output("y", {2}, to);
     OnnxBuilder::Attr(refused.Node("BitCast", {"x"}, "y"), "to", int64_t{to});

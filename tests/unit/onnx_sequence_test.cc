@@ -308,6 +308,74 @@ TEST(OnnxSequence, ALoopThatARunEndsDoesNotErase) {
   EXPECT_EQ(Slug(b), "graph.onnx.type");
 }
 
+// Makes the sequence type of what was stated as a tensor's.
+void StateSequence(pb::ValueInfoProto* value) {
+  const pb::TypeProto of = value->type();
+  *value->mutable_type()->mutable_sequence_type()->mutable_elem_type() = of;
+}
+
+TEST(OnnxSequence, AnInputIsATensorOfRows) {
+  OnnxBuilder b(17);
+  b.Input("s", {2}).Output("last", {2}).Output("n", {}, kInt64).Output("longer", {});
+  StateSequence(b.graph().mutable_input(0));
+  b.graph().mutable_output(2)->clear_type();
+  b.graph().mutable_output(2)->mutable_type()->mutable_sequence_type();
+  b.Ints("end", {-1});
+  b.Node("SequenceAt", {"s", "end"}, "last");
+  b.Node("SequenceLength", {"s"}, "n");
+  b.Node("SequenceInsert", {"s", "last"}, "longer");
+  const std::vector<RefTensor> inputs = {TensorOf({3, 2}, {1, 2, 3, 4, 5, 6})};
+  for (const bool open : {false, true}) {
+    ImportOptions options;
+    if (open) options.open["s_0"] = {1, 8};
+    if (!open) options.shapes["s"] = {3, 2};
+    absl::StatusOr<Graph> g = ImportOnnx(b.Bytes(), options);
+    ASSERT_TRUE(g.ok()) << g.status();
+    if (open) g = Specialize(*g, {{"s_0", 3}});
+    const auto out = Interpret(*g, inputs);
+    ASSERT_TRUE(out.ok()) << out.status();
+    ASSERT_EQ(out->size(), open ? 3u : 6u);
+    EXPECT_EQ((*out)[0].values, (Numbers{5, 6}));
+    EXPECT_EQ((*out)[1].values, (Numbers{3}));
+    const Numbers rows = {1, 2, 3, 4, 5, 6, 5, 6};
+    EXPECT_EQ((*out)[2].values, open ? rows : Numbers({1, 2}));
+    EXPECT_EQ(out->back().values, open ? rows : Numbers({5, 6}));
+  }
+}
+
+TEST(OnnxSequence, AnOutputIsATensorForEach) {
+  OnnxBuilder b = TwoTensors();
+  b.Output("s", {2});
+  StateSequence(b.graph().mutable_output(0));
+  const absl::StatusOr<Graph> g = ImportOnnx(b.Bytes());
+  ASSERT_TRUE(g.ok()) << g.status();
+  ASSERT_EQ(g->outputs.size(), 2U);
+  EXPECT_EQ(g->values[g->outputs[0]].name, "s.0");
+  EXPECT_EQ(g->values[g->outputs[1]].name, "s.1");
+  const auto out = Evaluate(b, TwoInputs());
+  EXPECT_EQ(out[1].values, (Numbers{3, 4}));
+  b.graph()
+      .mutable_output(0)
+      ->mutable_type()
+      ->mutable_sequence_type()
+      ->mutable_elem_type()
+      ->mutable_tensor_type()
+      ->set_elem_type(pb::TensorProto::DOUBLE);
+  EXPECT_EQ(Slug(b), "graph.onnx.output_type");
+}
+
+TEST(OnnxOptional, AnInputIsItsElement) {
+  OnnxBuilder b(18);
+  b.Input("x", {2}).Output("y", {2}).Output("has", {}, kBool);
+  const pb::TypeProto of = b.graph().input(0).type();
+  *b.graph().mutable_input(0)->mutable_type()->mutable_optional_type()->mutable_elem_type() = of;
+  b.Node("OptionalGetElement", {"x"}, "y");
+  b.Node("OptionalHasElement", {"x"}, "has");
+  const auto out = Evaluate(b, {TensorOf({2}, {1, 3})});
+  EXPECT_EQ(out[0].values, (Numbers{1, 3}));
+  EXPECT_EQ(out[1].values, (Numbers{1}));
+}
+
 TEST(OnnxOptional, HasAndGivesItsElement) {
   OnnxBuilder b(18);
   b.Input("x", {2}).Output("y", {2}).Output("some", {}, kBool).Output("none", {}, kBool);

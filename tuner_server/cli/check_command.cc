@@ -188,8 +188,10 @@ std::string OperatorsPage(const graph::OnnxSupport& known) {
       "folder (external data).\n"
       "- Also int4, uint4, int2 and uint2, as bytes: a module has inputs and outputs of int8 and "
       "uint8.\n"
-      "- Sequences and optionals inside a model only, not as its inputs and outputs. No "
-      "strings.\n\n"
+      "- A sequence as an input is one tensor, along whose first dimension its tensors lie.\n"
+      "- A sequence as an output is a tensor for each of its tensors, NAME.0, NAME.1 and so on. "
+      "Where only a run finds its length, it is one tensor as an input is.\n"
+      "- An optional input has to be given. No strings.\n\n"
       "| operator | domain | limits |\n|---|---|---|\n");
   for (const graph::SupportedOperator& row : known.operators) {
     text += StrCat("| ", row.name, " | ", DomainText(row), " | ", row.limits, " |\n");
