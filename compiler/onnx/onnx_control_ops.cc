@@ -1,7 +1,9 @@
-// If. A module has no branches: both are computed unless the condition is a constant. Operators
-// have no side effects, so what is computed in vain changes nothing but the time.
+// If. A constant condition decides at import. A run computes the way that it takes where the ways
+// cost something and the device runs loops (onnx_branches.h), else both: operators have no side
+// effects, so what is computed in vain changes nothing but the time.
 #include <algorithm>
 
+#include "compiler/onnx/onnx_branches.h"
 #include "compiler/onnx/onnx_loops.h"
 #include "compiler/onnx/onnx_sequences.h"
 #include "deploy/support/status.h"
@@ -74,6 +76,44 @@ void ExpectOnlyIf(Composer& c, ValueId condition, size_t first) {
   }
 }
 
+// What both ways make: the results of the one that counts, or of both.
+absl::StatusOr<std::pair<Ids, Ids>> BothWays(Composer& c, ValueId condition,
+                                             const pb::GraphProto& then_body,
+                                             const pb::GraphProto& else_body) {
+  Importer& importer = c.node().importer();
+  const Importer::Noted before = importer.noted();
+  const SizeRanges sizes = importer.size_ranges();
+  SampledWay yes{then_body, {}, importer.num_nodes()}, no{else_body};
+  TW_ASSIGN(yes.results, importer.ImportBody(then_body, {}));
+  yes.end_node = no.first_node = importer.num_nodes();
+  ExpectOnlyIf(c, condition, before.expectations.size());
+  const size_t between = importer.expectations().size();
+  TW_ASSIGN(no.results, importer.ImportBody(else_body, {}));
+  no.end_node = importer.num_nodes();
+  if (importer.expectations().size() > between) {
+    ExpectOnlyIf(c, c.Op("not", {condition}), between);
+  }
+  // Subgraphs in subgraphs are imported once: each level would double them.
+  if (!importer.has_loops() || importer.in_subgraph()) return std::pair(yes.results, no.results);
+  const Importer::Noted sampled = importer.noted();
+  const bool loops[] = {IsWorthALoop(importer, yes, sizes), IsWorthALoop(importer, no, sizes)};
+  if (!loops[0] && !loops[1]) return std::pair(yes.results, no.results);
+  importer.TakeBack(before);
+  Composer once(c.node());  // what fails here is there in another way
+  auto way = [&](const SampledWay& w, bool loop, ValueId taken) -> absl::StatusOr<Ids> {
+    if (loop) return ComputeOnlyIf(once, taken, w);
+    const size_t first = importer.expectations().size();
+    TW_ASSIGN(Ids results, importer.ImportBody(w.body, {}));
+    ExpectOnlyIf(once, taken, first);
+    return results;
+  };
+  const absl::StatusOr<Ids> first = way(yes, loops[0], condition);
+  const absl::StatusOr<Ids> second = way(no, loops[1], once.Op("not", {condition}));
+  if (first.ok() && second.ok() && once.ok()) return std::pair(*first, *second);
+  importer.TakeBack(sampled);
+  return std::pair(yes.results, no.results);
+}
+
 }  // namespace
 
 ValueId AsFlag(Composer& c, ValueId condition) {
@@ -110,14 +150,8 @@ Result ImportIf(NodeReader& n) {
               n.importer().ImportBody(*known != 0 ? *then_body : *else_body, {}));
     return BindAll(n, results);
   }
-  const size_t before = n.importer().expectations().size();
-  TW_ASSIGN(const Ids yes, n.importer().ImportBody(*then_body, {}));
-  ExpectOnlyIf(c, condition, before);
-  const size_t between = n.importer().expectations().size();
-  TW_ASSIGN(const Ids no, n.importer().ImportBody(*else_body, {}));
-  if (n.importer().expectations().size() > between) {
-    ExpectOnlyIf(c, c.Op("not", {condition}), between);
-  }
+  TW_ASSIGN(auto ways, BothWays(c, condition, *then_body, *else_body));
+  const auto& [yes, no] = ways;
   if (yes.size() != no.size()) {
     return n.Error("outputs", "expected branches with the same number of outputs, found others");
   }

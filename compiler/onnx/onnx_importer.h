@@ -86,6 +86,8 @@ void ForEachNode(const pb::GraphProto& graph,
                  const std::function<void(const pb::NodeProto&)>& visit);
 // The names that a node reads: its inputs, and what its subgraphs read of the graphs around them.
 std::vector<std::string> NamesRead(const pb::NodeProto& node);
+// What a subgraph reads that it does not name itself.
+std::vector<std::string> NamesReadAround(const pb::GraphProto& graph);
 // How people find a node: its name, or its first output where it has none; with OperatorLabel.
 std::string NodeLabel(const pb::NodeProto& node);
 // "Einsum", or "QLinearMul of com.microsoft" where the operator is not ONNX's own.
@@ -149,8 +151,12 @@ class Importer {
   // the names of the graphs around it. What it binds is forgotten when it ends. Errors:
   // graph.onnx.too_large if subgraphs make more nodes than a model may have of them, or constants
   // of more bytes than a model may have. Results need no such limit: they share the arena.
-  absl::StatusOr<std::vector<ValueId>> ImportBody(const pb::GraphProto& body,
-                                                  const std::vector<ValueId>& inputs);
+  // `around`: what some names of the graphs around it are in it.
+  absl::StatusOr<std::vector<ValueId>> ImportBody(
+      const pb::GraphProto& body, const std::vector<ValueId>& inputs,
+      const std::map<std::string, ValueId>& around = {});
+  // The value of a name of the graph, or of the initializer of this name.
+  absl::StatusOr<ValueId> Lookup(const std::string& name);
   const op::TensorType& TypeOf(ValueId id) const { return graph_.values[id].type; }
   const Value& ValueOf(ValueId id) const { return graph_.values[id]; }
   // The integers of a constant; nullopt when it is not known at import.
@@ -226,8 +232,25 @@ class Importer {
   void Expect(Expectation expectation) { expectations_.push_back(std::move(expectation)); }
   // Whether nobody has asked this of the same text yet: for checks that many nodes would repeat.
   bool CheckOnce(const std::string& what) { return checked_.insert(what).second; }
-  // All so far, those of subgraphs included: an If or a Loop relaxes what its own ways expect.
+  // All so far, those of subgraphs included: an If relaxes what its own ways expect.
   std::vector<Expectation>& expectations() { return expectations_; }
+  // What the import has noted so far. Taken back is what it noted since: of a subgraph that was
+  // imported to see what it makes.
+  struct Noted {
+    std::vector<Expectation> expectations;
+    std::set<std::string> checked;
+    int64_t body_nodes = 0, body_bytes = 0;
+  };
+  Noted noted() const { return {expectations_, checked_, body_nodes_, body_bytes_}; }
+  void TakeBack(Noted noted) {
+    expectations_ = std::move(noted.expectations);
+    checked_ = std::move(noted.checked);
+    body_nodes_ = noted.body_nodes;
+    body_bytes_ = noted.body_bytes;
+  }
+  size_t num_nodes() const { return graph_.nodes.size(); }
+  const Node& NodeAt(size_t n) const { return graph_.nodes[n]; }
+  bool in_subgraph() const { return !scopes_.empty(); }
   int64_t opset() const { return opset_; }
   const CustomOperator* FindCustom(const NodeReader& node) const;
   int64_t max_bytes() const { return options_.max_bytes; }
@@ -292,7 +315,6 @@ class Importer {
   absl::Status BindBody(const pb::GraphProto& body, const std::vector<ValueId>& inputs);
   absl::StatusOr<ValueId> EmitInF32(std::string_view op, std::vector<ValueId> inputs,
                                     op::Attrs attrs, const std::string& name, ir::DType half);
-  absl::StatusOr<ValueId> Lookup(const std::string& name);
   absl::Status Bind(const std::string& name, ValueId id);
   // Names a value after the ONNX output if one of the nodes from `first_node` on makes it.
   void GiveOutputName(ValueId id, size_t first_node, const std::string& name);

@@ -90,7 +90,7 @@ class LoopImport {
       most_ = n_.importer().ConstantScalar(id);
       if (const auto dims = n_.importer().ConstantDims(id)) most_size_ = dims->at(0);
     }
-    before_ = n_.importer().expectations().size();
+    before_ = n_.importer().noted();
     // The first trip tells whether the condition is known, and the types of what it makes.
     TW_ASSIGN(sample_, Trip(0, going_, states_));
     const bool fixed = Holds() && n_.importer().ConstantScalar(sample_[0]);
@@ -134,7 +134,7 @@ class LoopImport {
     const double limit = std::min(most_.value_or(kMaxTrips), static_cast<double>(kMaxTrips));
     const bool more = !most_ || *most_ > limit;
     Gathered scans(results_ - 1 - carried);
-    if (limit < 1 || *Holds() == 0) n_.importer().expectations().resize(before_);
+    if (limit < 1 || *Holds() == 0) n_.importer().TakeBack(before_);
     int64_t done = 0;
     for (; static_cast<double>(done) < limit && *Holds() != 0; ++done) {
       Ids out = sample_;
@@ -247,13 +247,13 @@ class LoopImport {
       absl::StatusOr<Ids> results = AtRunTime(fixed);
       if (results.ok() || !unrolls) return results;
     }
-    n_.importer().expectations().resize(before_);
+    n_.importer().TakeBack(before_);
     return UnrolledAsStated(*stated);
   }
 
   // `fixed`: the condition always holds.
   absl::StatusOr<Ids> AtRunTime(bool fixed) {
-    n_.importer().expectations().resize(before_);  // those of the sample
+    n_.importer().TakeBack(before_);  // those of the sample
     if (fixed && !n_.HasInput(0)) return TooManyTrips(n_);
     Composer c(n_);  // what fails here may be tried in another way
     TripsOfLoop trips{kNone, going_};
@@ -323,7 +323,7 @@ class LoopImport {
   ValueId going_ = kNone;
   std::optional<double> most_;        // trips, if it is a constant
   std::optional<op::Dim> most_size_;  // the same as a size
-  size_t before_ = 0;                 // expectations
+  Importer::Noted before_;            // the sample
 };
 
 }  // namespace

@@ -89,8 +89,8 @@ constexpr Conversion kConversions[] = {
     {"Hardmax", ImportHardmax, "", kAnyInput, false, kOpen},
     {"Identity", ImportIdentity, "", kAnyInput, kContainers, kOpen},
     {"If", ImportIf,
-     "a constant condition, or branches whose results have the same types and ranks: then both are "
-     "computed",
+     "a constant condition, or branches whose results have the same types and ranks; devices "
+     "compute both then",
      kAnyInput, kContainers, kOpen},
     {"InstanceNormalization", ImportInstanceNorm, "", 0, false, kOpen},
     {"LRN", ImportLrn, "float", 0, false, kOpen},

@@ -14,7 +14,8 @@ using support::StrCat;
 constexpr size_t kMaxNested = 16;           // of subgraphs in each other
 constexpr int64_t kMaxBodyNodes = 1 << 14;  // of all trips of all loops
 
-// What the nodes of a subgraph read that it does not name itself.
+}  // namespace
+
 std::vector<std::string> NamesReadAround(const pb::GraphProto& graph) {
   std::set<std::string> own;
   for (const auto& input : graph.input()) own.insert(input.name());
@@ -28,8 +29,6 @@ std::vector<std::string> NamesReadAround(const pb::GraphProto& graph) {
   std::erase_if(names, [&](const std::string& name) { return own.contains(name); });
   return names;
 }
-
-}  // namespace
 
 void ForEachNode(const pb::GraphProto& graph,
                  const std::function<void(const pb::NodeProto&)>& visit) {
@@ -82,8 +81,9 @@ absl::Status Importer::BindBody(const pb::GraphProto& body, const std::vector<Va
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<ValueId>> Importer::ImportBody(const pb::GraphProto& body,
-                                                          const std::vector<ValueId>& inputs) {
+absl::StatusOr<std::vector<ValueId>> Importer::ImportBody(
+    const pb::GraphProto& body, const std::vector<ValueId>& inputs,
+    const std::map<std::string, ValueId>& around) {
   if (scopes_.size() >= kMaxNested) {
     return Bad("too_large",
                StrCat("expected at most ", kMaxNested, " subgraphs in each other, found more"));
@@ -96,6 +96,7 @@ absl::StatusOr<std::vector<ValueId>> Importer::ImportBody(const pb::GraphProto& 
   scopes_.push_back({&body, {}});
   std::vector<ValueId> outputs;
   absl::Status status = BindBody(body, inputs);
+  for (const auto& [name, id] : around) status.Update(Bind(name, id));
   for (int i = 0; status.ok() && i < body.node_size(); ++i) {
     if (body.node(i).output_size() == 0) {
       status = Bad("outputs", StrCat(NodeLabel(body.node(i)), ": expected outputs, found none"));

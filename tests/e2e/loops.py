@@ -106,6 +106,30 @@ def loops_in_loops():
         assert "driver.compile.loop" in message and "only processors run loops" in message, message
 
 
+def a_run_takes_one_way():
+    """The ways of an If that cost something are computed only where they are taken; a small one always is. One has a loop in it."""
+    with tempfile.TemporaryDirectory(prefix="tilewright-loops-") as where:
+        path = Path(where) / "if.onnx"
+        rng = np.random.default_rng(5)
+        w = rng.standard_normal((48, 48)).astype(np.float32) / 7
+        trip = body([node("MatMul", ["s", "w"], ["p"]), node("Tanh", ["p"], ["t"]), node("Identity", ["c"], ["d"])],
+                    [value("i", INT64, []), value("c", BOOL, []), value("s", FLOAT, [48, 48])],
+                    [value("d", BOOL, []), value("t", FLOAT, [48, 48])])
+        ways = {"then_branch": body([node("Loop", ["trips", "", "x"], ["deep"], body=trip)], [], [value("deep", FLOAT, [48, 48])]),
+                "else_branch": body([node("MatMul", ["x", "x"], ["square"]), node("Slice", ["square", "zero", "n"], ["top"])], [],
+                                    [value("top", FLOAT, [6, 48])], {"zero": np.array([0]), "n": np.array([6])})}
+        save(path, [node("Neg", ["a"], ["x"]), node("If", ["flag"], ["y"], **ways)],
+             [value("a", FLOAT, [48, 48]), value("flag", BOOL, []), value("trips", INT64, [])], [value("y", FLOAT, ["rows", 48])], {"w": w})
+        for session in sessions(path):
+            for flag, trips in ((True, 3), (False, 3), (True, 0), (False, 0), (True, 1)):
+                a = rng.standard_normal((48, 48)).astype(np.float32)
+                wanted = -a if flag else (a @ a)[:6]
+                for _ in range(trips if flag else 0):
+                    wanted = np.tanh(wanted @ w)
+                found = session.run({"a": a, "flag": np.array(flag), "trips": np.int64(trips)})["y"]
+                np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
 def values_that_swap():
     """Two states that become each other, and one that stays what it is."""
     with tempfile.TemporaryDirectory(prefix="tilewright-loops-") as where:
@@ -303,5 +327,5 @@ def the_commands_know_loops():
 
 
 if __name__ == "__main__":
-    run_checks(data_decide_how_often, loops_in_loops, values_that_swap, scans_of_many_steps, trips_find_sizes_of_their_own,
+    run_checks(data_decide_how_often, loops_in_loops, a_run_takes_one_way, values_that_swap, scans_of_many_steps, trips_find_sizes_of_their_own,
                states_that_grow, lists_of_open_length, the_commands_know_loops)

@@ -82,6 +82,59 @@ TEST(OnnxIf, BranchesOfOtherSizesAreAsLongAsARunFinds) {
             "graph.interp.stated_shape");
 }
 
+// if (condition) { relu(x) * w * w } else { x * w }, and z, which one way makes and one reads.
+OnnxBuilder Products(int64_t size, bool other_sizes) {
+  OnnxBuilder b(13);
+  b.Input("x", {size, size}).Input("c", {}, kBool).Output("y", {}).Output("z", {size, size});
+  b.graph().mutable_output(0)->clear_type();
+  b.Floats("two", {2}).Node("Mul", {"x", "two"}, "around");
+  pb::NodeProto* node = b.Node("If", {"c"}, "y");
+  node->add_output("z");
+  AddBody(node, "then_branch", {}, {"t", "around"}, [](OnnxBuilder& g) {
+    g.Node("MatMul", {"around", "x"}, "once");
+    g.Node("MatMul", {"once", "x"}, "t");
+  });
+  AddBody(node, "else_branch", {}, {"e", "once"}, [&](OnnxBuilder& g) {
+    g.Node("MatMul", {"x", "around"}, "once");
+    g.Ints("first", {0}).Ints("one", {1}).Ints("axis", {1});
+    if (other_sizes) g.Node("Slice", {"once", "first", "one", "axis"}, "e");
+    if (!other_sizes) g.Node("Identity", {"once"}, "e");
+  });
+  return b;
+}
+
+TEST(OnnxIf, ARunComputesTheWayThatItTakes) {
+  for (const bool other_sizes : {false, true}) {
+    constexpr int64_t kSize = 64;
+    RefTensor x = TensorOf({kSize, kSize}, Numbers(kSize * kSize));
+    for (size_t i = 0; i < x.values.size(); ++i) x.values[i] = static_cast<double>(i % 5) - 2;
+    const OnnxBuilder b = Products(kSize, other_sizes);
+    ImportOptions both;
+    both.loops = false;
+    const auto g = ImportOnnx(b.Bytes()), expected = ImportOnnx(b.Bytes(), both);
+    ASSERT_TRUE(g.ok() && expected.ok()) << g.status() << expected.status();
+    const auto passed = RunGraphPasses(*g);
+    ASSERT_TRUE(passed.ok()) << passed.status();
+    const std::string text = Print(*g);
+    EXPECT_NE(text.find("loop_end"), std::string::npos);
+    EXPECT_EQ(Print(*expected).find("loop_end"), std::string::npos);
+    for (const bool flag : {true, false}) {
+      const auto wanted = Interpret(*expected, {x, Flag(flag)});
+      for (const Graph* graph : {&*g, &*passed}) {
+        const auto found = Interpret(*graph, {x, Flag(flag)});
+        ASSERT_TRUE(found.ok() && wanted.ok()) << found.status() << wanted.status();
+        for (size_t o = 0; o < 2; ++o) {
+          EXPECT_EQ((*found)[o].type, (*wanted)[o].type);
+          EXPECT_EQ((*found)[o].values, (*wanted)[o].values) << text;
+        }
+      }
+    }
+  }
+  const auto small = ImportOnnx(Products(4, false).Bytes());
+  ASSERT_TRUE(small.ok()) << small.status();
+  EXPECT_EQ(Print(*small).find("loop_end"), std::string::npos) << "cheaper than a loop";
+}
+
 TEST(OnnxIf, RefusesWhatItCannotChoose) {
   const auto flat = [](OnnxBuilder& g) { g.Node("Squeeze", {"x"}, "t"); };
   EXPECT_EQ(Slug(OfOtherSizes(flat, {2, 1})), "graph.onnx.shape") << "another rank";
