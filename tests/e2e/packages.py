@@ -28,6 +28,8 @@ import cli_case  # noqa: E402
 SCRIPT = Path(cli_case.ROOT) / "deploy/ops/package.sh"
 DAEMONS = ("tracker", "tuner", "agent")
 PACKAGES = ("tilewright", "tilewright-agent", "tilewright-client", "tilewright-dev", "tilewright-tracker", "tilewright-tuner")
+if "TILEWRIGHT_BUILD_IMAGES:BOOL=ON" in Path(cli_case.BUILD, "CMakeCache.txt").read_text():
+    PACKAGES += ("tilewright-images",)
 TOOLS = ("dpkg-deb", "dpkg-shlibdeps", "dpkg", "strip", "ldd")
 
 
