@@ -7,6 +7,7 @@
 #                                       the formatter, boards, JavaScript)
 #   deploy/install_packages.sh --dev    also the compiler cache and the static analyser
 #   deploy/install_packages.sh --fuzz   also what the fuzzers are built with
+#   deploy/install_packages.sh --images also what decodes images (-DTILEWRIGHT_BUILD_IMAGES=ON)
 #   deploy/install_packages.sh --bench  also the libraries that tests/bench races against
 #   deploy/install_packages.sh --rtl    also what simulates and synthesises the accelerator's RTL
 #   deploy/install_packages.sh --check  lists what is missing, installs nothing (exit code 1 if any)
@@ -31,6 +32,7 @@ TEST_PACKAGES=(
 DEV_PACKAGES=(ccache clang-tidy-19 debootstrap)
 FUZZ_PACKAGES=(clang-19 libclang-rt-19-dev)
 BENCH_PACKAGES=(libclblast-dev libdnnl-dev libopenblas-dev libxnnpack-dev libpthreadpool-dev python3-venv)
+IMAGES_PACKAGES=(libmagickcore-6.q16-dev)
 RTL_PACKAGES=(clang-19 make verilator yosys)
 
 ATTEMPTS=4
@@ -42,11 +44,12 @@ for argument in "$@"; do
     --test) packages+=("${TEST_PACKAGES[@]}") ;;
     --dev) packages+=("${DEV_PACKAGES[@]}") ;;
     --fuzz) packages+=("${FUZZ_PACKAGES[@]}") ;;
+    --images) packages+=("${IMAGES_PACKAGES[@]}") ;;
     --bench) packages+=("${BENCH_PACKAGES[@]}") ;;
     --rtl) packages+=("${RTL_PACKAGES[@]}") ;;
     --check) check_only=1 ;;
     -h | --help)
-      sed -n '2,13s/^# \{0,1\}//p' "$0"
+      sed -n '2,14s/^# \{0,1\}//p' "$0"
       exit 0
       ;;
     *)

@@ -83,8 +83,8 @@ skipped=0
 packages=(--test)
 options=(-DTILEWRIGHT_BUILD_TESTS=ON)
 if [[ "${CI:-}" == true ]]; then
-  packages+=(--dev --bench)
-  options+=(-DTILEWRIGHT_WERROR=ON -DTILEWRIGHT_BUILD_BENCH=ON)
+  packages+=(--dev --bench --images)
+  options+=(-DTILEWRIGHT_WERROR=ON -DTILEWRIGHT_BUILD_BENCH=ON -DTILEWRIGHT_BUILD_IMAGES=ON)
 fi
 
 run_packages() {

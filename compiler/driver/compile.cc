@@ -346,7 +346,12 @@ class ModelLowering {
     }
     codegen::Call made;
     made.symbol = StrCat(TW_KERNEL_SYMBOL_PREFIX, call.function);
-    for (size_t i = 0; i < body.inputs.size() + 1; ++i) made.buffers.push_back(static_cast<int>(i));
+    // An operand that is there twice is one input of the task.
+    for (const graph::ValueId operand : body.nodes[0].inputs) {
+      const auto input = std::ranges::find(body.inputs, operand);
+      made.buffers.push_back(static_cast<int>(input - body.inputs.begin()));
+    }
+    made.buffers.push_back(static_cast<int>(body.inputs.size()));
     std::vector<codegen::Program>& programs = libraries_[at].second.code.programs;
     placed_.push_back({.part = kFirstLibrary + at, .program = static_cast<int>(programs.size())});
     programs.emplace_back().calls.push_back(std::move(made));

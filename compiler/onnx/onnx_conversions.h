@@ -108,6 +108,7 @@ Result BindAll(NodeReader& n, const std::vector<ValueId>& results);
 // onnx_image_ops.cc
 Result ImportCenterCropPad(NodeReader& n);
 Result ImportDepthToSpace(NodeReader& n);
+Result ImportImageDecoder(NodeReader& n);
 Result ImportSpaceToDepth(NodeReader& n);
 // onnx_signal_windows.cc
 Result ImportWindowFunction(NodeReader& n);

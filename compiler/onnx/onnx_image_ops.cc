@@ -1,5 +1,5 @@
-// Conversions of operators that cut, pad or cut up images: CenterCropPad, DepthToSpace,
-// SpaceToDepth.
+// Conversions of operators that decode, cut, pad or cut up images: ImageDecoder, CenterCropPad,
+// DepthToSpace, SpaceToDepth.
 #include <algorithm>
 #include <numeric>
 
@@ -142,6 +142,42 @@ Result ImportCenterCropPad(NodeReader& n) {
     }
   }
   return c.Done(c.Op("pad", {x}, {{"pads", op::ShapeAttr(pads)}, {"value", 0.0}}));
+}
+
+// Functions of deploy/images give the size of an image and its elements. The second learns from the
+// shapes of lists how much it is to write.
+Result ImportImageDecoder(NodeReader& n) {
+  Composer c(n);
+  const ValueId bytes = c.Input(0);
+  TW_TRY(c.status());
+  TW_ASSIGN(const std::string format, n.String("pixel_format", "RGB"));
+  const bool gray = format == "Grayscale";
+  if (!gray && format != "RGB" && format != "BGR") {
+    return n.Error("attribute", StrCat("expected pixel_format RGB, BGR or Grayscale, found ",
+                                       support::Quote(format, 60)));
+  }
+  if (c.TypeOf(bytes).dtype != ir::kU8 || c.Rank(bytes) != 1) {
+    return n.Error("type", StrCat("expected the bytes of an image, u8 in one dimension, found ",
+                                  op::ToText(c.TypeOf(bytes))));
+  }
+  const auto function = [](std::string_view types, std::string_view name) {
+    return StrCat("operator tilewright::", types, " library \"libtilewright_images.so\" function ",
+                  name, ";");
+  };
+  const ValueId size = c.Op("external", {bytes},
+                            {{"definition", function("ImageSize(bytes: u8[n]) -> (size: i64[2])",
+                                                     "tilewright_image_size")},
+                             {"attributes", ""}});
+  const std::vector<op::Dim> found = c.FoundShape(size, {{}, {}});
+  TW_TRY(c.status());
+  const auto list = [&](const op::Dim& count) { return c.Counting(ir::kI64, count, 0, 1); };
+  const std::string types = StrCat(
+      "Image(bytes: u8[n], height: i64[h], width: i64[w]) -> (pixels: "
+      "u8[h, w, ",
+      gray ? 1 : 3, "])");
+  return c.Done(c.Op("external", {bytes, list(found[0]), list(found[1])},
+                     {{"definition", function(types, "tilewright_decode_image")},
+                      {"attributes", StrCat("pixel_format = \"", format, "\"\n")}}));
 }
 
 }  // namespace tilewright::graph::onnx

@@ -92,6 +92,9 @@ constexpr Conversion kConversions[] = {
      "a constant condition, or branches whose results have the same types and ranks; devices "
      "compute both then",
      kAnyInput, kContainers, kOpen},
+    {"ImageDecoder", ImportImageDecoder,
+     "libtilewright_images.so decodes, which a run has to allow (custom_operators.md)", 0, false,
+     kOpen},
     {"InstanceNormalization", ImportInstanceNorm, "", 0, false, kOpen},
     {"LRN", ImportLrn, "float", 0, false, kOpen},
     {"LSTM", ImportRecurrent, "at most 4096 steps, or an open number", 0, false, kOpen},

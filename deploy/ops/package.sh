@@ -15,6 +15,7 @@ usage: deploy/ops/package.sh [--build DIR] [--out DIR] [--only deb|tarball] [--n
 makes  tilewright-client_VERSION_ARCH.deb     tilewright (the command line; no LLVM), protos, the CI script
        tilewright_VERSION_ARCH.deb            tilewright-builder (the compiler); depends on the client
        tilewright-dev_VERSION_ARCH.deb        the runtime library for C, C++ and Python programs; depends on a C library only
+       tilewright-images_VERSION_ARCH.deb     decodes images for models with ImageDecoder; of a build with TILEWRIGHT_BUILD_IMAGES
        tilewright-tracker_VERSION_ARCH.deb    with its unit and configuration, as the next two; alerts and dashboard
        tilewright-tuner_VERSION_ARCH.deb
        tilewright-agent_VERSION_ARCH.deb      with tilewright-worker
@@ -48,6 +49,11 @@ programs=(tilewright tilewright-builder tilewright-tracker tilewright-tuner tile
 plugins=(tilewright_device_cuda tilewright_device_opencl tilewright_device_vta tilewright_device_vulkan)
 libraries=(libtilewright_runtime.so)
 for plugin in "${plugins[@]}"; do libraries+=("lib$plugin.so"); done
+images=no
+if grep -qx 'TILEWRIGHT_BUILD_IMAGES:BOOL=ON' "$build/CMakeCache.txt"; then
+  images=yes
+  libraries+=(libtilewright_images.so)
+fi
 if [ "$compile" = yes ]; then cmake --build "$build" --target "${programs[@]}" tilewright_runtime_shared "${plugins[@]}"; fi
 for file in "${programs[@]/#/bin/}" "${libraries[@]/#/lib/}"; do
   [ -e "$build/$file" ] || { echo "package.sh: expected $build/$file; build it first" >&2; exit 66; }
@@ -110,6 +116,11 @@ fill_compiler() { install_program tilewright-builder "$1"; }
 fill_dev() {
   DESTDIR=$1 cmake --install "$build" --component dev --prefix /usr >/dev/null
   strip --strip-unneeded "$1"/usr/lib/libtilewright_runtime.so.*
+}
+
+fill_images() {
+  DESTDIR=$1 cmake --install "$build" --component images --prefix /usr >/dev/null
+  strip --strip-unneeded "$1"/usr/lib/libtilewright_images.so
 }
 
 fill_tracker() {
@@ -254,6 +265,7 @@ if [ "$only" != tarball ]; then
   make_deb tilewright "compiler and tuner for neural networks: the compiler" fill_compiler "Depends: tilewright-client (= $version)" \
     "Suggests: tilewright-tracker, tilewright-tuner, tilewright-agent"
   make_deb tilewright-dev "runs compiled neural networks from C, C++ and Python" fill_dev "Suggests: pkg-config, cmake, python3-numpy"
+  if [ "$images" = yes ]; then make_deb tilewright-images "decodes images for neural networks" fill_images; fi
   make_deb tilewright-tracker "tuner for neural networks: the broker of a fleet" fill_tracker
   make_deb tilewright-tuner "tuner for neural networks: the server of tuning jobs" fill_tuner "Depends: tilewright (= $version)"
   make_deb tilewright-agent "tuner for neural networks: measures on a device" fill_agent

@@ -182,7 +182,8 @@ class Session final : public BoundTensors {
   // time out of a measurement.
   absl::Status Prepare();
   // Runs the function once. INVALID_ARGUMENT `runtime.session.size` if the inputs' shapes do not
-  // agree. INTERNAL `runtime.run.kernel_failed` when a kernel returns an error;
+  // agree. INTERNAL `runtime.run.kernel_failed` when a kernel returns an error, `.library_failed`
+  // when a library's function does;
   // INVALID_ARGUMENT `runtime.session.stated_shape` when the inputs make other sizes than the model
   // states (Function::checks): the outputs are undefined then.
   absl::Status Run();

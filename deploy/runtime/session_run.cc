@@ -126,12 +126,12 @@ int32_t CallLibrary(const BoundLaunch& bound) {
 }  // namespace
 
 absl::Status Session::Impl::CallKernel(const BoundLaunch& bound) {
+  const bool external = bound.external.function != nullptr;
   const int32_t result =
-      bound.external.function != nullptr
-          ? CallLibrary(bound)
-          : bound.kernel(&context, bound.buffers.data(), bound.sizes, bound.workspace);
+      external ? CallLibrary(bound)
+               : bound.kernel(&context, bound.buffers.data(), bound.sizes, bound.workspace);
   if (result == TW_OK) return absl::OkStatus();
-  return support::Internal("runtime.run.kernel_failed",
+  return support::Internal(external ? "runtime.run.library_failed" : "runtime.run.kernel_failed",
                            bound.launch->symbol + " returned " + std::to_string(result));
 }
 

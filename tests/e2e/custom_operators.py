@@ -265,6 +265,13 @@ int32_t acme_window(const DLTensor* in, int32_t ins, DLTensor* out, int32_t outs
   }
   return 0;
 }
+
+int32_t acme_product_less(const DLTensor* in, int32_t ins, DLTensor* out, int32_t outs, const char* attributes) {
+  if (ins != 3 || outs != 1 || attributes[0] != 0) return 2;
+  const float *a = (const float*)in[0].data, *b = (const float*)in[1].data, *c = (const float*)in[2].data;
+  for (int64_t i = 0; i < out->shape[0]; ++i) ((float*)out->data)[i] = a[i] * b[i] - c[i];
+  return 0;
+}
 """
 EXTERNAL = """
 operator com.acme::Window(x: T[n, d]) -> (y: T[n, d])
@@ -314,7 +321,24 @@ def a_library_computes_an_operator_where_it_is_allowed():
         x[2, 0] = 99
         np.save(folder / "bad.npy", x)
         said = tilewright("run", folder / "m.tw", "--input", f"x0={folder / 'bad.npy'}", *allowed, code=1)
-        assert "acme_window returned 7" in said, said
+        assert "runtime.run.library_failed" in said and "acme_window returned 7" in said, said
+
+
+def a_library_gets_an_operand_as_often_as_the_node_has_it():
+    with Folder(prefix="tilewright-custom-") as folder:
+        external(folder)
+        (folder / "less.ops").write_text("operator com.acme::Less(a: f32[n], b: f32[n], c: f32[n]) -> (y: f32[n]) "
+                                         'library "libacme.so" function acme_product_less;')
+        make = helper.make_tensor_value_info
+        node = helper.make_node("Less", ["c", "x", "x"], ["y"], name="less", domain="com.acme")
+        graph = helper.make_graph([node], "twice", [make("x", 1, [5]), make("c", 1, [5])], [make("y", 1, [5])])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.acme", 1)]), str(folder / "less.onnx"))
+        x, c = np.float32([1, 2, 3, 4, 5]), np.float32([7, -1, 0, 2, 9])
+        for name, value in (("x", x), ("c", c), ("y", c * x - x)):
+            np.save(folder / f"{name}.npy", value)
+        tilewright("compile", folder / "less.onnx", "--target", "native", "--operators", folder / "less.ops", "-o", folder / "less.tw")
+        tilewright("run", folder / "less.tw", "--input", f"x={folder / 'x.npy'}", "--input", f"c={folder / 'c.npy'}", "--allow-library",
+                   folder / "libacme.so", "--expect", f"y={folder / 'y.npy'}")
 
 
 def a_module_with_a_library_runs_from_python():
@@ -397,6 +421,6 @@ def mistakes_say_where_they_are():
 if __name__ == "__main__":
     run_checks(fixed_sizes_are_what_numpy_says, one_module_computes_at_all_sizes, elementwise_definitions_are_fused,
                floats_of_16_bits_are_rounded_results, tuning_checks_candidates_with_the_definition, definitions_inside_of_a_model_need_no_file,
-               a_library_computes_an_operator_where_it_is_allowed, a_module_with_a_library_runs_from_python, what_a_library_computes_is_not_tuned,
-               a_library_is_compared_with_its_reference,
+               a_library_computes_an_operator_where_it_is_allowed, a_library_gets_an_operand_as_often_as_the_node_has_it,
+               a_module_with_a_library_runs_from_python, what_a_library_computes_is_not_tuned, a_library_is_compared_with_its_reference,
                mistakes_say_where_they_are)

@@ -86,8 +86,11 @@ class Packages(cli_case.Case):
 
     def test_debian_packages_install_into_a_root_and_run(self):
         made = self.debian_packages()
-        self.assertEqual(sorted(os.path.basename(path).split("_")[0] for path in made), sorted(PACKAGES))
-        self.assertEqual(self.check_sums(os.path.dirname(made[0])), len(PACKAGES))
+        packages = list(PACKAGES)
+        if "TILEWRIGHT_BUILD_IMAGES:BOOL=ON\n" in Path(cli_case.BUILD, "CMakeCache.txt").read_text():
+            packages.append("tilewright-images")
+        self.assertEqual(sorted(os.path.basename(path).split("_")[0] for path in made), sorted(packages))
+        self.assertEqual(self.check_sums(os.path.dirname(made[0])), len(packages))
         root = self.path("root")
         os.makedirs(root + "/var/lib/dpkg/info")
         os.makedirs(root + "/var/lib/dpkg/updates")
@@ -127,10 +130,11 @@ class Packages(cli_case.Case):
         listed = [line.split()[-1] for path in made for line in subprocess.run(
             ["dpkg-deb", "--contents", path], capture_output=True, text=True).stdout.splitlines() if not line.startswith("d")]
         self.assertEqual(len(listed), len(set(listed)))
+        self.assertEqual(os.path.exists(root + "/usr/lib/libtilewright_images.so"), "tilewright-images" in packages)
 
         for name in ("alerts.yml", "dashboard.json", "prometheus.yml"):
             self.assertTrue(os.path.exists(root + "/usr/share/tilewright/monitoring/" + name), name)
-        for package in PACKAGES:
+        for package in packages:
             self.assertTrue(os.path.exists(root + "/usr/share/doc/%s/ops/threat_model.md" % package), package)
 
     def test_the_client_needs_no_llvm_and_names_what_it_lacks(self):

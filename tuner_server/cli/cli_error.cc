@@ -115,6 +115,9 @@ constexpr AdviceRow kAdvice[] = {
     {"runtime.load.library",
      "if you trust this library, allow its path: tilewright run --allow-library PATH, "
      "tw_module_open_with_libraries, Module(path, libraries=[...])"},
+    {"runtime.run.library_failed",
+     "see what the number means where the library is described (libtilewright_images.so: "
+     "deploy/docs/custom_operators.md)"},
     {"op.external", "only 'tilewright run' computes such operators: compare outputs by --expect"},
     {"op.custom.attribute",
      "compare the node's attributes with those that its definition states (--operators FILE)"},
