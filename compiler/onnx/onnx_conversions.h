@@ -131,6 +131,9 @@ Result ImportLpNorm(NodeReader& n);
 Result ImportMeanVarianceNorm(NodeReader& n);
 Result ImportRmsNorm(NodeReader& n);
 Result ImportSoftmax(NodeReader& n);
+// onnx_loss_ops.cc
+Result ImportNegativeLogLikelihoodLoss(NodeReader& n);
+Result ImportSoftmaxCrossEntropyLoss(NodeReader& n);
 // onnx_reduce_ops.cc
 Result ImportLogSoftmax(NodeReader& n);
 Result ImportMean(NodeReader& n);

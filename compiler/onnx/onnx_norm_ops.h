@@ -17,4 +17,7 @@ Standard StandardizeRows(Composer& c, ValueId x, double epsilon);
 // x / sqrt(mean of squares + epsilon) over these axes.
 ValueId DividedByRms(Composer& c, ValueId x, const std::vector<int64_t>& axes, double epsilon);
 
+// x - max - log(sum(exp(x - max))) along an axis.
+ValueId LogSoftmaxAlong(Composer& c, ValueId x, int64_t axis);
+
 }  // namespace tilewright::graph::onnx

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "compiler/onnx/onnx_composer.h"
+#include "compiler/onnx/onnx_norm_ops.h"
 #include "compiler/onnx/onnx_sizes.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -164,7 +165,13 @@ Result ImportReduce(NodeReader& n) {
   return c.Done(Reduced(c, x, r, keep != 0));
 }
 
-// x - max - log(sum(exp(x - max))). Before opset 13 over all dimensions from the axis on.
+ValueId LogSoftmaxAlong(Composer& c, ValueId x, int64_t axis) {
+  const ValueId shifted = c.Sub(x, c.Reduce("max", x, {axis}));
+  const ValueId sum = c.Reduce("sum", c.Op("exp", {shifted}), {axis});
+  return c.Sub(shifted, c.Op("log", {sum}));
+}
+
+// Before opset 13 over all dimensions from the axis on.
 Result ImportLogSoftmax(NodeReader& n) {
   Composer c(n);
   ValueId x = c.Input(0);
@@ -182,9 +189,7 @@ Result ImportLogSoftmax(NodeReader& n) {
     x = c.ReshapeTo(x, {outer, inner});
     axis = 1;
   }
-  const ValueId shifted = c.Sub(x, c.Reduce("max", x, {axis}));
-  const ValueId sum = c.Reduce("sum", c.Op("exp", {shifted}), {axis});
-  return c.Done(c.ReshapeTo(c.Sub(shifted, c.Op("log", {sum})), shape));
+  return c.Done(c.ReshapeTo(LogSoftmaxAlong(c, x, axis), shape));
 }
 
 // Sum divided by the number of operands.

@@ -1,5 +1,8 @@
 // Conversions of operators that give tensors another shape, or make tensors of shapes.
 #include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "compiler/onnx/onnx_composer.h"
 #include "compiler/onnx/onnx_sizes.h"
@@ -11,6 +14,31 @@ namespace tilewright::graph::onnx {
 using support::StrCat;
 
 namespace {
+// The sizes that are certain although only a run knows all of the operand: those of its elements
+// that are known, and the one that is left where all others are.
+std::vector<std::optional<op::Dim>> CertainSizes(Composer& c, ValueId wanted, bool copies,
+                                                 const std::vector<op::Dim>& from) {
+  const Importer& importer = c.node().importer();
+  std::vector<std::optional<op::Dim>> certain(static_cast<size_t>(c.Count(wanted)));
+  std::optional<op::Dim> others = op::Dim(1);
+  size_t unknown = 0, left = 0;
+  for (size_t d = 0; d < certain.size(); ++d) {
+    std::optional<op::Dim> size = importer.KnownElement(wanted, static_cast<int64_t>(d));
+    if (size && *size == op::Dim(0) && copies && d < from.size()) size = from[d];
+    const bool counts = size && importer.Bound(*size, /*largest=*/false).value_or(0) > 0;
+    if (counts) {
+      certain[d] = size;
+      if (others) others = op::Dim::Product(std::vector<op::Dim>{*others, *size});
+    } else {
+      ++unknown;
+      left = d;
+    }
+  }
+  const std::optional<op::Dim> all = op::Dim::Product(from);
+  if (unknown == 1 && all && others) certain[left] = all->DivideExactly(*others);
+  return certain;
+}
+
 // What the operand of sizes asks for; where it asks for what is left, that follows from the others.
 Result ReshapeAtRunTime(NodeReader& n, ValueId x) {
   Composer c(n);
@@ -22,6 +50,7 @@ Result ReshapeAtRunTime(NodeReader& n, ValueId x) {
   const std::vector<op::Dim> from = c.Dims(x);
   const auto rank = static_cast<size_t>(c.Count(wanted));
   TW_TRY(c.status());
+  const auto certain = CertainSizes(c, wanted, allow_zero == 0, from);
   if (allow_zero == 0) {
     std::vector<op::Dim> copied = from;
     copied.resize(rank, -2);  // no dimension to copy
@@ -36,7 +65,7 @@ Result ReshapeAtRunTime(NodeReader& n, ValueId x) {
   std::optional<int64_t> most = c.Most(elements);
   if (most == 0) most.reset();
   std::vector<Composer::SizeBound> bounds(rank, {{}, most});
-  if (rank == 1) bounds[0].known = elements;
+  for (size_t d = 0; d < rank; ++d) bounds[d].known = certain[d];
   const std::vector<op::Dim> shape = c.FoundShape(wanted, bounds);
   TW_TRY(c.status());
   if (n.importer().IsEmpty(x) && !std::ranges::all_of(shape, &op::Dim::is_constant)) {

@@ -260,11 +260,11 @@ class Check(CliCase):
     def test_two_unsupported_operators(self):
         x, y = ("x", self.FLOAT, [1, 4]), ("y", self.FLOAT, [1, 4])
         said = self.check(model_of([("StringNormalizer", ["x"], "a", {}), ("StringNormalizer", ["a"], "b", {}), ("Relu", ["b"], "c", {}),
-                                    ("NegativeLogLikelihoodLoss", ["c"], "y", {})], [x], [y]), FAILED)
+                                    ("StringConcat", ["c"], "y", {})], [x], [y]), FAILED)
         self.assertEqual([(p["what"], p["where"]) for p in said["problems"]],
                          [("StringNormalizer", ['node "node_a" (StringNormalizer)',
                                                 'node "node_b" (StringNormalizer)']),
-                          ("NegativeLogLikelihoodLoss", ['node "node_y" (NegativeLogLikelihoodLoss)'])])
+                          ("StringConcat", ['node "node_y" (StringConcat)'])])
         self.assertEqual(said["unchecked_nodes"], 1)
         self.assertIn("tilewright operators", said["problems"][0]["do"])
         text = self.call(["check", "m.onnx"], self.folder).stdout

@@ -329,6 +329,34 @@ TEST(OnnxEmpty, WhatNeedsAnElementIsRefused) {
   EXPECT_EQ(Slug(shape), "graph.onnx.shape");
 }
 
+// Of a shape of which a run knows a part, what is certain is known at import.
+TEST(OnnxReshape, ARunFindsOnlyWhatIsNotCertain) {
+  for (const auto& [rest, known] :
+       {std::pair<Shape, Shape>({12}, {2, 12}), std::pair<Shape, Shape>({3, 4}, {2, 3, 4}),
+        std::pair<Shape, Shape>({0, -1}, {-1, 3, -1}),
+        std::pair<Shape, Shape>({-1, 4}, {-1, -1, 4})}) {
+    OnnxBuilder b(13);
+    b.Input("x", {2, 3, 4}).Input("rows", {1}, kInt64).Ints("rest", rest);
+    b.graph().add_output()->set_name("y");
+    OnnxBuilder::Attr(b.Node("Concat", {"rows", "rest"}, "shape"), "axis", int64_t{0});
+    b.Node("Reshape", {"x", "shape"}, "y");
+    const auto g = ImportOnnx(b.Bytes());
+    ASSERT_TRUE(g.ok()) << g.status();
+    const op::TensorType& type = g->values[g->outputs[0]].type;
+    ASSERT_EQ(type.shape.size(), known.size());
+    for (size_t d = 0; d < known.size(); ++d) {
+      EXPECT_EQ(type.shape[d].is_constant(), known[d] >= 0) << d;
+      if (known[d] < 0) continue;
+      EXPECT_EQ(type.shape[d], op::Dim(known[d])) << d;
+    }
+    const RefTensor x = TensorOf({2, 3, 4}, Numbers(24, 1));
+    const auto y = Interpret(*g, {x, Whole({1}, {2})});
+    ASSERT_TRUE(y.ok()) << y.status();
+    EXPECT_EQ((*y)[0].type.elements(), 24);
+    EXPECT_FALSE(Interpret(*g, {x, Whole({1}, {5})}).ok());
+  }
+}
+
 // ------------------------------------------------------------ counts
 
 TEST(OnnxSelection, CompressByAStatedShape) {

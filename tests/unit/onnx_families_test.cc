@@ -678,5 +678,67 @@ TEST(OnnxConvTranspose, SamePaddingInTwoDimensions) {
   }
 }
 
+// Two images of 2 places, 3 classes. Probabilities are 1/2, 1/4 and 1/8: logarithms to base 2 but
+// for a factor.
+TEST(OnnxLoss, WeighsAndIgnoresTargets) {
+  const double k = std::log(2);
+  const RefTensor scores = TensorOf({2, 3, 2}, {-k, -3 * k, -2 * k, -2 * k, -3 * k, -k,  //
+                                                -2 * k, -k, -k, -2 * k, -3 * k, -3 * k});
+  const RefTensor target = TensorOf({2, 2}, {0, 2, 1, 0}, ir::kI64);
+  // -scores of the targets: 1, 1, 1 and 1; of the others below 1, 2, 3 and 2.
+  const RefTensor other = TensorOf({2, 2}, {0, 1, 2, 1}, ir::kI64);
+  const auto loss = [&](const RefTensor& of, const char* reduction, bool weights, bool ignores) {
+    OnnxBuilder b(13);
+    b.Input("x", {2, 3, 2}).Input("t", {2, 2}, pb::TensorProto::INT64);
+    b.graph().add_output()->set_name("y");
+    if (weights) b.Floats("w", {1, 2, 4});
+    pb::NodeProto* node =
+        b.Node("NegativeLogLikelihoodLoss", weights ? Names{"x", "t", "w"} : Names{"x", "t"}, "y");
+    OnnxBuilder::AttrText(node, "reduction", reduction);
+    if (ignores) OnnxBuilder::Attr(node, "ignore_index", int64_t{1});
+    Numbers found = tests::EvaluateOnnx(b, {scores, of}, 1e-6)[0].values;
+    for (double& value : found) value /= k;
+    return found;
+  };
+  const auto near = [](const Numbers& found, const Numbers& expected) {
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5) << i;
+  };
+  near(loss(target, "none", false, false), {1, 1, 1, 1});
+  near(loss(other, "none", false, false), {1, 2, 3, 2});
+  near(loss(other, "sum", false, false), {8});
+  near(loss(other, "mean", false, false), {2});
+  near(loss(other, "none", true, false), {1, 4, 12, 4});
+  near(loss(other, "mean", true, false), {21.0 / 9});
+  near(loss(other, "none", false, true), {1, 0, 3, 0});
+  near(loss(other, "mean", false, true), {2});
+  near(loss(other, "mean", true, true), {13.0 / 5});
+}
+
+TEST(OnnxLoss, CrossEntropyIsThatOfTheSoftmax) {
+  OnnxBuilder b(13);
+  b.Input("x", {2, 3}).Input("t", {2}, pb::TensorProto::INT32).Output("log", {2, 3});
+  b.graph().add_output()->set_name("y");
+  pb::NodeProto* node = b.Node("SoftmaxCrossEntropyLoss", {"x", "t"}, "y");
+  node->add_output("log");
+  OnnxBuilder::AttrText(node, "reduction", "none");
+  const Numbers x = {1, 2, 3, -1, 0, 100};
+  const auto out =
+      tests::EvaluateOnnx(b, {TensorOf({2, 3}, x), TensorOf({2}, {0, 2}, ir::kI32)}, 1e-6);
+  for (size_t row = 0; row < 2; ++row) {
+    double sum = 0;
+    for (size_t i = 0; i < 3; ++i) sum += std::exp(x[row * 3 + i] - x[row * 3 + 2]);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_NEAR(out[0].values[row * 3 + i], x[row * 3 + i] - x[row * 3 + 2] - std::log(sum),
+                  1e-4);
+    }
+    EXPECT_NEAR(out[1].values[row], -out[0].values[row * 3 + (row == 0 ? 0 : 2)], 1e-6);
+  }
+  OnnxBuilder flat(13);
+  flat.Input("x", {3}).Input("t", {}, pb::TensorProto::INT64).Output("y", {});
+  flat.Node("SoftmaxCrossEntropyLoss", {"x", "t"}, "y");
+  EXPECT_EQ(Slug(flat), "graph.onnx.shape");
+}
+
 }  // namespace
 }  // namespace tilewright::graph
