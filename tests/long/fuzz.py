@@ -106,11 +106,43 @@ lists (float[t,2] x, int64 trips, bool c) => (float[n] y, int64 count) {
 }'''
 
 
+# Ways that cost enough for a run to choose between them, bits, a reshape known in part, a loss.
+WAYS = '''<ir_version: 8, opset_import: ["" : 26]>
+ways (float[64,64] x, bool c, int64[1] rows, int64[64] target) => (float y, float[n,m] z, int32[64,64] bits) {
+  around = Neg (x)
+  w, z = If (c) <then_branch = yes () => (a, around) { p = MatMul (around, x)  a = MatMul (p, x) },
+                 else_branch = no () => (b, d) { b = MatMul (x, around)  first = Constant <value = int64[1] {0}> ()
+                   end = Constant <value = int64[1] {3}> ()  d = Slice (b, first, end) }>
+  bits = BitCast <to = 6> (w)
+  rest = Constant <value = int64[1] {64}> ()
+  shape = Concat <axis = 0> (rows, rest)
+  scores = Reshape (w, shape)
+  y = SoftmaxCrossEntropyLoss <ignore_index = 3> (scores, target)
+}'''
+
+
+def sequences():
+    """A model whose input and outputs are sequences."""
+    from onnx import TensorProto, helper
+    rows = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, [2])
+    longer = helper.make_tensor_sequence_value_info("longer", TensorProto.FLOAT, [2])
+    given = helper.make_value_info("o", helper.make_optional_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [2])))
+    graph = helper.make_graph(
+        [helper.make_node("OptionalGetElement", ["o"], ["e"]), helper.make_node("SequenceInsert", ["s", "e"], ["longer"]),
+         helper.make_node("SequenceLength", ["longer"], ["n"])], "g", [rows, given],
+        [longer, helper.make_tensor_value_info("n", TensorProto.INT64, [])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    return model
+
+
 def models():
     """One small model for each operator, and the small ones of the shared cases where those are; needs the onnx package
     of Debian's own Python."""
     from onnx import TensorProto, helper, parser
-    yield parser.parse_model(LISTS).SerializeToString()
+    for text in (LISTS, WAYS):
+        yield parser.parse_model(text).SerializeToString()
+    yield sequences().SerializeToString()
     for name, shapes, attributes in OPERATORS:
         names = [f"x{i}" for i in range(len(shapes))]
         constants = [helper.make_tensor(n, TensorProto.FLOAT, s, [0.5] * math.prod(s))
