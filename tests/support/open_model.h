@@ -19,6 +19,8 @@ inline op::Sizes OpenModel(tilewright_onnx::ModelProto* model, graph::ImportOpti
   for (const auto& tensor : model->graph().initializer()) weights.insert(tensor.name());
   op::Sizes sizes;
   for (auto& input : *model->mutable_graph()->mutable_input()) {
+    // Of a sequence, how many tensors it has.
+    if (input.type().has_sequence_type()) options->open[input.name() + "_0"] = {1, 4};
     if (weights.contains(input.name()) || !input.type().has_tensor_type()) continue;
     for (auto& dim : *input.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim()) {
       const int64_t size = dim.dim_value();
