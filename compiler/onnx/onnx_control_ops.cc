@@ -49,9 +49,10 @@ ValueId Chosen(Composer& c, ValueId condition, ValueId a, ValueId b, int output)
   if (a == b) return a;
   Importer& importer = c.node().importer();
   if (importer.ContainerOf(a) != nullptr || importer.ContainerOf(b) != nullptr) {
-    return ChosenSequence(c, a, b, [&](ValueId one, ValueId other) {
-      return Chosen(c, condition, one, other, output);
-    });
+    return ChosenSequence(
+        c, a, b,
+        [&](ValueId one, ValueId other) { return Chosen(c, condition, one, other, output); },
+        output);
   }
   const bool sizes_differ = c.ok() && c.TypeOf(a).dtype == c.TypeOf(b).dtype &&
                             c.Rank(a) == c.Rank(b) && c.Dims(a) != c.Dims(b);

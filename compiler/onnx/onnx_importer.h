@@ -116,6 +116,8 @@ struct Container {
   ValueId rows = -1;
   // A state in a trip of a loop that a run ends: these are appended, what is before is not known.
   bool appended = false;
+  // Of each item whether it is, bool[], where only a run tells: what one way of an If appends.
+  std::vector<ValueId> there = {};
 };
 
 // The data of large initializers, which their messages have no more.

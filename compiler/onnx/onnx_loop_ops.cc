@@ -269,8 +269,9 @@ class LoopImport {
                                          }));
     for (size_t i = 0; i < states_.size(); ++i) {
       if (SequenceOf(i) == nullptr) continue;
-      TW_ASSIGN(results[i], SequenceBehind(c, i, results[i]));
+      TW_ASSIGN(results[i], SequenceBehind(c, i, results));
     }
+    results.resize(results_ - 1);
     return results;
   }
 
@@ -294,7 +295,11 @@ class LoopImport {
                         "expected sequences to which a body only appends in a loop that a run "
                         "ends, found another use");
       }
-      out[i + 1] = SequenceReader(*c, *made).Rows();
+      const Container appended = *made;
+      out[i + 1] = SequenceReader(*c, appended).Rows();
+      if (appended.there.empty()) continue;
+      there_[i] = out.size() - 1;  // behind the results: not one of the node
+      out.push_back(FlagsOf(*c, appended));
     }
     TW_TRY(c->status());
     return out;
@@ -304,10 +309,14 @@ class LoopImport {
   const Container* SequenceOf(size_t state) const {
     return n_.importer().ContainerOf(states_[state]);
   }
-  // `stack`: the rows that each trip appended; kNone where none did.
-  Result SequenceBehind(Composer& c, size_t state, ValueId stack) const {
-    if (stack == kNone) return states_[state];
-    const ValueId rows = JoinedRows(c, stack, 0);
+  // Result `state`: the rows that each trip appended; kNone where none did.
+  Result SequenceBehind(Composer& c, size_t state, const Ids& results) const {
+    if (results[state] == kNone) return states_[state];
+    ValueId rows = JoinedRows(c, results[state], 0);
+    if (const auto flags = there_.find(state); flags != there_.end()) {
+      const ValueId there = JoinedRows(c, results[flags->second], 0);
+      rows = RowsThere(c, rows, there, static_cast<int>(state));
+    }
     const SequenceReader before(c, *SequenceOf(state));
     if (before.is_list() && before.items().empty()) return SequenceOfRows(c, rows);
     return SequenceOfRows(c, c.Concat({before.Rows(), rows}, 0));
@@ -321,6 +330,7 @@ class LoopImport {
   const size_t results_;
   Ids states_, sample_;
   ValueId going_ = kNone;
+  std::map<size_t, size_t> there_;    // by state: the result that says what is appended
   std::optional<double> most_;        // trips, if it is a constant
   std::optional<op::Dim> most_size_;  // the same as a size
   Importer::Noted before_;            // the sample

@@ -109,6 +109,7 @@ Result ImportSequenceInsert(NodeReader& n) {
   if (before != nullptr && before->appended && !n.HasInput(2)) {
     Container longer = *before;
     longer.items.push_back(item);
+    if (!longer.there.empty()) longer.there.push_back(c.Scalar(1, ir::kBool));
     return n.importer().AddContainer(std::move(longer));
   }
   const SequenceReader sequence(c, 0);

@@ -1,7 +1,10 @@
 #include "compiler/onnx/onnx_sequences.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "compiler/onnx/onnx_conversions.h"
+#include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::graph::onnx {
@@ -56,7 +59,37 @@ ValueId SequenceReader::At(ValueId position) const {
   return c_.Op("gather", {Rows(), at}, {{"axis", int64_t{0}}});
 }
 
-ValueId ChosenSequence(Composer& c, ValueId a, ValueId b, const ChooseTensor& choose) {
+namespace {
+
+// Rows of a sequence, or none of the rows that `like` has.
+ValueId RowsLike(Composer& c, const SequenceReader& sequence, const SequenceReader& like) {
+  if (!sequence.is_list() || !sequence.items().empty()) return sequence.Rows();
+  return c.Slice(like.Rows(), 0, 0, 0);
+}
+
+// Item i of one way or of both, which is there or not.
+Container ChosenItems(Composer& c, const Container& a, const Container& b,
+                      const ChooseTensor& choose) {
+  Container chosen{.appended = a.appended};
+  const bool all = a.items.size() == b.items.size() && a.there.empty() && b.there.empty();
+  const ValueId yes = all ? kNone : c.Scalar(1, ir::kBool),
+                no = all ? kNone : c.Scalar(0, ir::kBool);
+  const auto there = [&](const Container& of, size_t i) {
+    return i >= of.items.size() ? no : of.there.empty() ? yes : of.there[i];
+  };
+  for (size_t i = 0; i < std::max(a.items.size(), b.items.size()); ++i) {
+    const bool both = i < a.items.size() && i < b.items.size();
+    chosen.items.push_back(both                 ? choose(a.items[i], b.items[i])
+                           : i < a.items.size() ? a.items[i]
+                                                : b.items[i]);
+    if (!all) chosen.there.push_back(choose(there(a, i), there(b, i)));
+  }
+  return chosen;
+}
+
+}  // namespace
+
+ValueId ChosenSequence(Composer& c, ValueId a, ValueId b, const ChooseTensor& choose, int output) {
   Importer& importer = c.node().importer();
   const Container *of_a = importer.ContainerOf(a), *of_b = importer.ContainerOf(b);
   const bool alike = of_a != nullptr && of_b != nullptr && of_a->nothing == of_b->nothing &&
@@ -66,18 +99,21 @@ ValueId ChosenSequence(Composer& c, ValueId a, ValueId b, const ChooseTensor& ch
   }
   const SequenceReader first(c, *of_a), second(c, *of_b);
   if (!first.is_list() || !second.is_list()) {
-    return importer.AddContainer({.rows = choose(first.Rows(), second.Rows())});
+    return importer.AddContainer(
+        {.rows = choose(RowsLike(c, first, second), RowsLike(c, second, first))});
   }
-  if (first.items().size() != second.items().size()) {
-    return c.Fail("shape",
-                  StrCat("expected sequences of one length from both ways, found ",
-                         first.items().size(), " and ", second.items().size(), " tensors"));
-  }
-  Container chosen{.appended = of_a->appended};
-  for (size_t i = 0; i < first.items().size(); ++i) {
-    chosen.items.push_back(choose(first.items()[i], second.items()[i]));
+  Container chosen = ChosenItems(c, *of_a, *of_b, choose);
+  if (!chosen.appended && !chosen.there.empty()) {
+    const ValueId rows = SequenceReader(c, chosen).Rows();
+    chosen = {.rows = RowsThere(c, rows, FlagsOf(c, chosen), output)};
   }
   return importer.AddContainer(std::move(chosen));
+}
+
+ValueId FlagsOf(Composer& c, const Container& sequence) {
+  std::vector<ValueId> flags = sequence.there;
+  for (ValueId& flag : flags) flag = c.Reshape(flag, {1});
+  return flags.size() == 1 ? flags[0] : c.Concat(std::move(flags), 0);
 }
 
 ValueId AsRow(Composer& c, ValueId x, int64_t axis) {
@@ -101,6 +137,17 @@ Result SequenceOfRows(Composer& c, ValueId rows) {
   }
   if (!c.ok()) return c.status();
   return c.node().importer().AddContainer({.rows = rows});
+}
+
+ValueId RowsThere(Composer& c, ValueId rows, ValueId there, int output) {
+  if (!c.ok()) return kNone;
+  // Another name than that of the trips, which is the output's own.
+  const std::string name = StrCat(c.node().output_name(output), "_there");
+  const auto size = c.node().importer().NewSize(name, c.Most(c.Dims(there)[0]));
+  if (!size.ok()) return c.Fail("size_bound", support::Detail(size.status()));
+  c.ExpectDims(c.Reduce("sum", c.Cast(there, ir::kI64), {0}), {*size}, c.node().label());
+  const ValueId places = PositionsOfTrue(c, there, *size);
+  return c.Op("gather", {rows, places}, {{"axis", int64_t{0}}});
 }
 
 Result SequenceOfList(NodeReader& n, std::vector<ValueId> items) {

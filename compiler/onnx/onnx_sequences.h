@@ -35,14 +35,19 @@ class SequenceReader {
   const Container& sequence_;
 };
 
-// The sequence that has, of each tensor of `a` and of `b`, the one that `choose` gives. Notes an
-// error where they are no sequences, or of other lengths (graph.onnx.type, .shape).
+// The sequence that has, of each tensor of `a` and of `b`, the one that `choose` gives; of other
+// lengths, as many rows as a run finds for output `output`. Notes an error where they are no
+// sequences (graph.onnx.type).
 using ChooseTensor = std::function<ValueId(ValueId a, ValueId b)>;
-ValueId ChosenSequence(Composer& c, ValueId a, ValueId b, const ChooseTensor& choose);
+ValueId ChosenSequence(Composer& c, ValueId a, ValueId b, const ChooseTensor& choose, int output);
+// Whether each item is there, a list of bools. REQUIRES: sequence.there is not empty.
+ValueId FlagsOf(Composer& c, const Container& sequence);
 // A tensor as the only entry along a new dimension.
 ValueId AsRow(Composer& c, ValueId x, int64_t axis = 0);
 // The rows one behind the other along an axis that they have.
 ValueId JoinedRows(Composer& c, ValueId rows, int64_t axis);
+// The rows of which `there`, a list of bools, holds: as many as a run finds for output `output`.
+ValueId RowsThere(Composer& c, ValueId rows, ValueId there, int output);
 // The sequence of these rows (graph.onnx.type without any).
 Result SequenceOfRows(Composer& c, ValueId rows);
 // The sequence of a list (graph.onnx.too_large).
