@@ -83,6 +83,7 @@ absl::StatusOr<std::pair<Ids, Ids>> BothWays(Composer& c, ValueId condition,
                                              const pb::GraphProto& else_body) {
   Importer& importer = c.node().importer();
   const Importer::Noted before = importer.noted();
+  const Importer::BodyWork work = importer.body_work();
   const SizeRanges sizes = importer.size_ranges();
   SampledWay yes{then_body, {}, importer.num_nodes()}, no{else_body};
   TW_ASSIGN(yes.results, importer.ImportBody(then_body, {}));
@@ -100,7 +101,8 @@ absl::StatusOr<std::pair<Ids, Ids>> BothWays(Composer& c, ValueId condition,
   const bool loops[] = {IsWorthALoop(importer, yes, sizes), IsWorthALoop(importer, no, sizes)};
   if (!loops[0] && !loops[1]) return std::pair(yes.results, no.results);
   importer.TakeBack(before);
-  Composer once(c.node());  // what fails here is there in another way
+  importer.set_body_work(work);  // once more, but only here: not in other subgraphs
+  Composer once(c.node());       // what fails here is there in another way
   auto way = [&](const SampledWay& w, bool loop, ValueId taken) -> absl::StatusOr<Ids> {
     if (loop) return ComputeOnlyIf(once, taken, w);
     const size_t first = importer.expectations().size();

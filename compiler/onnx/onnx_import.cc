@@ -456,7 +456,7 @@ ValueId Importer::Constant(const std::string& name, op::TensorType type, std::st
 
 ValueId Importer::Constant(const std::string& name, op::TensorType type,
                            std::shared_ptr<const ConstantData> data) {
-  if (!scopes_.empty()) body_bytes_ += static_cast<int64_t>(data->bytes.size());
+  if (!scopes_.empty()) body_work_.bytes += static_cast<int64_t>(data->bytes.size());
   Value value;
   value.name = FreshName(name);
   value.type = std::move(type);

@@ -241,15 +241,20 @@ class Importer {
   struct Noted {
     std::vector<Expectation> expectations;
     std::set<std::string> checked;
-    int64_t body_nodes = 0, body_bytes = 0;
   };
-  Noted noted() const { return {expectations_, checked_, body_nodes_, body_bytes_}; }
+  Noted noted() const { return {expectations_, checked_}; }
   void TakeBack(Noted noted) {
     expectations_ = std::move(noted.expectations);
     checked_ = std::move(noted.checked);
-    body_nodes_ = noted.body_nodes;
-    body_bytes_ = noted.body_bytes;
   }
+  // What ImportBody has made, for its limits.
+  struct BodyWork {
+    int64_t nodes = 0;  // converted
+    int64_t bytes = 0;  // of constants
+  };
+  BodyWork body_work() const { return body_work_; }
+  // Goes back to a number from before; only where the work is known to end all the same.
+  void set_body_work(const BodyWork& work) { body_work_ = work; }
   size_t num_nodes() const { return graph_.nodes.size(); }
   const Node& NodeAt(size_t n) const { return graph_.nodes[n]; }
   bool in_subgraph() const { return !scopes_.empty(); }
@@ -338,8 +343,7 @@ class Importer {
   std::map<std::string, std::pair<int64_t, std::string>> sizes_;  // dimension name → size, origin
   std::map<std::string, std::string> sources_;                    // Graph::sources
   int64_t loops_ = 0;
-  int64_t body_nodes_ = 0;                                  // converted by ImportBody
-  int64_t body_bytes_ = 0;                                  // of constants made there
+  BodyWork body_work_;
   std::vector<BodyScope> scopes_;                           // innermost last
   std::map<const pb::TensorProto*, ValueId> body_tensors_;  // TensorConstant
   std::map<ValueId, Container> containers_;

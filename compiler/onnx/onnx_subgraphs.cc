@@ -88,8 +88,8 @@ absl::StatusOr<std::vector<ValueId>> Importer::ImportBody(
     return Bad("too_large",
                StrCat("expected at most ", kMaxNested, " subgraphs in each other, found more"));
   }
-  body_nodes_ += 1 + body.node_size();
-  if (body_nodes_ > kMaxBodyNodes) {
+  body_work_.nodes += 1 + body.node_size();
+  if (body_work_.nodes > kMaxBodyNodes) {
     return Bad("too_large", StrCat("expected at most ", kMaxBodyNodes,
                                    " operators when loops are unrolled, found more"));
   }
@@ -103,11 +103,11 @@ absl::StatusOr<std::vector<ValueId>> Importer::ImportBody(
     } else {
       status = Convert(body.node(i));
     }
-    if (status.ok() && body_bytes_ > options_.max_bytes) {
+    if (status.ok() && body_work_.bytes > options_.max_bytes) {
       status = Bad(
           "too_large",
           StrCat(NodeLabel(body.node(i)), ": expected constants of at most ", options_.max_bytes,
-                 " bytes in all subgraphs when loops are unrolled, found ", body_bytes_));
+                 " bytes in all subgraphs when loops are unrolled, found ", body_work_.bytes));
     }
   }
   for (int i = 0; status.ok() && i < body.output_size(); ++i) {
