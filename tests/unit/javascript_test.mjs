@@ -78,10 +78,10 @@ test("tensors of open sizes begin behind those that live with them", () => {
       of(3, "intermediate", [1], [1, 2]), of(4, "output", ["N"])],
   };
   const fn = {
-    inputs: [0], outputs: [4], checks: [], prepare: [],
+    inputs: [0], outputs: [4], checks: [], loops: [], prepare: [],
     launches: [{ args: [0, 1, 2, 3, 4], sizes: dims(["N"]), workspace_bytes: new Dim("8*N", "d") }],
   };
-  const plan = planSizes(open, fn, new Map([["N", 10]]));
+  const plan = planSizes(open, fn, new Map([["N", 10]]), new Set());
   assert.deepEqual(plan.places.map(({ offset }) => offset), [0, 0, 128, 192, 0]);
   assert.equal(plan.arenaBytes, 196);
   assert.deepEqual(plan.launches, [{ sizes: [10], workspaceBytes: 80 }]);
