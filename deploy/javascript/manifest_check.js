@@ -4,7 +4,7 @@
 import { DTYPES } from "./dtype.js";
 import { failManifest as bad } from "./error.js";
 import { checkFoundSizes, foundVariables, namesIn } from "./found_sizes.js";
-import { checkLoops } from "./loops.js";
+import { checkLoops, writtenByLoops } from "./loops.js";
 
 const ALIGNMENT = 64;
 const MOST_BYTES = 2 ** 46;
@@ -168,7 +168,7 @@ function checkFunctions(manifest) {
     const ends = new Set([...fn.inputs, ...fn.outputs, ...fn.checks.map((check) => check.tensor)]);
     for (const list of ["prepare", "launches"]) {
       fn[list].forEach(
-        (launch, l) => checkLaunch(manifest, ends, launch, `${where}.${list}[${l}]`));
+        (launch, l) => checkLaunch(manifest, ends, launch, list, `${where}.${list}[${l}]`));
     }
     fn.checks.forEach((check, c) => checkSizeCheck(manifest, check, `${where}.checks[${c}]`));
   });
@@ -181,6 +181,7 @@ function checkFunctions(manifest) {
     if (fn.at.size > 0) checkTwins(manifest, fn, main, where);
     checkBinding(manifest, fn, where);
     checkLoops(manifest, fn, where);
+    checkWritten(manifest, fn, where);
     checkFoundSizes(manifest, fn, where);
   });
 }
@@ -209,7 +210,7 @@ function checkEnds(manifest, ids, kind, where) {
   }
 }
 
-function checkLaunch(manifest, ends, launch, where) {
+function checkLaunch(manifest, ends, launch, list, where) {
   if (!launch.symbol.startsWith("tw_kernel_")) {
     bad("symbol", where, "expected tw_kernel_<name>");
   }
@@ -217,6 +218,9 @@ function checkLaunch(manifest, ends, launch, where) {
     bad("code_index", where, `no code object ${launch.code}`);
   }
   checkDims(manifest, [...launch.sizes, launch.workspace_bytes], where);
+  if (launch.workspace_bytes.constant > manifest.workspace_bytes) {
+    bad("workspace", where, "workspace_bytes exceeds the module's");
+  }
   if (launch.num_outputs < 1 || launch.num_outputs > launch.args.length) {
     bad("num_outputs", where, `expected 1 to ${launch.args.length}`);
   }
@@ -227,7 +231,22 @@ function checkLaunch(manifest, ends, launch, where) {
     if (end && !ends.has(id)) {
       bad("arg", `${where}.args[${a}]`, "an input or output of another function");
     }
+    const own = list === "prepare" ? tensor.kind === "prepared"
+      : tensor.kind === "output" || tensor.entries_of !== null;
+    if (a < launch.args.length - launch.num_outputs || own || tensor.kind === "intermediate") return;
+    bad("arg", `${where}.args[${a}]`, `a launch may not write a tensor of kind ${tensor.kind}`);
   });
+}
+
+// Launches or loops write what the function gives and what its checks look at.
+function checkWritten(manifest, fn, where) {
+  const written = new Set([...fn.prepare, ...fn.launches].flatMap(
+    ({ args, num_outputs: outputs }) => args.slice(-outputs)));
+  for (const id of writtenByLoops(fn)) written.add(id);
+  for (const id of [...fn.outputs, ...fn.checks.map((check) => check.tensor)]) {
+    if (written.has(id) || manifest.tensors[id].bytes === 0) continue;
+    bad("unwritten_output", where, `no launch writes tensor ${id}`);
+  }
 }
 
 function checkSizeCheck(manifest, check, where) {

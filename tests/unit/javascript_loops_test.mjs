@@ -51,6 +51,7 @@ test("an endless loop ends with what its kernels say", async () => {
   const json = loopManifest();
   json.functions[0].loops[0].carried[0].next = 2;
   json.functions[0].loops[0].stacked = [];
+  json.functions[0].outputs = [10];
   assert.equal(await slugOf(json, inputs(1, 1)), "runtime.run.kernel_failed");
 });
 
@@ -214,19 +215,21 @@ test("manifests whose loops and sizes contradict themselves are refused", async 
       l.carried[1].next = 11;
     })],
     ["module.manifest.loop", (m) => { m.code[0].device = "opencl"; }],
+    ["module.manifest.unwritten_output", loop((l) => { l.stacked = []; })],
   ];
   const found = [
     ["", () => {}],
     ["module.manifest.version", (m) => { m.format_version = 7; }],
     ["module.manifest.size_var", (m) => { m.functions[0].checks[0].expected = [3]; }],
     ["module.manifest.size_var", (m) => { m.functions[0].checks[0].expected = ["steps + 1"]; }],
-    ["module.manifest.size_var", (m) => { m.functions[0].launches[3].args = [11, 8, 4]; }],
+    ["module.manifest.unwritten_output", (m) => { m.functions[0].launches[3].args = [11, 8, 4]; }],
     ["module.manifest.size_var", (m) => { m.size_vars[0].max = -1; }],
     ["module.manifest.type", (m) => { m.size_vars[0].max = 7.5; }],
     ["module.manifest.expression", (m) => { m.functions[0].checks[0].expected = ["other"]; }],
     ["module.manifest.check", (m) => { m.functions[0].checks[0].expected = ["steps", 1]; }],
     ["module.manifest.found_size", (m) => { m.functions[0].launches[2].sizes = ["steps"]; }],
     ["module.manifest.found_size", (m) => { m.functions[0].launches[3].workspace_bytes = "steps"; }],
+    ["module.manifest.workspace", (m) => { m.functions[0].launches[3].workspace_bytes = 1; }],
     ["module.manifest.found_size", (m) => { m.functions[0].launches[0].args = [9, 6]; }],
     ["module.manifest.found_size", (m) => { m.tensors[11].shape = ["steps + 1"]; }],
     ["module.manifest.at", (m) => {
