@@ -121,6 +121,22 @@ export function findingManifest(code = FINITE_CODE) {
   return json;
 }
 
+// The same; each trip finds how many are left, 5 at most.
+export function findingInTripsManifest(code = FINITE_CODE) {
+  const json = findingManifest(code);
+  json.size_vars.push({ name: "left", min: 0, max: 5 });
+  json.tensors.push({ ...json.tensors[12], id: 13, name: "left" },
+    { ...json.tensors[6], id: 14, name: "t14", shape: ["left"], bytes: 20, offset: 6 * 64 });
+  json.arena_bytes += 64;
+  const [main] = json.functions;
+  main.launches[1].args = [7, 13, 4];
+  main.loops[0].carried[2].next = 13;
+  main.checks.push({ tensor: 13, expected: ["left"], what: "count" });
+  main.launches.splice(2, 0, { ...main.launches[0], args: [5, 14], sizes: ["left"] });
+  main.loops[0].end = 3;
+  return json;
+}
+
 // The file of a manifest (text or object) and the code.
 export function fileOf(json, code = CODE) {
   const text = Buffer.from(typeof json === "string" ? json : JSON.stringify(json));

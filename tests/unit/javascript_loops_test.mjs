@@ -10,7 +10,9 @@ import { Polynomial } from "../../deploy/javascript/polynomial.js";
 import { planSizes } from "../../deploy/javascript/size_plan.js";
 import { loadModule, TilewrightError } from "../../deploy/javascript/tilewright.js";
 import { Mutator } from "../support/mutate_json.mjs";
-import { FINITE_CODE, fileOf, findingManifest, loopManifest } from "../support/small_wasm_module.mjs";
+import {
+  FINITE_CODE, fileOf, findingInTripsManifest, findingManifest, loopManifest,
+} from "../support/small_wasm_module.mjs";
 
 const load = (json) => loadModule(fileOf(json, FINITE_CODE));
 const inputs = (x, n, going = 1) =>
@@ -94,24 +96,8 @@ test("sizes that operators need to be equal are checked when they are found", as
   assert.throws(() => session.run(finding(1, 3)), { slug: "module.sizes.unequal" });
 });
 
-// The count of the trip itself: what is left to do.
-function findingInTrips() {
-  const json = findingManifest();
-  json.size_vars.push({ name: "left", min: 0, max: 5 });
-  json.tensors.push({ ...json.tensors[12], id: 13, name: "left" },
-    { ...json.tensors[6], id: 14, name: "t14", shape: ["left"], bytes: 20, offset: 6 * 64 });
-  json.arena_bytes += 64;
-  const [main] = json.functions;
-  main.launches[1].args = [7, 13, 4];
-  main.loops[0].carried[2].next = 13;
-  main.checks.push({ tensor: 13, expected: ["left"], what: "count" });
-  main.launches.splice(2, 0, { ...main.launches[0], args: [5, 14], sizes: ["left"] });
-  main.loops[0].end = 3;
-  return json;
-}
-
 test("each trip finds its own sizes", async () => {
-  const session = await (await load(findingInTrips())).createSession();
+  const session = await (await load(findingInTripsManifest())).createSession();
   for (const n of [1, 6, 0, 2]) assert.deepEqual(session.run(finding(1, n)).rows.shape, [n, 1]);
   assert.throws(() => session.run(finding(1, 7)),
     { slug: "runtime.session.found_size", message: /0 to 5 for left, found 6/ });
@@ -121,7 +107,7 @@ test("each trip finds its own sizes", async () => {
     "leaves a loop": (m) => { m.tensors[9].shape = ["left", 1]; },
   };
   for (const [what, change] of Object.entries(changes)) {
-    const json = findingInTrips();
+    const json = findingInTripsManifest();
     change(json);
     await assert.rejects(load(json),
       { slug: "module.manifest.found_size", message: new RegExp(what) }, what);
@@ -249,7 +235,7 @@ test("manifests whose loops and sizes contradict themselves are refused", async 
 test("mutated loops and sizes give an error or a result, never another failure", async () => {
   const mutator = new Mutator([-1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 64, 2 ** 31, 2 ** 46, 1e300,
     "steps", "left - 3", "steps*left", "", null, [], {}, [1], ["steps"]]);
-  const makers = [[loopManifest, inputs(1, 3)], [findingManifest, finding(1, 3)], [findingInTrips, finding(1, 4)]];
+  const makers = [[loopManifest, inputs(1, 3)], [findingManifest, finding(1, 3)], [findingInTripsManifest, finding(1, 4)]];
   let runs = 0;
   for (let round = 0; round < 3000; ++round) {
     const [make, given] = makers[round % makers.length];
