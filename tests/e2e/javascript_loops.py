@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from found_sizes import FLOAT, INT64, detector, masked, run_checks, save, tilewright, tw
+from found_sizes import FLOAT, INT64, detector, first_ones, masked, more_than, run_checks, save, tilewright, tw
 from javascript import BRIDGE, JAVASCRIPT, NODE, ROOT, TOLERANCE, run_module
 from fleet import skip
 from loops import (backwards_with_lists, growing, nested, newton, node, pasted_regions, recurrent, root, sessions, swapping, until_large,
@@ -61,6 +61,7 @@ CASES = {
     "lists_of_open_length": (backwards_with_lists, ("--shape", "t=1..40"), [{"x": uniform(-1, 1, n, 3)} for n in (1, 2, 17, 40)]),
     "lists_until_large": (until_large, ("--shape", "list_0=0..20"), [{"x": np.float32([x, x / 2])} for x in (0.5, 3, 80)]),
     "masked_elements": (masked, (), [{"x": uniform(low, low + 2, 16, 32)} for low in (-1, -2, 0, -1.9, -3)]),
+    "differences_of_sizes": (more_than, (), [first_ones(*counts) for counts in ((10, 3), (16, 0), (5, 5), (16, 16))]),
     "a_detector": (detector, ("--shape", "N=1..400", "--specialise", "N=64"), detections((1, 64, 399, 64, 400, 2))),
 }
 
