@@ -4,6 +4,7 @@
 import { failManifest } from "./error.js";
 import { Polynomial } from "./polynomial.js";
 
+const MOST_LOOPS = 4096;
 // A run calls itself for a loop in a loop.
 const MOST_DEPTH = 64;
 
@@ -24,6 +25,9 @@ export function loopTensors(fn) {
 // The loops that are in no other one, in their order: { loop, index, depth, inside: those in it }.
 // Throws module.manifest.loop if they do not nest. `where` is the function.
 export function nestLoops(fn, where) {
+  if (fn.loops.length > MOST_LOOPS) {
+    failManifest("loop", where, `expected at most ${MOST_LOOPS} loops`);
+  }
   const outer = [];  // of the loops so far, which are listed by their ends
   fn.loops.forEach((loop, index) => {
     const at = `${where}.loops[${index}]`;

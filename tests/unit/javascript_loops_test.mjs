@@ -124,8 +124,9 @@ test("loops nest", () => {
   assert.deepEqual(shape(stepsOf(fn())), [0, 1, 2, 3, 4, 5]);
   assert.deepEqual(shape(stepsOf(fn([1, 3], [3, 5], [1, 5], [1, 6]))), [0, [3, [2, [0, 1, 2], [1, 3, 4]], 5]]);
   assert.deepEqual(shape(stepsOf(fn([0, 2], [0, 2], [4, 6]))), [[1, [0, 0, 1]], 2, 3, [2, 4, 5]]);
+  assert.equal(stepsOf(fn(...Array(64).fill([0, 6]))).length, 1);
   const refused = [[[0, 7]], [[-1, 2]], [[2, 2]], [[3, 2]], [[0, 3], [2, 5]], [[2, 5], [0, 3]],
-    [[0, 4], [1, 2]], [[3, 5], [1, 2]], [[0, 1], [2, 4], [3, 6]], Array(65).fill([0, 6])];
+    [[0, 4], [1, 2]], [[3, 5], [1, 2]], [[0, 1], [2, 4], [3, 6]], Array(65).fill([0, 6]), Array(4097).fill([0, 6])];
   for (const ranges of refused) {
     assert.throws(() => nestLoops(fn(...ranges), "main"), { slug: "module.manifest.loop" },
       JSON.stringify(ranges));
