@@ -136,4 +136,12 @@ export class Instance {
   bytesAt(address, bytes) {
     return new Uint8Array(this.memory.buffer, address, bytes);
   }
+
+  int64sAt(address, count) {
+    return new BigInt64Array(this.memory.buffer, address, count);
+  }
+
+  writeInt64s(address, numbers) {
+    this.int64sAt(address, numbers.length).set(numbers.map(BigInt));
+  }
 }

@@ -31,10 +31,38 @@ export class Dim {
     return this.tree?.name ?? null;
   }
 
+  // The expression in another algebra, which makes its values of a number and of a variable's name,
+  // and knows `add`, `subtract`, `multiply`, and `divide` by a number.
+  fold(algebra) {
+    return this.constant === null ? folded(this.tree, algebra) : algebra.number(this.constant);
+  }
+
   // REQUIRES: `sizes` (a Map) has all variables.
   evaluate(sizes) {
-    return this.constant ?? valueOf(this.tree, sizes);
+    return this.constant ?? folded(this.tree, { ...NUMBERS, variable: (name) => sizes.get(name) });
   }
+
+  // A number that the dimension does not exceed where each variable is in `range(name)`, which is
+  // [least, most].
+  most(range) {
+    return this.fold({ ...INTERVALS, variable: range })[1];
+  }
+}
+
+function folded(node, algebra) {
+  if (node.number !== undefined) return algebra.number(node.number);
+  if (node.name !== undefined) return algebra.variable(node.name);
+  if (node.divisor !== undefined) return algebra.divide(folded(node.of, algebra), node.divisor);
+  if (node.factors !== undefined) {
+    return node.factors.map((factor) => folded(factor, algebra)).reduce(algebra.multiply);
+  }
+  return node.terms.reduce((sum, { sign, of }) => {
+    const term = folded(of, algebra);
+    if (sum === null && sign > 0) return term;
+    return sign > 0
+      ? algebra.add(sum, term)
+      : algebra.subtract(sum ?? algebra.number(0), term);
+  }, null);
 }
 
 function exact(value) {
@@ -44,16 +72,25 @@ function exact(value) {
   return value;
 }
 
-function valueOf(node, sizes) {
-  if (node.number !== undefined) return node.number;
-  if (node.name !== undefined) return sizes.get(node.name);
-  if (node.divisor !== undefined) return Math.floor(valueOf(node.of, sizes) / node.divisor);
-  if (node.factors !== undefined) {
-    return node.factors.reduce((product, factor) => exact(product * valueOf(factor, sizes)), 1);
-  }
-  return node.terms.reduce(
-    (sum, { sign, of }) => exact(sum + sign * valueOf(of, sizes)), 0);
-}
+const NUMBERS = {
+  number: (value) => value,
+  add: (a, b) => exact(a + b),
+  subtract: (a, b) => exact(a - b),
+  multiply: (a, b) => exact(a * b),
+  divide: (a, divisor) => Math.floor(a / divisor),
+};
+
+// [least, most]. Each occurrence of a variable counts for itself.
+const INTERVALS = {
+  number: (value) => [value, value],
+  add: (a, b) => [exact(a[0] + b[0]), exact(a[1] + b[1])],
+  subtract: (a, b) => [exact(a[0] - b[1]), exact(a[1] - b[0])],
+  multiply: (a, b) => {
+    const products = a.flatMap((x) => b.map((y) => exact(x * y)));
+    return [Math.min(...products), Math.max(...products)];
+  },
+  divide: (a, divisor) => a.map((end) => Math.floor(end / divisor)),
+};
 
 // Sum := ['-'] Product {('+'|'-') Product}; Product := Factor {'*' Factor};
 // Factor := (number | name | '(' Sum ')') ['/' number]

@@ -19,3 +19,8 @@ export function quote(text, most = 64) {
   const shown = String(text);
   return `'${shown.length > most ? `${shown.slice(0, most)}…` : shown}'`;
 }
+
+// What is wrong in the place `where` of a manifest.
+export function failManifest(reason, where, detail) {
+  fail(`module.manifest.${reason}`, `${where}: ${detail}`);
+}

@@ -7,7 +7,7 @@ import { DTYPES } from "./dtype.js";
 import { fail, quote } from "./error.js";
 import { checkManifest } from "./manifest_check.js";
 
-const NEWEST_VERSION = 5;
+const NEWEST_VERSION = 8;
 const MOST_JSON = 16 * 2 ** 20;
 const KINDS = new Set(["input", "output", "constant", "intermediate", "prepared", "state"]);
 
@@ -81,6 +81,12 @@ class Fields {
 
 function integer(json, where) {
   if (!Number.isSafeInteger(json)) fail("module.manifest.type", `${where}: expected an integer`);
+  return json;
+}
+
+// A bound of a size, which may be too large for a safe integer.
+function bound(json, where) {
+  if (!Number.isInteger(json)) fail("module.manifest.type", `${where}: expected an integer`);
   return json;
 }
 
@@ -169,7 +175,20 @@ function launch(json, where) {
 
 function sizeCheck(json, where) {
   return new Fields(json, where).object(
-    { tensor: integer, expected: list(integer), what: string });
+    { tensor: integer, expected: list(dim), what: string });
+}
+
+function carried(json, where) {
+  return new Fields(json, where).object({ init: integer, value: integer, next: integer });
+}
+
+function stacked(json, where) {
+  return new Fields(json, where).object({ part: integer, whole: integer });
+}
+
+function loop(json, where) {
+  return new Fields(json, where).object(
+    { first: integer, end: integer, carried: list(carried), stacked: list(stacked) });
 }
 
 function functionOf(json, where) {
@@ -179,8 +198,8 @@ function functionOf(json, where) {
     outputs: list(integer),
     prepare: list(launch),
     launches: list(launch),
-  }, { checks: list(sizeCheck), at: mapOf(integer) });
-  return { checks: [], at: new Map(), ...result };
+  }, { checks: list(sizeCheck), loops: list(loop), at: mapOf(integer) });
+  return { checks: [], loops: [], at: new Map(), ...result };
 }
 
 function codeObject(json, where) {
@@ -194,7 +213,7 @@ function codeObject(json, where) {
 }
 
 function sizeVar(json, where) {
-  return new Fields(json, where).object({ name: string, min: number, max: number });
+  return new Fields(json, where).object({ name: string, min: bound, max: bound });
 }
 
 function sizeEquality(json, where) {

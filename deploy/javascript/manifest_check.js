@@ -2,7 +2,9 @@
 // ranges. deploy/module/manifest.cc checks more, for machines where a wrong place is not a trap.
 
 import { DTYPES } from "./dtype.js";
-import { fail } from "./error.js";
+import { failManifest as bad } from "./error.js";
+import { checkFoundSizes, foundVariables, namesIn } from "./found_sizes.js";
+import { checkLoops, writtenByLoops } from "./loops.js";
 
 const ALIGNMENT = 64;
 const MOST_BYTES = 2 ** 46;
@@ -11,12 +13,12 @@ const MOST_FUNCTIONS = 64;
 const MOST_VARIABLES = 64;
 const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]{0,1023}$/;
 
-function bad(reason, where, detail) {
-  fail(`module.manifest.${reason}`, `${where}: ${detail}`);
-}
-
 // Throws module.manifest.REASON for the first thing that is wrong.
 export function checkManifest(manifest) {
+  const version = neededVersion(manifest);
+  if (manifest.format_version !== version) {
+    bad("version", "format_version", `expected ${version}, found ${manifest.format_version}`);
+  }
   for (const name of ["arena_bytes", "workspace_bytes", "constants_bytes"]) {
     const bytes = manifest[name];
     if (bytes < 0 || bytes > MOST_BYTES) bad("size", name, `expected 0 to ${MOST_BYTES}`);
@@ -29,6 +31,22 @@ export function checkManifest(manifest) {
   });
   checkFunctions(manifest);
   checkState(manifest);
+}
+
+// The oldest format that has all of this (deploy/module/manifest.h).
+function neededVersion({ functions, state, equal_sizes: equal, size_vars: variables }) {
+  const loops = functions.filter((fn) => fn.loops.length > 0);
+  if (loops.some((fn) => fn.checks.length > 0)) return 8;
+  if (loops.length > 0) return 7;
+  if (functions.some((fn) => fn.checks.some(({ expected }) => isOpen(expected)))) return 6;
+  if (state !== undefined && functions.length > 1) return 5;
+  if (equal.length > 0) return 4;
+  if (state !== undefined) return 3;
+  return variables.length > 0 ? 2 : 1;
+}
+
+function isOpen(dims) {
+  return dims.some((dim) => dim.constant === null);
 }
 
 function checkVariables(manifest) {
@@ -53,6 +71,12 @@ function checkVariables(manifest) {
 function checkDims(manifest, dims, where) {
   for (const dim of dims) {
     if (dim.constant !== null && dim.constant < 0) bad("shape", where, "expected dimensions >= 0");
+  }
+  checkNames(manifest, dims, where);
+}
+
+function checkNames(manifest, dims, where) {
+  for (const dim of dims) {
     for (const name of dim.variables) {
       if (manifest.size_vars.some((variable) => variable.name === name)) continue;
       bad("expression", where, `unknown variable '${name}'`);
@@ -70,7 +94,7 @@ function checkTensor(manifest, tensor, i) {
   if (tensor.bytes < 0 || tensor.bytes > MOST_BYTES) {
     bad("size", where, `expected 0 to ${MOST_BYTES} bytes`);
   }
-  const open = tensor.shape.some((dim) => dim.constant === null);
+  const open = isOpen(tensor.shape);
   const fixedKind = tensor.kind === "constant" || tensor.kind === "prepared";
   if (open && fixedKind) bad("shape", where, "expected fixed sizes of this kind");
   if (!open) {
@@ -144,17 +168,21 @@ function checkFunctions(manifest) {
     const ends = new Set([...fn.inputs, ...fn.outputs, ...fn.checks.map((check) => check.tensor)]);
     for (const list of ["prepare", "launches"]) {
       fn[list].forEach(
-        (launch, l) => checkLaunch(manifest, ends, launch, `${where}.${list}[${l}]`));
+        (launch, l) => checkLaunch(manifest, ends, launch, list, `${where}.${list}[${l}]`));
     }
     fn.checks.forEach((check, c) => checkSizeCheck(manifest, check, `${where}.checks[${c}]`));
-    checkBinding(manifest, fn, where);
   });
   const main = manifest.functions.find((fn) => fn.name === "main");
   if (main === undefined || main.at.size > 0) {
     bad("functions", "functions", "expected main, for all sizes");
   }
   manifest.functions.forEach((fn, i) => {
-    if (fn.at.size > 0) checkTwins(manifest, fn, main, `functions[${i}]`);
+    const where = `functions[${i}]`;
+    if (fn.at.size > 0) checkTwins(manifest, fn, main, where);
+    checkBinding(manifest, fn, where);
+    checkLoops(manifest, fn, where);
+    checkWritten(manifest, fn, where);
+    checkFoundSizes(manifest, fn, where);
   });
 }
 
@@ -182,7 +210,7 @@ function checkEnds(manifest, ids, kind, where) {
   }
 }
 
-function checkLaunch(manifest, ends, launch, where) {
+function checkLaunch(manifest, ends, launch, list, where) {
   if (!launch.symbol.startsWith("tw_kernel_")) {
     bad("symbol", where, "expected tw_kernel_<name>");
   }
@@ -190,6 +218,9 @@ function checkLaunch(manifest, ends, launch, where) {
     bad("code_index", where, `no code object ${launch.code}`);
   }
   checkDims(manifest, [...launch.sizes, launch.workspace_bytes], where);
+  if (launch.workspace_bytes.constant > manifest.workspace_bytes) {
+    bad("workspace", where, "workspace_bytes exceeds the module's");
+  }
   if (launch.num_outputs < 1 || launch.num_outputs > launch.args.length) {
     bad("num_outputs", where, `expected 1 to ${launch.args.length}`);
   }
@@ -200,7 +231,22 @@ function checkLaunch(manifest, ends, launch, where) {
     if (end && !ends.has(id)) {
       bad("arg", `${where}.args[${a}]`, "an input or output of another function");
     }
+    const own = list === "prepare" ? tensor.kind === "prepared"
+      : tensor.kind === "output" || tensor.entries_of !== null;
+    if (a < launch.args.length - launch.num_outputs || own || tensor.kind === "intermediate") return;
+    bad("arg", `${where}.args[${a}]`, `a launch may not write a tensor of kind ${tensor.kind}`);
   });
+}
+
+// Launches or loops write what the function gives and what its checks look at.
+function checkWritten(manifest, fn, where) {
+  const written = new Set([...fn.prepare, ...fn.launches].flatMap(
+    ({ args, num_outputs: outputs }) => args.slice(-outputs)));
+  for (const id of writtenByLoops(fn)) written.add(id);
+  for (const id of [...fn.outputs, ...fn.checks.map((check) => check.tensor)]) {
+    if (written.has(id) || manifest.tensors[id].bytes === 0) continue;
+    bad("unwritten_output", where, `no launch writes tensor ${id}`);
+  }
 }
 
 function checkSizeCheck(manifest, check, where) {
@@ -208,9 +254,10 @@ function checkSizeCheck(manifest, check, where) {
   const fits = tensor.dtype === "int64" && tensor.shape.length === 1 &&
     tensor.shape[0].constant === check.expected.length && check.expected.length > 0;
   if (!fits) bad("check", where, "expected an int64 with an element for each number expected");
+  checkNames(manifest, check.expected, where);
 }
 
-// A run binds each variable from a dimension that is the variable itself.
+// A run binds each variable from a dimension that is the variable itself, unless it finds it.
 function checkBinding(manifest, fn, where) {
   const known = new Set(manifest.size_vars.map((variable) => variable.name));
   for (const name of fn.at.keys()) {
@@ -220,6 +267,7 @@ function checkBinding(manifest, fn, where) {
     for (const dim of manifest.tensors[id].shape) known.delete(dim.variable);
   }
   known.delete(manifest.state?.length);
+  for (const name of foundVariables(manifest)) known.delete(name);
   for (const name of known) {
     bad("size_var", where, `expected ${name} alone as a dimension of an input`);
   }
@@ -233,6 +281,9 @@ function checkState(manifest) {
       bad("state", "state.length", "expected a size variable from 0 on");
     }
     checkDims(manifest, [state.next], "state.next");
+    if (namesIn([state.next], foundVariables(manifest)).size > 0) {
+      bad("found_size", "state.next", "needs a size that a run finds before the run");
+    }
   }
   for (const tensor of manifest.tensors) {
     const where = `tensors[${tensor.id}]`;

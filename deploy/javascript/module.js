@@ -2,6 +2,7 @@
 
 import { checkEngine, compileCode } from "./code.js";
 import { fail } from "./error.js";
+import { foundVariables } from "./found_sizes.js";
 import { readManifest } from "./manifest.js";
 import { readModuleFile } from "./module_file.js";
 import { Session } from "./session.js";
@@ -26,9 +27,11 @@ export class Module {
     return this.#ends("outputs");
   }
 
-  // The variables of open dimensions: { name, min, max }.
+  // The variables of open dimensions: { name, min, max, found: whether a run finds it }.
   get sizeVars() {
-    return this.manifest.size_vars.map(({ name, min, max }) => ({ name, min, max }));
+    const found = foundVariables(this.manifest);
+    return this.manifest.size_vars.map(
+      ({ name, min, max }) => ({ name, min, max, found: found.has(name) }));
   }
 
   // Sessions have memory of their own: two of them run independently. options.memoryLimitBytes: what

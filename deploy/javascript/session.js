@@ -5,6 +5,8 @@
 import { Instance } from "./code.js";
 import { DTYPES } from "./dtype.js";
 import { fail } from "./error.js";
+import { foundVariables } from "./found_sizes.js";
+import { Run } from "./run.js";
 import { alignUp, bindSizes, functionFor, planSizes, shapeText } from "./size_plan.js";
 
 const CONTEXT_BYTES = 16;  // TwContext with pointers of 32 bits
@@ -15,6 +17,7 @@ const SIZE_BYTES = 8;
 export class Session {
   #module;
   #instance;
+  #found;             // names of the size variables that runs find
   #context;
   #constants;
   #prepared = 0;      // of a module of open sizes: the region of prepared tensors
@@ -37,6 +40,7 @@ export class Session {
     const { manifest } = module;
     this.#module = module;
     this.#instance = instance;
+    this.#found = foundVariables(manifest);
     let end = alignUp(instance.base);
     const take = (bytes) => {
       const start = end;
@@ -78,18 +82,21 @@ export class Session {
   // Runs the module once. `inputs`: by name a typed array, or { data, shape } where a dimension is
   // open. Returns the outputs by name, { data, shape }, which are copies.
   run(inputs) {
-    return this.#run(inputs, (_, call) => call());
+    return this.#run(inputs, (i, call) => call(i));
   }
 
-  // The same, and how long each launch took: { outputs, launches: [{ name, symbol, ms }] }. Times
-  // are as exact as performance.now(): browsers round it.
+  // The same, and how long each launch took: { outputs, launches: [{ name, symbol, ms }] }. What
+  // loops run several times counts each time. Times are as exact as performance.now(): browsers
+  // round it.
   runProfiled(inputs) {
-    const launches = [];
-    const outputs = this.#run(inputs, (launch, call) => {
+    const ms = [];
+    const outputs = this.#run(inputs, (i, call) => {
       const start = performance.now();
-      call();
-      launches.push({ name: launch.name, symbol: launch.symbol, ms: performance.now() - start });
+      call(i);
+      ms[i] = (ms[i] ?? 0) + performance.now() - start;
     });
+    const launches = this.#current.fn.launches.map(
+      ({ name, symbol }, i) => ({ name, symbol, ms: ms[i] ?? 0 }));
     return { outputs, launches };
   }
 
@@ -105,10 +112,8 @@ export class Session {
 
   // REQUIRES: bind.
   repeat(runs) {
-    const { fn, launches } = this.#current;
-    for (let run = 0; run < runs; ++run) {
-      for (let i = 0; i < launches.length; ++i) this.#call(fn.launches[i], launches[i]);
-    }
+    const call = this.#caller(this.#current);
+    for (let i = 0; i < runs; ++i) this.#current.run.execute(call);
   }
 
   // REQUIRES: bind.
@@ -131,9 +136,8 @@ export class Session {
     try {
       this.bind(inputs);
       const bound = this.#current;
-      bound.fn.launches.forEach(
-        (launch, i) => around(launch, () => this.#call(launch, bound.launches[i])));
-      this.#checkStatedSizes(bound);
+      const call = this.#caller(bound);
+      bound.run.execute((i) => around(i, call));
       this.#endRun(bound);
       return this.#outputs(bound);
     } finally {
@@ -181,13 +185,14 @@ export class Session {
   #bind(shapes) {
     const { manifest } = this.#module;
     const main = manifest.functions.find((fn) => fn.name === "main");
-    const sizes = bindSizes(manifest, main, shapes, this.#entries);
+    const sizes = bindSizes(manifest, main, shapes, this.#entries, this.#found);
     this.#checkState(sizes);
     const fn = functionFor(manifest, sizes);
     const key = [...sizes].join(";");
     let bound = this.#bound.get(fn.name);
     if (bound?.key !== key) {
-      bound = { fn, key, sizes, plan: planSizes(manifest, fn, sizes) };
+      bound = { fn, key, sizes, plan: planSizes(manifest, fn, sizes, this.#found) };
+      bound.run = new Run(manifest, this.#instance, bound, this.#found);
       this.#bound.set(fn.name, bound);
       this.#layout = null;
     }
@@ -265,10 +270,9 @@ export class Session {
   }
 
   #writeArguments(bound, launch, to, { sizes }) {
-    const { buffer } = this.#instance.memory;
-    new Uint32Array(buffer, to.buffers, launch.args.length).set(
+    new Uint32Array(this.#instance.memory.buffer, to.buffers, launch.args.length).set(
       launch.args.map((id) => bound.addresses[id]));
-    new BigInt64Array(buffer, to.sizes, sizes.length).set(sizes.map(BigInt));
+    this.#instance.writeInt64s(to.sizes, sizes);
   }
 
   #write(bound, id, data) {
@@ -301,6 +305,11 @@ export class Session {
     }
   }
 
+  // Runs a launch of a bound function, by its position.
+  #caller({ fn, launches }) {
+    return (i) => this.#call(fn.launches[i], launches[i]);
+  }
+
   #call(launch, { kernel, buffers, sizes, workspace }) {
     let code;
     try {
@@ -311,17 +320,6 @@ export class Session {
     if (code !== 0) fail("runtime.run.kernel_failed", `${launch.symbol} returned ${code}`);
   }
 
-  // Sizes that the model states and only a run confirms.
-  #checkStatedSizes({ fn, addresses }) {
-    for (const { tensor, expected, what } of fn.checks) {
-      const found = Array.from(
-        new BigInt64Array(this.#instance.memory.buffer, addresses[tensor], expected.length), Number);
-      if (found.every((size, i) => size === expected[i])) continue;
-      fail("runtime.session.stated_shape",
-        `${what}: the model states [${expected.join(", ")}], and the run has [${found.join(", ")}]`);
-    }
-  }
-
   #endRun({ sizes }) {
     const { state } = this.#module.manifest;
     if (state === undefined) return;
@@ -329,11 +327,11 @@ export class Session {
     this.#kept = sizes;
   }
 
-  #outputs({ fn, plan, addresses }) {
+  #outputs({ fn, run, addresses }) {
     const outputs = {};
     for (const id of fn.outputs) {
       const { name, dtype } = this.#module.manifest.tensors[id];
-      const { shape, bytes } = plan.places[id];
+      const { shape, bytes } = run.placeOf(id);
       const copy = this.#instance.bytesAt(addresses[id], bytes).slice();
       outputs[name] = { data: new (DTYPES.get(dtype).array)(copy.buffer), shape };
     }

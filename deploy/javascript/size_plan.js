@@ -5,6 +5,8 @@
 
 import { DTYPES } from "./dtype.js";
 import { fail } from "./error.js";
+import { namesIn } from "./found_sizes.js";
+import { loopTensors } from "./loops.js";
 import { placementOrder } from "./manifest_check.js";
 
 export function alignUp(bytes) {
@@ -16,9 +18,12 @@ export function shapeText(shape) {
 }
 
 // Returns a Map of all variables. `shapes` are those of the function's inputs, in its order;
-// `entries` how many the state has.
-export function bindSizes(manifest, fn, shapes, entries) {
+// `entries` how many the state has. Those in `found` (foundVariables) have their maxima.
+export function bindSizes(manifest, fn, shapes, entries, found) {
   const sizes = new Map();
+  for (const { name, max } of manifest.size_vars) {
+    if (found.has(name)) sizes.set(name, max);
+  }
   if (manifest.state !== undefined) sizes.set(manifest.state.length, entries);
   fn.inputs.forEach((id, i) => {
     const tensor = manifest.tensors[id];
@@ -35,7 +40,7 @@ export function bindSizes(manifest, fn, shapes, entries) {
     });
   });
   checkExpressions(manifest, fn, shapes, sizes);
-  checkEqualSizes(manifest, sizes);
+  checkEqualSizes(manifest, sizes, found);
   return sizes;
 }
 
@@ -64,8 +69,11 @@ function checkExpressions(manifest, fn, shapes, sizes) {
   });
 }
 
-function checkEqualSizes(manifest, sizes) {
+// Throws module.sizes.unequal for sizes that are none of the module, but for what depends on the
+// variables in `missing`.
+export function checkEqualSizes(manifest, sizes, missing) {
   for (const { left, right, what } of manifest.equal_sizes) {
+    if (namesIn([left, right], missing).size > 0) continue;
     const found = [left.evaluate(sizes), right.evaluate(sizes)];
     if (found[0] === found[1]) continue;
     fail("module.sizes.unequal",
@@ -84,21 +92,41 @@ export function functionFor(manifest, sizes) {
   return best;
 }
 
-// Returns { places: by id of a tensor { shape, bytes, offset }, prepare, launches: by launch
-// { sizes, workspaceBytes }, arenaBytes, workspaceBytes }.
-export function planSizes(manifest, fn, sizes) {
-  const evaluate = (dim) => {
+// The number that a dimension is; if it depends on variables in `missing`, the largest that it may
+// be. Throws module.sizes.dimension if it is below 0.
+export function valueAt(manifest, dim, sizes, missing) {
+  if (dim.constant !== null) return dim.constant;
+  if (namesIn([dim], missing).size === 0) {
     const value = dim.evaluate(sizes);
     if (value >= 0) return value;
-    return fail("module.sizes.dimension", `expected ${dim.text} to be at least 0, found ${value}`);
-  };
+    fail("module.sizes.dimension", `expected ${dim.text} to be at least 0, found ${value}`);
+  }
+  const most = dim.most((name) => {
+    const { min, max } = missing.has(name)
+      ? manifest.size_vars.find((variable) => variable.name === name)
+      : { min: sizes.get(name), max: sizes.get(name) };
+    return [min, max];
+  });
+  return Math.max(0, most);
+}
+
+// { shape, bytes, offset }; `value` gives the number that a dimension is.
+export function placeOf(tensor, value, offset) {
+  const shape = tensor.shape.map(value);
+  const bytes = shape.reduce((product, n) => product * n, DTYPES.get(tensor.dtype).bytes);
+  return { shape, bytes, offset };
+}
+
+// Returns { places: by id of a tensor { shape, bytes, offset }, prepare, launches: by launch
+// { sizes, workspaceBytes }, arenaBytes, workspaceBytes }. Places are for all values that the
+// variables in `found` may have.
+export function planSizes(manifest, fn, sizes, found) {
+  const evaluate = (dim) => valueAt(manifest, dim, sizes, found);
   const places = [];
   const place = (tensor) => {
-    const shape = tensor.shape.map(evaluate);
-    const bytes = shape.reduce((product, n) => product * n, DTYPES.get(tensor.dtype).bytes);
     const offset = tensor.after.reduce(
       (most, id) => Math.max(most, alignUp(places[id].offset + places[id].bytes)), tensor.offset);
-    places[tensor.id] = { shape, bytes, offset };
+    places[tensor.id] = placeOf(tensor, evaluate, offset);
   };
   const used = usedTensors(manifest, fn);
   const order = placementOrder(manifest).filter((id) => used.has(id));
@@ -128,7 +156,7 @@ export function planSizes(manifest, fn, sizes) {
 function usedTensors(manifest, fn) {
   const used = new Set();
   let open = [
-    fn.inputs, fn.outputs, fn.checks.map((check) => check.tensor),
+    fn.inputs, fn.outputs, fn.checks.map((check) => check.tensor), loopTensors(fn),
     ...[...fn.prepare, ...fn.launches].map((launch) => launch.args),
   ].flat();
   while (open.length > 0) {

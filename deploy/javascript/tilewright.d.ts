@@ -25,11 +25,14 @@ export interface SizeVar {
   readonly name: string;
   readonly min: number;
   readonly max: number;
+  /** Whether a run finds it; else the shapes of the inputs say it, or the state. */
+  readonly found: boolean;
 }
 
 export interface LaunchTime {
   readonly name: string;
   readonly symbol: string;
+  /** Of all trips, where a loop runs it. */
   readonly ms: number;
 }
 

@@ -13,6 +13,11 @@ namespace {
 
 using support::StrCat;
 
+// Of a function. Bounds the work of these checks, and of those that look for the loop of a launch.
+constexpr size_t kMaxLoops = 4096;
+// A run calls itself for a loop in a loop.
+constexpr int kMaxDepth = 64;
+
 // Views may have given one of two tensors another shape.
 bool SameSize(const std::vector<Dim>& a, const std::vector<Dim>& b) {
   const std::optional<Dim> size = Dim::Product(a);
@@ -37,6 +42,8 @@ class LoopsCheck {
   }
 
   absl::Status Run() {
+    at_ = StrCat(where_, ".loops");
+    if (f_.loops.size() > kMaxLoops) return Bad(StrCat("expected at most ", kMaxLoops, " loops"));
     for (size_t i = 0; i < f_.loops.size(); ++i) {
       at_ = StrCat(where_, ".loops[", i, "]");
       TW_TRY(CheckNesting(i));
@@ -50,18 +57,21 @@ class LoopsCheck {
   absl::Status Bad(const std::string& detail) const { return BadManifest("loop", at_, detail); }
 
   // Loops before this one are in it, or end where it begins or before.
-  absl::Status CheckNesting(size_t i) const {
+  absl::Status CheckNesting(size_t i) {
     const Loop& loop = f_.loops[i];
     const auto launches = static_cast<int64_t>(f_.launches.size());
     if (loop.first < 0 || loop.first >= loop.end || loop.end > launches) {
       return Bad(StrCat("expected a range of the ", launches, " launches"));
     }
+    int& depth = depths_.emplace_back(1);
     for (size_t j = 0; j < i; ++j) {
       const Loop& other = f_.loops[j];
       const bool inside = loop.first <= other.first && other.end <= loop.end;
       if (!inside && other.end > loop.first) return Bad("crosses another loop, or comes too late");
+      if (inside) depth = std::max(depth, depths_[j] + 1);
     }
-    return absl::OkStatus();
+    if (depth <= kMaxDepth) return absl::OkStatus();
+    return Bad(StrCat("expected at most ", kMaxDepth, " loops in each other"));
   }
 
   absl::Status CheckLaunches(const Loop& loop) const {
@@ -120,6 +130,7 @@ class LoopsCheck {
   const Function& f_;
   const std::string& where_;
   std::string at_;
+  std::vector<int> depths_;  // of the loops so far: how many are in each other
   std::set<int64_t> ends_;
 };
 

@@ -329,8 +329,9 @@ absl::Status OpenSizesCheck::CheckFlops(const Function& function,
                                         const std::vector<int64_t>& values,
                                         const std::string& where) const {
   const Sizes sizes = SizesOf(m_, values);
+  const std::set<std::string> found = FoundVariables(m_);
   for (const Launch& launch : function.launches) {
-    if (!launch.open_flops) continue;
+    if (!launch.open_flops || DependsOn({*launch.open_flops}, found)) continue;
     const absl::StatusOr<int64_t> flops = launch.open_flops->Evaluate(sizes);
     if (!flops.ok() || *flops < 0) {
       return BadManifest("number", where, StrCat("flops of ", launch.symbol, ": expected >= 0"));

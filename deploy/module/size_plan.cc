@@ -1,6 +1,7 @@
 #include "deploy/module/size_plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -57,6 +58,9 @@ SizePlanner::Term SizePlanner::TermOf(const Dim& dim, Where where) {
   if (added) {
     expressions_.push_back(dim);
     places_.push_back(where());
+    std::vector<std::string>& names = found_in_.emplace_back();
+    if (!found_.empty())
+      std::ranges::set_intersection(dim.variables(), found_, std::back_inserter(names));
   }
   return {known->second, 0};
 }
@@ -115,46 +119,47 @@ std::vector<SizePlanner::CallTerms> SizePlanner::CallsOf(const std::vector<Launc
   return calls;
 }
 
-absl::StatusOr<std::vector<int64_t>> SizePlanner::Evaluate(std::span<const int64_t> values) const {
+absl::StatusOr<std::vector<int64_t>> SizePlanner::Evaluate(
+    std::span<const int64_t> values, const std::set<std::string>& missing) const {
   const Sizes sizes = SizesOf(manifest_, values);
   std::vector<int64_t> results;
   results.reserve(expressions_.size());
   for (size_t i = 0; i < expressions_.size(); ++i) {
-    const absl::StatusOr<int64_t> value = expressions_[i].Evaluate(sizes);
-    if (value.ok() && *value >= 0) {
-      results.push_back(*value);
-      continue;
-    }
-    std::vector<std::string> at;
-    for (const auto& [name, size] : sizes) at.push_back(StrCat(name, "=", size));
-    return support::InvalidArgument(
-        "module.sizes.dimension",
-        StrCat(places_[i], ": expected ", expressions_[i].ToText(), " to be 0 to 2^63-1, found ",
-               value.ok() ? StrCat(*value) : std::string("more"), " at ", support::Join(at, ",")));
+    const bool open = std::ranges::any_of(
+        found_in_[i], [&](const std::string& name) { return missing.contains(name); });
+    TW_ASSIGN(const int64_t value, open ? MostOf(i, sizes, missing) : ValueOf(i, sizes));
+    results.push_back(value);
   }
   return results;
 }
 
-// Expressions over sizes that a run finds: the largest number that they may be.
-absl::Status SizePlanner::RaiseToMost(const Sizes& sizes, std::vector<int64_t>* results) const {
+absl::StatusOr<int64_t> SizePlanner::ValueOf(size_t expression, const Sizes& sizes) const {
+  const absl::StatusOr<int64_t> value = expressions_[expression].Evaluate(sizes);
+  if (value.ok() && *value >= 0) return *value;
+  std::vector<std::string> at;
+  for (const auto& [name, size] : sizes) at.push_back(StrCat(name, "=", size));
+  return support::InvalidArgument(
+      "module.sizes.dimension",
+      StrCat(places_[expression], ": expected ", expressions_[expression].ToText(),
+             " to be 0 to 2^63-1, found ", value.ok() ? StrCat(*value) : std::string("more"),
+             " at ", support::Join(at, ",")));
+}
+
+// The largest number that the expression may be. Below 0 it is no size: a run that finds such sizes
+// ends there.
+absl::StatusOr<int64_t> SizePlanner::MostOf(size_t expression, const Sizes& sizes,
+                                            const std::set<std::string>& missing) const {
   const auto range = [&](const std::string& name) {
     const auto var = std::ranges::find(manifest_.size_vars, name, &SizeVar::name);
-    if (found_.contains(name)) return SizeInterval{var->min, var->max};
+    if (missing.contains(name)) return SizeInterval{var->min, var->max};
     return SizeInterval{sizes.at(name), sizes.at(name)};
   };
-  for (size_t i = 0; i < expressions_.size(); ++i) {
-    const std::set<std::string> names = expressions_[i].variables();
-    const auto is_found = [&](const std::string& name) { return found_.contains(name); };
-    if (std::ranges::none_of(names, is_found)) continue;
-    const SizeInterval interval = IntervalOf(expressions_[i], range);
-    if (!interval.known) {
-      return support::InvalidArgument(
-          "module.sizes.dimension", StrCat(places_[i], ": expected ", expressions_[i].ToText(),
-                                           " to be at most 2^63-1 for all sizes that a run finds"));
-    }
-    (*results)[i] = std::max<int64_t>(0, interval.high);
-  }
-  return absl::OkStatus();
+  const SizeInterval interval = IntervalOf(expressions_[expression], range);
+  if (interval.known) return std::max<int64_t>(0, interval.high);
+  return support::InvalidArgument(
+      "module.sizes.dimension",
+      StrCat(places_[expression], ": expected ", expressions_[expression].ToText(),
+             " to be at most 2^63-1 for all sizes that a run finds"));
 }
 
 void SizePlanner::ShapeTensor(const TensorTerms& terms, const std::vector<int64_t>& values,
@@ -194,8 +199,7 @@ void SizePlanner::PlanCalls(const std::vector<CallTerms>& terms, const std::vect
 
 absl::Status SizePlanner::Plan(std::span<const int64_t> values, SizePlan* plan) const {
   TW_CHECK(values.size() == manifest_.size_vars.size()) << values.size();
-  TW_ASSIGN(std::vector<int64_t> evaluated, Evaluate(values));
-  if (!found_.empty()) TW_TRY(RaiseToMost(SizesOf(manifest_, values), &evaluated));
+  TW_ASSIGN(const std::vector<int64_t> evaluated, Evaluate(values, found_));
   plan->arena_bytes = 0;
   plan->workspace_bytes = 0;
   PlaceTensors(evaluated, plan);
@@ -204,8 +208,9 @@ absl::Status SizePlanner::Plan(std::span<const int64_t> values, SizePlan* plan) 
   return absl::OkStatus();
 }
 
-absl::Status SizePlanner::Resize(std::span<const int64_t> values, SizePlan* plan) const {
-  TW_ASSIGN(const std::vector<int64_t> evaluated, Evaluate(values));
+absl::Status SizePlanner::Resize(std::span<const int64_t> values, SizePlan* plan,
+                                 const std::set<std::string>& missing) const {
+  TW_ASSIGN(const std::vector<int64_t> evaluated, Evaluate(values, missing));
   for (const TensorTerms& terms : tensors_) {
     ShapeTensor(terms, evaluated, &plan->tensors[static_cast<size_t>(terms.id)]);
   }

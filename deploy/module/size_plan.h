@@ -48,8 +48,10 @@ class SizePlanner {
   // the text names it.
   absl::Status Plan(std::span<const int64_t> values, SizePlan* plan) const;
   // Gives shapes and sizes their values at smaller sizes than those of the plan, which a run has
-  // found; places and needs stay. Vectors keep their memory. Errors as Plan.
-  absl::Status Resize(std::span<const int64_t> values, SizePlan* plan) const;
+  // found, but for those in `missing`; places and needs stay. Vectors keep their memory. Errors as
+  // Plan.
+  absl::Status Resize(std::span<const int64_t> values, SizePlan* plan,
+                      const std::set<std::string>& missing = {}) const;
 
  private:
   // A number, or the value of expressions_[expression].
@@ -74,8 +76,11 @@ class SizePlanner {
   Term TermOf(const Dim& dim, Where where);
   void AddTensors(const Function& function);
   std::vector<CallTerms> CallsOf(const std::vector<Launch>& launches, const std::string& where);
-  absl::StatusOr<std::vector<int64_t>> Evaluate(std::span<const int64_t> values) const;
-  absl::Status RaiseToMost(const Sizes& sizes, std::vector<int64_t>* results) const;
+  absl::StatusOr<std::vector<int64_t>> Evaluate(std::span<const int64_t> values,
+                                                const std::set<std::string>& missing) const;
+  absl::StatusOr<int64_t> ValueOf(size_t expression, const Sizes& sizes) const;
+  absl::StatusOr<int64_t> MostOf(size_t expression, const Sizes& sizes,
+                                 const std::set<std::string>& missing) const;
   void PlaceTensors(const std::vector<int64_t>& values, SizePlan* plan) const;
   void ShapeTensor(const TensorTerms& terms, const std::vector<int64_t>& values,
                    SizePlan::Place* place) const;
@@ -87,7 +92,8 @@ class SizePlanner {
   std::map<std::string, int> known_;   // while it is made: expressions by their text
   std::vector<Dim> expressions_;       // each one once
   std::vector<std::string> places_;    // of an expression: where it occurs first, for messages
-  std::vector<TensorTerms> tensors_;   // what `after` names comes first
+  std::vector<std::vector<std::string>> found_in_;  // of an expression: its names in found_
+  std::vector<TensorTerms> tensors_;                // what `after` names comes first
   std::vector<CallTerms> prepare_;
   std::vector<CallTerms> launches_;
 };

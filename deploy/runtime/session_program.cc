@@ -267,7 +267,7 @@ absl::Status SessionProgram::FindBehind(size_t launch) {
   }
   if (!any) return absl::OkStatus();
   TW_TRY(module::CheckEqualSizes(module_.manifest(), found_, missing_));
-  return planner_.Resize(found_, &plan_);
+  return planner_.Resize(found_, &plan_, missing_);
 }
 
 absl::Status SessionProgram::CheckThoseOf(int loop) const {

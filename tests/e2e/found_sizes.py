@@ -120,6 +120,38 @@ def masked(path):
          {"zero": np.float32(0), "two": np.float32(2)})
 
 
+def more_than(path):
+    """As many twos as `x` has more elements that are not 0 than `y`: one size is found before the other."""
+    node, value = helper.make_node, helper.make_tensor_value_info
+    save(path, [node("NonZero", ["x"], ["a"]), node("NonZero", ["y"], ["b"]), node("Shape", ["a"], ["a_shape"]),
+                node("Shape", ["b"], ["b_shape"]), node("Gather", ["a_shape", "one"], ["a_count"]),
+                node("Gather", ["b_shape", "one"], ["b_count"]), node("Sub", ["a_count", "b_count"], ["more"]),
+                node("ConstantOfShape", ["more"], ["zeros"]), node("Add", ["zeros", "two"], ["twos"])],
+         [value("x", FLOAT, [16]), value("y", FLOAT, [32])], [value("twos", FLOAT, [None])],
+         {"one": np.int64([1]), "two": np.float32([2])})
+
+
+def first_ones(x, y):
+    return {"x": (np.arange(16) < x).astype(np.float32), "y": (np.arange(32) < y).astype(np.float32)}
+
+
+def sizes_are_differences_of_sizes():
+    """The difference is no size before both are known; a run where it is below 0 has no result."""
+    with tempfile.TemporaryDirectory(prefix="tilewright-found-") as where:
+        path = Path(where) / "m.onnx"
+        more_than(path)
+        tilewright("compile", path, "--target", "native,threads=1", "--effort", 0, "-o", path.with_suffix(".tw"))
+        session = tw.Session(tw.Module(str(path.with_suffix(".tw"))), 1)
+        for x, y in ((10, 3), (16, 0), (5, 5), (3, 1), (16, 16)):
+            np.testing.assert_array_equal(session.run(first_ones(x, y))["twos"], np.full(x - y, 2, np.float32))
+        try:
+            session.run(first_ones(3, 4))
+        except tw.Error as error:
+            assert "module.sizes.dimension" in str(error) and "found -1" in str(error), error
+        else:
+            raise AssertionError("a size below 0 was not refused")
+
+
 def threads_share_a_session():
     """Each call gets the outputs of its own run, whatever sizes the others find."""
     with tempfile.TemporaryDirectory(prefix="tilewright-found-") as where:
@@ -193,5 +225,5 @@ def kernels_are_compared_at_the_sizes_of_a_run():
 
 
 if __name__ == "__main__":
-    run_checks(a_detector_gives_as_many_boxes_as_are_left, threads_share_a_session, sizes_that_nothing_bounds_want_a_bound,
+    run_checks(a_detector_gives_as_many_boxes_as_are_left, sizes_are_differences_of_sizes, threads_share_a_session, sizes_that_nothing_bounds_want_a_bound,
                kernels_are_compared_at_the_sizes_of_a_run)

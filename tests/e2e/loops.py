@@ -81,18 +81,23 @@ def data_decide_how_often():
         assert "graph.onnx.size_bound" in message and "--shape steps=0..N" in message, message
 
 
+def nested(path):
+    """A loop in a loop, as often as there were trips of the outer one."""
+    inner = body([node("Add", ["t", "x"], ["u"]), node("Mul", ["u", "factor"], ["v"]), node("Identity", ["c"], ["d"])],
+                 [value("j", INT64, []), value("c", BOOL, []), value("t", FLOAT, [8])],
+                 [value("d", BOOL, []), value("v", FLOAT, [8])], {"factor": np.float32(0.5)})
+    outer = body([node("Loop", ["i", "", "s"], ["after"], body=inner), node("Neg", ["after"], ["flipped"]), node("Identity", ["c"], ["d"])],
+                 [value("i", INT64, []), value("c", BOOL, []), value("s", FLOAT, [8])],
+                 [value("d", BOOL, []), value("flipped", FLOAT, [8])])
+    save(path, [node("Loop", ["trips", "", "x"], ["y"], body=outer)], [value("x", FLOAT, [8]), value("trips", INT64, [])],
+         [value("y", FLOAT, [8])], {})
+
+
 def loops_in_loops():
     """A loop in a loop begins anew in every trip; its number of trips is what the outer one computes."""
     with tempfile.TemporaryDirectory(prefix="tilewright-loops-") as where:
         path = Path(where) / "nested.onnx"
-        inner = body([node("Add", ["t", "x"], ["u"]), node("Mul", ["u", "factor"], ["v"]), node("Identity", ["c"], ["d"])],
-                     [value("j", INT64, []), value("c", BOOL, []), value("t", FLOAT, [8])],
-                     [value("d", BOOL, []), value("v", FLOAT, [8])], {"factor": np.float32(0.5)})
-        outer = body([node("Loop", ["i", "", "s"], ["after"], body=inner), node("Neg", ["after"], ["flipped"]), node("Identity", ["c"], ["d"])],
-                     [value("i", INT64, []), value("c", BOOL, []), value("s", FLOAT, [8])],
-                     [value("d", BOOL, []), value("flipped", FLOAT, [8])])
-        save(path, [node("Loop", ["trips", "", "x"], ["y"], body=outer)], [value("x", FLOAT, [8]), value("trips", INT64, [])],
-             [value("y", FLOAT, [8])], {})
+        nested(path)
         for session in sessions(path):
             for trips in (0, 1, 2, 7):
                 x = np.arange(8, dtype=np.float32)
@@ -130,16 +135,20 @@ def a_run_takes_one_way():
                 np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
+def swapping(path):
+    trip = body([node("Identity", ["c"], ["d"]), node("Add", ["a", "kept"], ["sum"])],
+                [value("i", INT64, []), value("c", BOOL, []), value("a", FLOAT, [5]), value("b", FLOAT, [5]), value("kept", FLOAT, [5])],
+                [value("d", BOOL, []), value("b", FLOAT, [5]), value("a", FLOAT, [5]), value("kept", FLOAT, [5]), value("sum", FLOAT, [5])])
+    save(path, [node("Loop", ["trips", "", "x", "y", "z"], ["p", "q", "r", "sums"], body=trip)],
+         [value(name, FLOAT, [5]) for name in "xyz"] + [value("trips", INT64, [])],
+         [value(name, FLOAT, [5]) for name in "pqr"] + [value("sums", FLOAT, ["steps", 5])], {})
+
+
 def values_that_swap():
     """Two states that become each other, and one that stays what it is."""
     with tempfile.TemporaryDirectory(prefix="tilewright-loops-") as where:
         path = Path(where) / "swap.onnx"
-        trip = body([node("Identity", ["c"], ["d"]), node("Add", ["a", "kept"], ["sum"])],
-                    [value("i", INT64, []), value("c", BOOL, []), value("a", FLOAT, [5]), value("b", FLOAT, [5]), value("kept", FLOAT, [5])],
-                    [value("d", BOOL, []), value("b", FLOAT, [5]), value("a", FLOAT, [5]), value("kept", FLOAT, [5]), value("sum", FLOAT, [5])])
-        save(path, [node("Loop", ["trips", "", "x", "y", "z"], ["p", "q", "r", "sums"], body=trip)],
-             [value(name, FLOAT, [5]) for name in "xyz"] + [value("trips", INT64, [])],
-             [value(name, FLOAT, [5]) for name in "pqr"] + [value("sums", FLOAT, ["steps", 5])], {})
+        swapping(path)
         x, y, z = (np.arange(5, dtype=np.float32) * k for k in (1, 10, 100))
         for session in sessions(path, "--shape", "steps=0..9"):
             for trips in (0, 1, 4, 9):
@@ -229,16 +238,20 @@ def trips_find_sizes_of_their_own():
                 np.testing.assert_array_equal(found["images"], images)
 
 
+def growing(path):
+    trip = body([node("ReduceSum", ["s", "l0"], ["sum"], keepdims=1), node("Add", ["sum", "sum"], ["twice"]),
+                 node("Concat", ["twice", "s"], ["t"], axis=0), node("Identity", ["c"], ["d"])],
+                [value("i", INT64, []), value("c", BOOL, []), value("s", FLOAT, None)],
+                [value("d", BOOL, []), value("t", FLOAT, None)], {"l0": np.int64([0])})
+    save(path, [node("Loop", ["trips", "", "x"], ["all"], body=trip)], [value("x", FLOAT, [2]), value("trips", INT64, [])],
+         [value("all", FLOAT, ["length"])], {})
+
+
 def states_that_grow():
     """Each trip reads all that there is, and puts twice its sum in front."""
     with tempfile.TemporaryDirectory(prefix="tilewright-loops-") as where:
         path = Path(where) / "grow.onnx"
-        trip = body([node("ReduceSum", ["s", "l0"], ["sum"], keepdims=1), node("Add", ["sum", "sum"], ["twice"]),
-                     node("Concat", ["twice", "s"], ["t"], axis=0), node("Identity", ["c"], ["d"])],
-                    [value("i", INT64, []), value("c", BOOL, []), value("s", FLOAT, None)],
-                    [value("d", BOOL, []), value("t", FLOAT, None)], {"l0": np.int64([0])})
-        save(path, [node("Loop", ["trips", "", "x"], ["all"], body=trip)], [value("x", FLOAT, [2]), value("trips", INT64, [])],
-             [value("all", FLOAT, ["length"])], {})
+        growing(path)
         message = tilewright("compile", path, "--target", "native", "-o", path.with_suffix(".tw"), code=1)
         assert "graph.onnx.size_bound" in message and "--shape all_0=0..N" in message, message
         for session in sessions(path, "--shape", "all_0=0..9", "--shape", "length=0..9"):

@@ -148,6 +148,22 @@ TEST(ManifestTest, Loops) {
   EXPECT_EQ(slug_of([](Manifest* m, L) { m->code[0].device = "opencl"; }), bad);
   EXPECT_EQ(slug_of([](Manifest* m, L) { m->format_version = kManifestFormatVersion; }),
             "module.manifest.version");
+  const auto many = [&](size_t loops, size_t places) {
+    return slug_of([&](Manifest* m, L l) {
+      std::vector<Launch>& launches = m->functions[0].launches;
+      while (launches.size() < places) launches.push_back(launches[0]);
+      std::vector<Loop> all(loops, *l);
+      for (size_t i = 0; i < loops; ++i) {
+        all[i].first = static_cast<int64_t>(i % places);
+        all[i].end = all[i].first + 1;
+      }
+      m->functions[0].loops = all;
+    });
+  };
+  EXPECT_EQ(many(64, 1), "");
+  EXPECT_EQ(many(65, 1), bad) << "too many in each other";
+  EXPECT_EQ(many(4096, 4096), "");
+  EXPECT_EQ(many(4097, 4097), bad) << "too many";
   // Of two loops, the inner one comes first.
   const auto two = [&](int64_t first, int64_t end) {
     return slug_of([&](Manifest* m, L) {

@@ -205,6 +205,24 @@ TEST(OpenManifestTest, PlacesAreForWhateverIsFound) {
             "module.sizes.dimension");
 }
 
+// Where one size is found before another one, expressions over both are not known in between.
+TEST(OpenManifestTest, PlacesAreForWhateverIsFoundLater) {
+  Manifest manifest = Finding();
+  manifest.size_vars.push_back({"L", 0, 2 * test::kMostRows});
+  manifest.tensors[5].shape[0] = Dim::Variable("M") - Dim::Variable("L");
+  const SizePlanner planner(manifest, manifest.functions[0]);
+  SizePlan plan;
+  const int64_t most = 2 * test::kMostRows;
+  ASSERT_TRUE(planner.Plan(std::vector<int64_t>{4, test::kMostRows, most}, &plan).ok());
+  EXPECT_EQ(plan.tensors[5].shape[0], test::kMostRows);
+  ASSERT_TRUE(planner.Resize(std::vector<int64_t>{4, 10, most}, &plan, {"L"}).ok());
+  EXPECT_EQ(plan.tensors[5].shape[0], 10);
+  ASSERT_TRUE(planner.Resize(std::vector<int64_t>{4, 10, 3}, &plan).ok());
+  EXPECT_EQ(plan.tensors[5].shape[0], 7);
+  EXPECT_EQ(support::Slug(planner.Resize(std::vector<int64_t>{4, 10, 11}, &plan)),
+            "module.sizes.dimension");
+}
+
 struct Rejection {
   const char* slug;  // without "module.manifest."
   std::function<void(Manifest*)> damage;

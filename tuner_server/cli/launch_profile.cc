@@ -59,9 +59,11 @@ std::vector<LaunchProfile> ProfileLaunches(const module::Manifest& manifest,
   module::SizePlan plan;
   const module::SizePlanner planner(manifest, function);
   const std::vector<int64_t> values = module::ValuesOf(manifest, sizes);
-  absl::Status planned = planner.Plan(values, &plan);
-  if (planned.ok()) planned = planner.Resize(values, &plan);  // to the sizes that the run found
-  TW_CHECK(planned.ok()) << support::StatusText(planned);     // it ran at these sizes
+  const absl::Status planned = planner.Plan(values, &plan);
+  TW_CHECK(planned.ok()) << support::StatusText(planned);  // it ran at these sizes
+  // To the sizes that the run found. What a loop without trips would have found may fit to no other
+  // size: then the plan is that of the largest sizes.
+  planner.Resize(values, &plan).IgnoreError();
   const double total = std::accumulate(medians.begin(), medians.end(), 0.0);
   std::vector<LaunchProfile> rows;
   for (size_t k = 0; k < std::min(launches.size(), medians.size()); ++k) {
