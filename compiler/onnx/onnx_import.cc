@@ -24,7 +24,7 @@ namespace {
 using support::Quote;
 using support::StrCat;
 
-constexpr int64_t kMaxFolded = 1 << 14;  // elements of a constant that the import computes
+constexpr int64_t kMaxFolded = 1 << 15;  // elements of a constant that the import computes
 constexpr size_t kMaxNamed = 20;         // unsupported operators that one error names
 
 bool IsHalfFloat(ir::DType type) { return type.is_float() && type.bits == 16; }

@@ -94,7 +94,7 @@ class LoopImport {
     // The first trip tells whether the condition is known, and the types of what it makes.
     TW_ASSIGN(sample_, Trip(0, going_, states_));
     const bool fixed = Holds() && n_.importer().ConstantScalar(sample_[0]);
-    TW_ASSIGN(Ids results, fixed && IsShort() ? Unrolled() : DecidedByARun(fixed));
+    TW_ASSIGN(Ids results, fixed && IsShort() ? Unrolled() : DecidedByARun());
     if (results.empty()) return n_.Error("outputs", "expected a loop with results, found none");
     return BindAll(n_, results);
   }
@@ -240,22 +240,25 @@ class LoopImport {
     return results;
   }
 
-  absl::StatusOr<Ids> DecidedByARun(bool fixed) {
+  absl::StatusOr<Ids> DecidedByARun() {
     const std::optional<int64_t> stated = StatedTrips();
     const bool unrolls = stated && *stated > 0 && Unrolls(n_, body_, *stated);
-    if (n_.importer().has_loops() || !unrolls) {
-      absl::StatusOr<Ids> results = AtRunTime(fixed);
-      if (results.ok() || !unrolls) return results;
+    if (n_.importer().has_loops() || !(unrolls || OnlyItsConditionEndsIt())) {
+      absl::StatusOr<Ids> results = AtRunTime();
+      if (results.ok() || !(unrolls || OnlyItsConditionEndsIt())) return results;
     }
     n_.importer().TakeBack(before_);
-    return UnrolledAsStated(*stated);
+    return unrolls ? UnrolledAsStated(*stated) : Unrolled();
   }
 
-  // `fixed`: the condition always holds.
-  absl::StatusOr<Ids> AtRunTime(bool fixed) {
+  // A condition of constants in the first trip, which later ones make of theirs.
+  bool OnlyItsConditionEndsIt() const {
+    return !n_.HasInput(0) && Holds() && n_.importer().ConstantScalar(sample_[0]);
+  }
+
+  absl::StatusOr<Ids> AtRunTime() {
     n_.importer().TakeBack(before_);  // those of the sample
-    if (fixed && !n_.HasInput(0)) return TooManyTrips(n_);
-    Composer c(n_);  // what fails here may be tried in another way
+    Composer c(n_);                   // what fails here may be tried in another way
     TripsOfLoop trips{kNone, going_};
     if (n_.HasInput(0)) trips.most = c.Reshape(c.Cast(c.Input(0), ir::kI64), {});
     TW_TRY(c.status());
@@ -263,10 +266,16 @@ class LoopImport {
     std::optional<int64_t> most;
     if (most_ && *most_ < kMostEntries) most = static_cast<int64_t>(std::max(*most_, 0.0));
     TW_ASSIGN(const std::vector<LoopState> states, StatesAtRunTime());
-    TW_ASSIGN(Ids results, LoopAtRunTime(c, trips, states, fixed ? most_size_ : std::nullopt, most,
-                                         [&](ValueId trip, ValueId going, Ids states) {
-                                           return Body(&c, trip, going, std::move(states));
-                                         }));
+    std::optional<op::Dim> known = Holds() ? most_size_ : std::nullopt;
+    const auto body = [&](ValueId trip, Ids states) -> absl::StatusOr<Ids> {
+      TW_ASSIGN(Ids out, Body(&c, trip, std::move(states)));
+      // That of any trip, not only of the first.
+      const bool always = n_.importer().ConstantScalar(out[0]).value_or(0) != 0;
+      if (always && !n_.HasInput(0)) return TooManyTrips(n_);
+      if (!always) known.reset();
+      return out;
+    };
+    TW_ASSIGN(Ids results, LoopAtRunTime(c, trips, states, known, most, body));
     for (size_t i = 0; i < states_.size(); ++i) {
       if (SequenceOf(i) == nullptr) continue;
       TW_ASSIGN(results[i], SequenceBehind(c, i, results));
@@ -275,13 +284,13 @@ class LoopImport {
     return results;
   }
 
-  absl::StatusOr<Ids> Body(Composer* c, ValueId trip, ValueId going, Ids states) {
+  absl::StatusOr<Ids> Body(Composer* c, ValueId trip, Ids states) {
     for (size_t i = 0; i < states.size(); ++i) {
       if (SequenceOf(i) == nullptr) continue;
       const bool keeps = Keeps(body_, static_cast<int>(i) + 2);
       states[i] = keeps ? states_[i] : n_.importer().AddContainer({.appended = true});
     }
-    TW_ASSIGN(Ids out, TripOf(trip, going, states));
+    TW_ASSIGN(Ids out, TripOf(trip, c->Scalar(1, ir::kBool), states));  // there is a trip
     out[0] = AsFlag(*c, out[0]);
     for (size_t i = 0; i < states.size(); ++i) {
       if (SequenceOf(i) == nullptr) continue;

@@ -212,11 +212,11 @@ class RunTimeLoop {
 
   absl::StatusOr<Ids> Run(const std::optional<op::Dim>& known, std::optional<int64_t> most,
                           const LoopBody& body) {
-    const ValueId going = loop_.Carry(Below(trips_.condition, c_.Number(0)));
+    loop_.Carry(Below(trips_.condition, c_.Number(0)));
     const ValueId trip = loop_.Carry(c_.Number(0));
     const Ids in_trip = CarryStates();
     TW_TRY(c_.status());
-    TW_ASSIGN(Ids out, body(trip, going, in_trip));
+    TW_ASSIGN(Ids out, body(trip, in_trip));
     for (ValueId& id : out) {
       if (id != kNone) id = Data(c_, id);
     }

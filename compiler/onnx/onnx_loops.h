@@ -60,11 +60,11 @@ struct LoopState {
 // What a body makes of the number of the trip and of the states: the condition to go on, the next
 // states, then what is stacked.
 using LoopBody = std::function<absl::StatusOr<std::vector<ValueId>>(
-    ValueId trip, ValueId going, const std::vector<ValueId>& states)>;
-// The loop of this body; states have one type in all trips, but for sizes that grow. `known`: how
-// many trips there are, if that is a size; else the stacks are as long as a run finds, and `most`
-// bounds them, if it is given. Returns the states, then the stacks, as results of the node from the
-// first on.
+    ValueId trip, const std::vector<ValueId>& states)>;
+// The loop of this body; states have one type in all trips, but for sizes that grow. `known`, which
+// is read when `body` has been called: how many trips there are, if that is a size. Else the stacks
+// are as long as a run finds, and `most` bounds them, if it is given. Returns the states, then the
+// stacks, as results of the node from the first on.
 absl::StatusOr<std::vector<ValueId>> LoopAtRunTime(Composer& c, const TripsOfLoop& trips,
                                                    const std::vector<LoopState>& states,
                                                    const std::optional<op::Dim>& known,

@@ -17,7 +17,7 @@ constexpr std::string_view kMicrosoft = "com.microsoft";
 
 // Limits that several operators have.
 constexpr std::string_view kDrawnLimits =
-    "numbers that are drawn at the import, the same in each run; a fixed shape";
+    "numbers that are drawn at the import, the same in each run, for the largest sizes";
 constexpr std::string_view kReduceLimits =
     "constant axes, or a stated shape of the result that at most 16 sets of axes give";
 constexpr std::string_view kPosition = "a constant position in a sequence of known length";
@@ -32,7 +32,7 @@ constexpr Conversion kConversions[] = {
     {"Attention", ImportAttention, "", kCaches, false, kOpen},
     {"AveragePool", ImportPool, "one to three spatial dimensions", 0, false, kOpen},
     {"BatchNormalization", ImportBatchNorm, "inference only", kAnyInput, false, kOpen},
-    {"Bernoulli", ImportBernoulli, kDrawnLimits},
+    {"Bernoulli", ImportBernoulli, kDrawnLimits, 0, false, kOpen},
     {"BitCast", ImportBitCast, "no types below 8 bits", 0, false, kOpen},
     {"BitShift", ImportBitShift, "", kAnyInput, false, kOpen},
     {"BlackmanWindow", ImportWindowFunction, kBounded, 0, false, kOpen},
@@ -77,7 +77,7 @@ constexpr Conversion kConversions[] = {
     {"GRU", ImportRecurrent, "at most 4096 steps, or an open number", 0, false, kOpen},
     {"Gather", ImportGather, "", kAnyInput, false, kOpen},
     {"GatherElements", ImportGatherElements, "", kAnyInput, false, kOpen},
-    {"GatherND", ImportGatherNd, "", 0, false, kOpen},
+    {"GatherND", ImportGatherNd, "", 2, false, kOpen},
     {"Gemm", ImportGemm, "matrices", kAnyInput, false, kOpen},
     {"GlobalAveragePool", ImportGlobalPool, "", kAnyInput, false, kOpen},
     {"GlobalLpPool", ImportGlobalPool, "", kAnyInput, false, kOpen},
@@ -121,7 +121,7 @@ constexpr Conversion kConversions[] = {
     {"MelWeightMatrix", ImportMelWeightMatrix, "constant operands, or a stated shape"},
     {"Min", ImportVariadic, "", kAnyInput, false, kOpen},
     {"Mod", ImportMod, "", kAnyInput, false, kOpen},
-    {"Multinomial", ImportMultinomial, kDrawnLimits},
+    {"Multinomial", ImportMultinomial, kDrawnLimits, 0, false, kOpen},
     {"NegativeLogLikelihoodLoss", ImportNegativeLogLikelihoodLoss, "", 0, false, kOpen},
     {"NonMaxSuppression", ImportNonMaxSuppression, "", 0, false, kOpen},
     {"NonZero", ImportNonZero, "", kAnyInput, false, kOpen},
@@ -136,10 +136,10 @@ constexpr Conversion kConversions[] = {
     {"QuantizeLinear", ImportQuantizeLinear, "", 0, false, kOpen},
     {"RMSNormalization", ImportRmsNorm, "", 0, false, kOpen},
     {"RNN", ImportRecurrent, "at most 4096 steps, or an open number", 0, false, kOpen},
-    {"RandomNormal", ImportRandom, kDrawnLimits},
-    {"RandomNormalLike", ImportRandom, kDrawnLimits},
-    {"RandomUniform", ImportRandom, kDrawnLimits},
-    {"RandomUniformLike", ImportRandom, kDrawnLimits},
+    {"RandomNormal", ImportRandom, kDrawnLimits, 0, false, kOpen},
+    {"RandomNormalLike", ImportRandom, kDrawnLimits, 0, false, kOpen},
+    {"RandomUniform", ImportRandom, kDrawnLimits, 0, false, kOpen},
+    {"RandomUniformLike", ImportRandom, kDrawnLimits, 0, false, kOpen},
     {"Range", ImportRange, kBounded, 0, false, kOpen},
     {"ReduceL1", ImportReduce, kReduceLimits, kAnyInput, false, kOpen},
     {"ReduceL2", ImportReduce, kReduceLimits, kAnyInput, false, kOpen},

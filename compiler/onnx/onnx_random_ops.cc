@@ -1,7 +1,9 @@
 // Operators that draw numbers. They are drawn when the model is imported, by the attribute `seed`
 // or by the name of the result: a module has the same ones in each run, and another runtime others.
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 
 #include "compiler/onnx/onnx_composer.h"
 #include "deploy/support/rng.h"
@@ -22,20 +24,32 @@ absl::StatusOr<Rng> GeneratorOf(NodeReader& n) {
   return Rng(std::bit_cast<uint64_t>(seed));
 }
 
-// Numbers of this shape, each of them what `draw` gives.
+// Numbers of this shape, each of them what `draw` gives; of open sizes the first ones of those that
+// the largest need, so that any size has what a fixed one has.
 template <typename Draw>
-ValueId Drawn(Composer& c, ir::DType type, const std::vector<int64_t>& shape, Draw draw) {
+ValueId Drawn(Composer& c, ir::DType type, const std::vector<op::Dim>& shape, Draw draw) {
+  if (!c.ok()) return kNone;
+  std::vector<int64_t> sizes;
   int64_t count = 1;
-  for (const int64_t size : shape) {
+  for (const op::Dim& dim : shape) {
+    const int64_t size = c.Most(dim).value_or(-1);
     if (size < 0 || (size > 0 && count > kMaxDrawn / size)) {
-      return c.Fail("too_large", StrCat("expected a shape of at most ", kMaxDrawn,
-                                        " numbers, found [", support::Join(shape, ","), "]"));
+      return c.Fail("too_large",
+                    StrCat("expected a shape of at most ", kMaxDrawn, " numbers, found ",
+                           op::DimsText(shape), "; give smaller ranges: --shape NAME=0..N"));
     }
+    sizes.push_back(size);
     count *= size;
   }
   std::vector<double> values(static_cast<size_t>(count));
   for (double& value : values) value = draw();
-  return c.Constant(type, shape, std::move(values));
+  if (std::ranges::all_of(shape, &op::Dim::is_constant)) {
+    return c.Constant(type, sizes, std::move(values));
+  }
+  const std::optional<op::Dim> elements = op::Dim::Product(shape);
+  if (!elements) return c.Fail("open_size", StrCat("expected fewer open sizes", kGiveNumbers));
+  const ValueId all = c.Constant(type, {count}, std::move(values));
+  return c.ReshapeTo(c.Slice(all, 0, 0, *elements), shape);
 }
 
 // Uniform in (0, 1) on steps that f32 has, so that no bound is reached.
@@ -47,15 +61,16 @@ double Inside(Rng& rng) { return (std::floor(rng.UniformDouble() * 0x1p23) + 0.5
 Result ImportRandom(NodeReader& n) {
   Composer c(n);
   TW_ASSIGN(Rng rng, GeneratorOf(n));
-  std::vector<int64_t> shape;
+  std::vector<op::Dim> shape;
   ir::DType type = ir::kF32;
   if (n.op_type().ends_with("Like")) {
     const ValueId like = c.Input(0);
-    shape = c.Shape(like);
+    shape = c.Dims(like);
     TW_TRY(c.status());
     if (c.TypeOf(like).dtype.is_float()) type = c.TypeOf(like).dtype;
   } else {
-    TW_ASSIGN(shape, n.Ints("shape", {}));
+    TW_ASSIGN(const std::vector<int64_t> sizes, n.Ints("shape", {}));
+    shape.assign(sizes.begin(), sizes.end());
   }
   TW_ASSIGN(type, ReadType(n, "dtype", type));
   if (!type.is_float()) {
@@ -78,7 +93,7 @@ Result ImportBernoulli(NodeReader& n) {
   const ValueId p = c.Input(0);
   TW_TRY(c.status());
   TW_ASSIGN(const ir::DType type, ReadType(n, "dtype", c.TypeOf(p).dtype));
-  const ValueId drawn = Drawn(c, ir::kF32, c.Shape(p), [&] { return Inside(rng); });
+  const ValueId drawn = Drawn(c, ir::kF32, c.Dims(p), [&] { return Inside(rng); });
   return c.Done(c.Cast(c.Op("less", {drawn, c.Cast(p, ir::kF32)}), type));
 }
 
@@ -88,7 +103,7 @@ Result ImportMultinomial(NodeReader& n) {
   Composer c(n);
   TW_ASSIGN(Rng rng, GeneratorOf(n));
   const ValueId x = c.Input(0);
-  const std::vector<int64_t> shape = c.Shape(x);
+  const std::vector<op::Dim> shape = c.Dims(x);
   TW_TRY(c.status());
   TW_ASSIGN(const int64_t count, n.Int("sample_size", 1));
   TW_ASSIGN(const ir::DType type, ReadType(n, "dtype", ir::kI32));
@@ -99,7 +114,7 @@ Result ImportMultinomial(NodeReader& n) {
   }
   const ValueId noise = Drawn(c, c.TypeOf(x).dtype, {shape[0], count, shape[1]},
                               [&] { return -std::log(-std::log(Inside(rng))); });
-  const ValueId each = c.Add(c.Reshape(x, {shape[0], 1, shape[1]}), noise);
+  const ValueId each = c.Add(c.ReshapeTo(x, {shape[0], 1, shape[1]}), noise);
   const ValueId most = c.Op("arg_reduce", {each},
                             {{"axis", int64_t{2}},
                              {"keepdims", int64_t{0}},

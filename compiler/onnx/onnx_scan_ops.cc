@@ -43,7 +43,7 @@ absl::StatusOr<Ids> ScanAtRunTime(Composer& c, const pb::GraphProto& body, Ids s
                                   const std::vector<int64_t>& axes, const op::Dim& length) {
   const size_t carried = state.size(), results = carried + a.output_axes.size();
   const TripsOfLoop trips{c.SizeOf(length, ir::kI64), c.Scalar(1, ir::kBool)};
-  const auto steps = [&](ValueId trip, ValueId, const Ids& states) -> absl::StatusOr<Ids> {
+  const auto steps = [&](ValueId trip, const Ids& states) -> absl::StatusOr<Ids> {
     Ids inputs = states;
     for (size_t i = 0; i < sequences.size(); ++i) {
       const ValueId at =

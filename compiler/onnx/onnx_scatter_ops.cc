@@ -3,6 +3,7 @@
 // of the data meet nothing; a gather clamps them.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "compiler/onnx/onnx_composer.h"
@@ -121,6 +122,37 @@ absl::Status RefuseBool(NodeReader& n, const op::TensorType& type, const Reducti
   return n.Error("type", "expected numbers to reduce, found " + op::ToText(type));
 }
 
+// Where constant indices begin that follow each other, all below `size`: as exporters write the
+// assignment to a part, x[1:] = y.
+std::optional<int64_t> FirstOfRun(Composer& c, ValueId indices, const Dim& size) {
+  const std::optional<std::vector<int64_t>> known = c.node().importer().ConstantInts(indices);
+  if (!known || known->empty() || !size.is_constant() || c.Rank(indices) != 2) return std::nullopt;
+  const int64_t first = known->front() < 0 ? known->front() + size.value() : known->front();
+  for (size_t i = 0; i < known->size(); ++i) {
+    const int64_t index = (*known)[i] < 0 ? (*known)[i] + size.value() : (*known)[i];
+    if (index != first + static_cast<int64_t>(i) || index < 0 || index >= size.value()) {
+      return std::nullopt;
+    }
+  }
+  return first;
+}
+
+// The tensor with these rows in place of its own, from number `first` on.
+ValueId WithRows(Composer& c, ValueId data, int64_t first, ValueId rows) {
+  const int64_t size = c.FixedSize(data, 0), end = first + c.FixedSize(rows, 0);
+  std::vector<ValueId> parts;
+  if (first > 0) parts.push_back(c.Slice(data, 0, 0, first));
+  parts.push_back(rows);
+  if (end < size) parts.push_back(c.Slice(data, 0, end, size - end));
+  return parts.size() == 1 ? c.Op("identity", {rows}) : c.Concat(std::move(parts), 0);
+}
+
+// Whether two sizes are not equal; what open ones are is settled with the graph.
+bool Differ(const Dim& a, const Dim& b) { return (a - b).constant().value_or(0) != 0; }
+bool MayBeEqual(const Shape& a, const Shape& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), std::not_fn(Differ));
+}
+
 }  // namespace
 
 Result ImportGatherElements(NodeReader& n) {
@@ -148,6 +180,14 @@ Result ImportGatherNd(NodeReader& n) {
                                    ", found ", op::ToText(c.TypeOf(indices))));
   }
   const auto b = static_cast<size_t>(batch_dims), end = b + static_cast<size_t>(tuple);
+  Shape shape(which.begin(), which.end() - 1);
+  shape.insert(shape.end(), from.begin() + end, from.end());
+  if (n.importer().IsEmpty(indices)) {
+    const op::TensorType none{c.TypeOf(data).dtype, shape};
+    if (none.fixed()) return c.Done(c.Empty(none.dtype, none.sizes()));
+    return n.Error("open_size", StrCat("expected fixed sizes of what no index picks, found ",
+                                       op::ToText(none), kGiveNumbers));
+  }
   const Dim batches = Product(from, 0, b), inside = Product(from, b, end);
   const Dim inner = Product(from, end, from.size());
   const Dim per_batch = Product(which, b, which.size() - 1);
@@ -158,8 +198,6 @@ Result ImportGatherNd(NodeReader& n) {
   data = c.ReshapeTo(data, {batches * inside, inner});
   const ValueId rows =
       c.Op("gather", {data, c.ReshapeTo(flat, {batches * per_batch})}, {{"axis", int64_t{0}}});
-  Shape shape(which.begin(), which.end() - 1);
-  shape.insert(shape.end(), from.begin() + end, from.end());
   return c.Done(c.ReshapeTo(rows, shape));
 }
 
@@ -230,10 +268,14 @@ Result ImportScatterNd(NodeReader& n) {
   const int64_t tuple = which.empty() ? 0 : which.back().constant().value_or(0);
   const bool fine = tuple >= 1 && tuple <= c.Rank(data);
   if (fine) expected.insert(expected.end(), shape.begin() + tuple, shape.end());
-  if (!fine || c.Dims(updates) != expected) {
+  if (!fine || !MayBeEqual(c.Dims(updates), expected)) {
     return n.Error("shape", StrCat("expected tuples of indices into ", op::ToText(c.TypeOf(data)),
                                    " and a slice for each, found ", op::ToText(c.TypeOf(indices)),
                                    " and ", op::ToText(c.TypeOf(updates))));
+  }
+  if (const std::optional<int64_t> first = FirstOfRun(c, indices, shape[0]);
+      first && tuple == 1 && r.name == "none") {
+    return c.Done(WithRows(c, data, *first, updates));
   }
   const Dim tuples = Product(which, 0, which.size() - 1);
   const Dim places = Product(shape, 0, static_cast<size_t>(tuple));
@@ -257,19 +299,16 @@ Result ImportTensorScatter(NodeReader& n) {
   TW_ASSIGN(const int64_t axis, ReadAxis(n, -2, c.Rank(cache)));
   TW_ASSIGN(const std::string mode, n.String("mode", "linear"));
   const Shape shape = c.Dims(cache), part = c.Dims(update);
-  const auto differ = [](const Dim& a, const Dim& b) {
-    return (a - b).constant().value_or(0) != 0;  // open sizes are settled with the graph
-  };
   bool fits = axis > 0 && part.size() == shape.size();
   for (size_t d = 0; fits && d < shape.size(); ++d) {
     const Dim room = shape[d] - part[d];
     fits = static_cast<int64_t>(d) == axis ? n.importer().Bound(room, true).value_or(0) >= 0
-                                           : !differ(shape[d], part[d]);
+                                           : !Differ(shape[d], part[d]);
   }
   const ValueId begin = n.HasInput(2) ? c.Cast(c.Input(2), ir::kI64) : c.Number(0);
   const bool circular = mode == "circular";
   if (!fits || c.TypeOf(cache).dtype != c.TypeOf(update).dtype || (!circular && mode != "linear") ||
-      (n.HasInput(2) && (c.Rank(begin) != 1 || differ(c.Dims(begin)[0], shape[0])))) {
+      (n.HasInput(2) && (c.Rank(begin) != 1 || Differ(c.Dims(begin)[0], shape[0])))) {
     return n.Error("shape", StrCat("expected a cache, an update that is as long or shorter along "
                                    "an axis other than 0, a place per batch and mode linear or "
                                    "circular, found ",

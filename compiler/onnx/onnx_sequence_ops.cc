@@ -222,7 +222,7 @@ class MapImport {
                       StrCat("expected sequences of one length, found another in input ", i));
     }
     const TripsOfLoop trips{c_.SizeOf(length, ir::kI64), c_.Scalar(1, ir::kBool)};
-    const LoopBody body = [&](ValueId trip, ValueId, const Ids&) -> absl::StatusOr<Ids> {
+    const LoopBody body = [&](ValueId trip, const Ids&) -> absl::StatusOr<Ids> {
       Ids operands;
       for (int i = 0; i < n_.num_inputs(); ++i) {
         const ValueId id = c_.Input(i);

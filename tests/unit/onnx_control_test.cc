@@ -179,6 +179,37 @@ TEST(OnnxLoop, RunsAsOftenAsItsConditionSays) {
   EXPECT_EQ(Evaluate(Totals(int64_t{1} << 40, false), {x})[0].values, (Numbers{6, 60}));
 }
 
+// while (count < 3) { count += 1; a row x * count }, whose first trip is all of constants.
+TEST(OnnxLoop, AConditionOfTheFirstTripIsNotThatOfAll) {
+  for (const bool bounded : {true, false}) {
+    OnnxBuilder b(13);
+    b.Input("x", {2}).Small("go", kBool, {}, {1}).Ints("trips", {5000});
+    AddNumber(b, "none", 0);
+    b.graph().add_output()->set_name("rows");
+    pb::NodeProto* node = b.Node("Loop", {bounded ? "trips" : "", "go", "none"}, "count");
+    node->add_output("rows");
+    AddBody(node, "body", {"i", "going", "before"}, {"more", "after", "row"}, [](OnnxBuilder& g) {
+      AddNumber(g, "one", 1);
+      AddNumber(g, "three", 3);
+      g.Node("Add", {"before", "one"}, "after");
+      g.Node("Less", {"after", "three"}, "more");
+      OnnxBuilder::Attr(g.Node("Cast", {"after"}, "number"), "to", int64_t{1});
+      g.Node("Mul", {"x", "number"}, "row");
+    });
+    for (const bool loops : {true, false}) {
+      ImportOptions options;
+      options.loops = loops;
+      const auto g = ImportOnnx(b.Bytes(), options);
+      if (bounded && !loops) continue;  // 5000 trips are no nodes
+      ASSERT_TRUE(g.ok()) << g.status();
+      const auto rows = Interpret(*g, {TensorOf({2}, {1, 10})});
+      ASSERT_TRUE(rows.ok()) << rows.status();
+      EXPECT_EQ((*rows)[0].type.sizes(), (Shape{3, 2}));
+      EXPECT_EQ((*rows)[0].values, (Numbers{1, 10, 2, 20, 3, 30}));
+    }
+  }
+}
+
 TEST(OnnxLoop, NamesOfATripAreItsOwn) {
   OnnxBuilder b(13);
   b.Input("x", {2}).Ints("trips", {3}).Output("y", {2}).Output("hidden", {2});
@@ -315,6 +346,11 @@ TEST(OnnxEmpty, WhatNeedsAnElementIsRefused) {
   taken.Input("x", {0, 2}).Ints("i", {0}).Output("y", {1, 2});
   OnnxBuilder::Attr(taken.Node("Gather", {"x", "i"}, "y"), "axis", int64_t{0});
   EXPECT_EQ(Slug(taken), "op.gather.empty");
+  OnnxBuilder picked(13);
+  picked.Input("x", {3, 2}).Input("i", {0, 1}, kInt64).Input("all", {4, 2}).Output("y", {4, 2});
+  picked.Node("GatherND", {"x", "i"}, "none");
+  OnnxBuilder::Attr(picked.Node("Concat", {"none", "all"}, "y"), "axis", int64_t{0});
+  EXPECT_EQ(Slug(picked), "");
   OnnxBuilder unsure(17);
   unsure.Input("x", {0, 2}).Weight("s", {2}).Output("y", {0, 2});
   unsure.Node("LayerNormalization", {"x", "s"}, "y");
@@ -355,6 +391,47 @@ TEST(OnnxReshape, ARunFindsOnlyWhatIsNotCertain) {
     EXPECT_EQ((*y)[0].type.elements(), 24);
     EXPECT_FALSE(Interpret(*g, {x, Whole({1}, {5})}).ok());
   }
+}
+
+// As many slices as a run finds, for as many places: both are counts of the same, or the run is
+// refused.
+TEST(OnnxScatter, AssignmentToAPart) {
+  for (const auto& [indices, parts] :
+       {std::pair<Shape, size_t>({1, 2}, 3), {{0, 1}, 2}, {{-2, -1}, 2}, {{2, 1}, 0}}) {
+    OnnxBuilder b(16);
+    b.Input("x", {4, 2}).Input("u", {2, 2}).Output("y", {4, 2});
+    b.Ints("list", indices).Ints("axis", {1}).Node("Unsqueeze", {"list", "axis"}, "i");
+    b.Node("ScatterND", {"x", "i", "u"}, "y");
+    const RefTensor x = TensorOf({4, 2}, Numbers(8)), u = TensorOf({2, 2}, {1, 2, 3, 4});
+    Numbers expected(8);
+    for (size_t i = 0; i < 2; ++i) {
+      const size_t row = static_cast<size_t>((indices[i] + 4) % 4);
+      for (size_t k = 0; k < 2; ++k) expected[2 * row + k] = u.values[2 * i + k];
+    }
+    EXPECT_EQ(Evaluate(b, {x, u})[0].values, expected);
+    const auto g = ImportOnnx(b.Bytes());
+    ASSERT_TRUE(g.ok()) << g.status();
+    const Node& last = g->nodes.back();
+    EXPECT_EQ(last.op == "concat" ? last.inputs.size() : 0, parts) << Print(*g);
+  }
+}
+
+TEST(OnnxScatter, CountsThatARunFinds) {
+  OnnxBuilder b(13);
+  b.Input("x", {4}).Input("where", {4}).Input("which", {4}).Output("y", {4});
+  b.Node("NonZero", {"where"}, "columns");
+  b.Node("Transpose", {"columns"}, "places");
+  b.Node("NonZero", {"which"}, "others");
+  b.Ints("flat", {-1}).Node("Reshape", {"others", "flat"}, "count");
+  OnnxBuilder::Attr(b.Node("Cast", {"count"}, "updates"), "to", int64_t{1});
+  b.Node("ScatterND", {"x", "places", "updates"}, "y");
+  const auto g = ImportOnnx(b.Bytes());
+  ASSERT_TRUE(g.ok()) << g.status();
+  const RefTensor x = TensorOf({4}, {9, 9, 9, 9});
+  const auto y = Interpret(*g, {x, TensorOf({4}, {1, 0, 1, 0}), TensorOf({4}, {0, 1, 0, 1})});
+  ASSERT_TRUE(y.ok()) << y.status();
+  EXPECT_EQ((*y)[0].values, (Numbers{1, 9, 3, 9}));
+  EXPECT_FALSE(Interpret(*g, {x, TensorOf({4}, {1, 1, 1, 0}), TensorOf({4}, {0, 1, 0, 1})}).ok());
 }
 
 // ------------------------------------------------------------ counts

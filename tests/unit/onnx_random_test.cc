@@ -73,6 +73,37 @@ TEST(OnnxRandom, ShapeAndTypeOfAnInput) {
   EXPECT_GT(DeviationOf(y.values), 0);
 }
 
+// Of an open size the first ones of those of the largest.
+TEST(OnnxRandom, OpenSizes) {
+  OnnxBuilder b(13);
+  b.Input("x", {3, 2});
+  b.graph().add_output()->set_name("y");
+  b.graph()
+      .mutable_input(0)
+      ->mutable_type()
+      ->mutable_tensor_type()
+      ->mutable_shape()
+      ->mutable_dim(0)
+      ->set_dim_param("n");
+  b.Node("RandomNormalLike", {"x"}, "y");
+  ImportOptions options;
+  options.open["n"] = {1, 1000};
+  const auto g = ImportOnnx(b.Bytes(), options);
+  ASSERT_TRUE(g.ok()) << g.status();
+  Numbers all;
+  for (const int64_t n : {1000, 1, 3}) {
+    const auto fixed = Specialize(*g, {{"n", n}});
+    ASSERT_TRUE(fixed.ok()) << fixed.status();
+    const auto y = Interpret(*fixed, {TensorOf({n, 2}, Numbers(static_cast<size_t>(2 * n)))});
+    ASSERT_TRUE(y.ok()) << y.status();
+    if (all.empty()) all = (*y)[0].values;
+    EXPECT_EQ((*y)[0].values, Numbers(all.begin(), all.begin() + 2 * n));
+  }
+  EXPECT_NEAR(DeviationOf(all), 1, 0.1);
+  options.open["n"] = {1, int64_t{1} << 30};
+  EXPECT_EQ(support::Slug(ImportOnnx(b.Bytes(), options).status()), "graph.onnx.too_large");
+}
+
 TEST(OnnxRandom, BernoulliByProbability) {
   OnnxBuilder b(15);
   b.Input("p", {kCount}).Output("y", {kCount});
