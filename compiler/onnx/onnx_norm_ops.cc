@@ -175,6 +175,31 @@ Result NormOfElements(NodeReader& n, const std::vector<ValueId>& in, double epsi
   return c.Done(c.Add(c.Mul(in[0], factor), c.Sub(in[2], c.Mul(in[3], factor))));
 }
 
+// By the statistics of the operand itself (`training_mode` 1), as layers that standardise their
+// weights are exported; the running ones move towards these.
+Result NormOfBatch(NodeReader& n, const std::vector<ValueId>& in, double epsilon) {
+  Composer c(n);
+  TW_ASSIGN(const double momentum, n.Float("momentum", 0.9));
+  const ValueId x = in[0];
+  const int64_t rank = c.Rank(x);
+  if (rank < 2) return n.Error("shape", "expected a batch of channels, found another operand");
+  std::vector<int64_t> axes = AxesFrom(2, rank);
+  axes.insert(axes.begin(), 0);
+  const Standard s = Standardize(c, x, axes, epsilon);
+  const ValueId centred = c.Sub(x, s.mean);
+  const auto running = [&](ValueId before, ValueId now) {
+    const ir::DType type = c.TypeOf(before).dtype;
+    return c.Add(c.Mul(before, c.Scalar(momentum, type)),
+                 c.Mul(c.Cast(c.Reshape(now, {-1}), type), c.Scalar(1 - momentum, type)));
+  };
+  if (n.HasOutput(1)) TW_TRY(n.BindOutput(1, running(in[3], s.mean)));
+  if (n.HasOutput(2)) {
+    const ValueId variance = c.Reduce("mean", c.Mul(centred, centred), axes);
+    TW_TRY(n.BindOutput(2, running(in[4], variance)));
+  }
+  return c.Done(c.Add(c.Mul(s.normalized, PerChannel(c, in[1], rank)), PerChannel(c, in[2], rank)));
+}
+
 }  // namespace
 
 Result ImportBatchNorm(NodeReader& n) {
@@ -189,9 +214,8 @@ Result ImportBatchNorm(NodeReader& n) {
   TW_ASSIGN(const int64_t is_test, n.Int("is_test", 0));
   // Before opset 7 training has results of its own, and says so.
   const bool trained = n.importer().opset() < 7 && is_test == 0 && n.HasOutput(1);
-  if (training != 0 || trained) {
-    return n.Error("attribute", "expected inference mode, found training");
-  }
+  if (trained) return n.Error("attribute", "expected inference mode, found training");
+  if (training != 0) return NormOfBatch(n, inputs, epsilon);
   if (spatial == 0) return NormOfElements(n, inputs, epsilon);
   return n.importer().Emit("batch_norm", inputs, {{"epsilon", epsilon}}, n.output_name());
 }

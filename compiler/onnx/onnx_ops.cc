@@ -31,7 +31,7 @@ constexpr Conversion kConversions[] = {
     {"ArgMin", ImportArg, "", kAnyInput, false, kOpen},
     {"Attention", ImportAttention, "", kCaches, false, kOpen},
     {"AveragePool", ImportPool, "one to three spatial dimensions", 0, false, kOpen},
-    {"BatchNormalization", ImportBatchNorm, "inference only", kAnyInput, false, kOpen},
+    {"BatchNormalization", ImportBatchNorm, "no training before opset 7", kAnyInput, false, kOpen},
     {"Bernoulli", ImportBernoulli, kDrawnLimits, 0, false, kOpen},
     {"BitCast", ImportBitCast, "no types below 8 bits", 0, false, kOpen},
     {"BitShift", ImportBitShift, "", kAnyInput, false, kOpen},

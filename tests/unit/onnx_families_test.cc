@@ -138,7 +138,24 @@ TEST(OnnxNorms, BatchNormThatTrainsIsRefused) {
   EXPECT_EQ(model(6, "is_test", 1, true), "");
   EXPECT_EQ(model(6, "is_test", 0, false), "");
   EXPECT_EQ(model(6, "is_test", 0, true), "graph.onnx.attribute");
-  EXPECT_EQ(model(14, "training_mode", 1, true), "graph.onnx.attribute");
+  EXPECT_EQ(model(14, "training_mode", 1, true), "");
+}
+
+TEST(OnnxNorms, BatchNormByTheStatisticsOfItsOperand) {
+  OnnxBuilder b(15);
+  b.Input("x", {2, 2, 2}).Floats("s", {2, 1}).Floats("o", {0, 5}).Floats("m", {10, 0});
+  b.Floats("v", {0, 1}).Output("y", {2, 2, 2}).Output("mean", {2}).Output("variance", {2});
+  pb::NodeProto* node = b.Node("BatchNormalization", {"x", "s", "o", "m", "v"}, "y");
+  node->add_output("mean");
+  node->add_output("variance");
+  OnnxBuilder::Attr(node, "training_mode", int64_t{1});
+  OnnxBuilder::AttrFloat(node, "momentum", 0.5);
+  OnnxBuilder::AttrFloat(node, "epsilon", 0);
+  // Channel 0: 1, 3, 1, 3; channel 1: -4, 4, 4, -4.
+  const auto out = Evaluate(b, {TensorOf({2, 2, 2}, {1, 3, -4, 4, 1, 3, 4, -4})});
+  ExpectNear(out[0], {2, 2, 2}, {-2, 2, 4, 6, -2, 2, 6, 4});
+  ExpectNear(out[1], {2}, {6, 0});
+  ExpectNear(out[2], {2}, {0.5, 8.5});
 }
 
 TEST(OnnxNorms, LayerNormHasThreeResults) {
