@@ -230,6 +230,7 @@ const RuleCase kResults[] = {
      {"f32[N,M]"},
      R"text(definition="operator a::B(x: f32[n, m]) -> (y: i64[(2 * n)]) library \x22liba.so\x22 function f;")text",
      "i64[2*N]"},
+    {"bitcast", {"f32[N,M]"}, "dtype=\"i32\"", "i32[N,M]"},
     {"counting", {}, "shape=[2*N], start=[N]", "i64[2*N]"},
 };
 
