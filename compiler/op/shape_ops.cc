@@ -259,6 +259,7 @@ std::vector<OpSpec> ShapeRows() {
   reshape.alias = true;
 
   OpSpec bitcast = Injective("bitcast", {"BitCast"});
+  bitcast.fusion = FusionClass::kOpaque;  // no kernel has an instruction for it
   bitcast.infer = InferBitcast;
   bitcast.flops = NoFlops;
   bitcast.reference = PlainBitcast;
