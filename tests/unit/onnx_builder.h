@@ -34,6 +34,12 @@ class OnnxBuilder {
     Describe(graph().add_output(), name, shape, type);
     return *this;
   }
+  // Names a size of an input.
+  OnnxBuilder& NameSize(int input, int axis, const std::string& name) {
+    pb::TypeProto* type = graph().mutable_input(input)->mutable_type();
+    type->mutable_tensor_type()->mutable_shape()->mutable_dim(axis)->set_dim_param(name);
+    return *this;
+  }
   // Seeded values around 0 with this deviation from it at most.
   OnnxBuilder& Weight(const std::string& name, const std::vector<int64_t>& shape,
                       double scale = 0.5) {

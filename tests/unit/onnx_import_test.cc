@@ -316,13 +316,7 @@ TEST(OnnxImport, SymbolicShapesNeedAnOption) {
   OnnxBuilder b;
   b.Input("x", {1, 4}).Output("y", {});
   b.graph().mutable_output(0)->mutable_type()->mutable_tensor_type()->clear_shape();
-  b.graph()
-      .mutable_input(0)
-      ->mutable_type()
-      ->mutable_tensor_type()
-      ->mutable_shape()
-      ->mutable_dim(0)
-      ->set_dim_param("N");
+  b.NameSize(0, 0, "N");
   b.Node("Relu", {"x"}, "y");
   auto refused = ImportOnnx(b.Bytes());
   EXPECT_EQ(support::Slug(refused.status()), "graph.onnx.symbolic_shape");

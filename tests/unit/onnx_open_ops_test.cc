@@ -202,13 +202,7 @@ TEST(OnnxOpenOps, Spectra) {
   OnnxBuilder b(20);
   b.Input("x", {1, 1, 1}).Node("DFT", {"x"}, "y");
   b.graph().add_output()->set_name("y");
-  b.graph()
-      .mutable_input(0)
-      ->mutable_type()
-      ->mutable_tensor_type()
-      ->mutable_shape()
-      ->mutable_dim(1)
-      ->set_dim_param("L");
+  b.NameSize(0, 1, "L");
   ImportOptions options;
   options.open["L"] = {1, 12};
   EXPECT_EQ(support::Slug(ImportOnnx(b.Bytes(), options).status()), "graph.onnx.open_size");

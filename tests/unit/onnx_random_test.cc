@@ -78,13 +78,7 @@ TEST(OnnxRandom, OpenSizes) {
   OnnxBuilder b(13);
   b.Input("x", {3, 2});
   b.graph().add_output()->set_name("y");
-  b.graph()
-      .mutable_input(0)
-      ->mutable_type()
-      ->mutable_tensor_type()
-      ->mutable_shape()
-      ->mutable_dim(0)
-      ->set_dim_param("n");
+  b.NameSize(0, 0, "n");
   b.Node("RandomNormalLike", {"x"}, "y");
   ImportOptions options;
   options.open["n"] = {1, 1000};
