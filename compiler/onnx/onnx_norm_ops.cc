@@ -186,7 +186,6 @@ Result NormOfBatch(NodeReader& n, const std::vector<ValueId>& in, double epsilon
   std::vector<int64_t> axes = AxesFrom(2, rank);
   axes.insert(axes.begin(), 0);
   const Standard s = Standardize(c, x, axes, epsilon);
-  const ValueId centred = c.Sub(x, s.mean);
   const auto running = [&](ValueId before, ValueId now) {
     const ir::DType type = c.TypeOf(before).dtype;
     return c.Add(c.Mul(before, c.Scalar(momentum, type)),
@@ -194,6 +193,7 @@ Result NormOfBatch(NodeReader& n, const std::vector<ValueId>& in, double epsilon
   };
   if (n.HasOutput(1)) TW_TRY(n.BindOutput(1, running(in[3], s.mean)));
   if (n.HasOutput(2)) {
+    const ValueId centred = c.Sub(x, s.mean);
     const ValueId variance = c.Reduce("mean", c.Mul(centred, centred), axes);
     TW_TRY(n.BindOutput(2, running(in[4], variance)));
   }
