@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "compiler/onnx/onnx_composer.h"
+#include "compiler/onnx/onnx_spacing.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -122,19 +123,13 @@ absl::Status RefuseBool(NodeReader& n, const op::TensorType& type, const Reducti
   return n.Error("type", "expected numbers to reduce, found " + op::ToText(type));
 }
 
-// Where constant indices begin that follow each other, all below `size`: as exporters write the
-// assignment to a part, x[1:] = y.
+// Where constant indices begin that follow each other: as exporters write the assignment to a
+// part, x[1:] = y.
 std::optional<int64_t> FirstOfRun(Composer& c, ValueId indices, const Dim& size) {
   const std::optional<std::vector<int64_t>> known = c.node().importer().ConstantInts(indices);
-  if (!known || known->empty() || !size.is_constant() || c.Rank(indices) != 2) return std::nullopt;
-  const int64_t first = known->front() < 0 ? known->front() + size.value() : known->front();
-  for (size_t i = 0; i < known->size(); ++i) {
-    const int64_t index = (*known)[i] < 0 ? (*known)[i] + size.value() : (*known)[i];
-    if (index != first + static_cast<int64_t>(i) || index < 0 || index >= size.value()) {
-      return std::nullopt;
-    }
-  }
-  return first;
+  if (!known || !size.is_constant() || c.Rank(indices) != 2) return std::nullopt;
+  const std::optional<Spacing> run = EvenlySpaced(*known, size.value());
+  return run && run->step == 1 ? std::optional(run->start) : std::nullopt;
 }
 
 // The tensor with these rows in place of its own, from number `first` on.

@@ -4,6 +4,7 @@
 
 #include "compiler/onnx/onnx_composer.h"
 #include "compiler/onnx/onnx_sizes.h"
+#include "compiler/onnx/onnx_spacing.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -321,23 +322,6 @@ namespace {
 // More positions may stand for numbers that were left out (onnx_strip_weights.cc).
 constexpr size_t kMaxSpacedPositions = 64;
 
-struct Spacing {
-  int64_t start, step;
-};
-// Of few positions in a dimension of this size that follow one another in equal steps.
-std::optional<Spacing> EvenlySpaced(std::vector<int64_t> at, int64_t size) {
-  if (at.empty() || at.size() > kMaxSpacedPositions) return std::nullopt;
-  for (int64_t& i : at) {
-    if (i < -size || i >= size) return std::nullopt;
-    if (i < 0) i += size;
-  }
-  const int64_t step = at.size() == 1 ? 1 : at[1] - at[0];
-  for (size_t i = 1; i < at.size(); ++i) {
-    if (step == 0 || at[i] - at[i - 1] != step) return std::nullopt;
-  }
-  return Spacing{at[0], step};
-}
-
 }  // namespace
 
 // Exporters write x[:, 0] and x[..., 1:3] as constant positions, too: slices, which may be views.
@@ -348,7 +332,8 @@ Result ImportGather(NodeReader& n) {
   TW_ASSIGN(const int64_t axis, ReadAxis(n, 0, static_cast<int64_t>(shape.size())));
   const auto known = n.importer().ConstantInts(indices);
   const std::optional<int64_t> size = shape[axis].constant();
-  const auto at = known && size ? EvenlySpaced(*known, *size) : std::nullopt;
+  const bool few = known && known->size() <= kMaxSpacedPositions;
+  const auto at = few && size ? EvenlySpaced(*known, *size) : std::nullopt;
   const op::TensorType& positions = n.importer().TypeOf(indices);
   const bool integers = positions.dtype == ir::kI64 || positions.dtype == ir::kI32;
   if (at && integers && n.importer().ValueOf(x).constant == nullptr) {

@@ -7,6 +7,7 @@
 
 #include "compiler/onnx/custom_operators.h"
 #include "compiler/onnx/onnx_importer.h"
+#include "compiler/onnx/onnx_spacing.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/strings.h"
@@ -81,6 +82,18 @@ std::string Numbers(const pb::TensorProto& tensor) {
   for (const int64_t value : tensor.int64_data()) AppendValue(value, &bytes);
   for (const uint64_t value : tensor.uint64_data()) AppendValue(value, &bytes);
   return bytes;
+}
+
+// Whether these are positions in equal steps, which decide about the graph and were not learned.
+bool IsInSteps(const pb::TensorProto& tensor) {
+  if (tensor.data_type() != pb::TensorProto::INT64) return false;
+  std::vector<int64_t> numbers(tensor.int64_data().begin(), tensor.int64_data().end());
+  const std::string& raw = tensor.raw_data();
+  if (numbers.empty()) {
+    numbers.resize(raw.size() / sizeof(int64_t));
+    std::memcpy(numbers.data(), raw.data(), numbers.size() * sizeof(int64_t));
+  }
+  return onnx::EvenlySpaced(numbers).has_value();
 }
 
 // Made-up numbers for one tensor.
@@ -215,7 +228,7 @@ class Stripper {
                          type == pb::TensorProto::UINT64 || type == pb::TensorProto::UINT32;
     const bool is_external = tensor->data_location() == pb::TensorProto::EXTERNAL;
     if (!is_external && (count <= 1 || shaping || type == pb::TensorProto::BOOL ||
-                         (indices && count <= kMaxIndices))) {
+                         (indices && (count <= kMaxIndices || IsInSteps(*tensor))))) {
       result.kept_values += count;
       tensor->clear_doc_string();
       return absl::OkStatus();

@@ -21,7 +21,8 @@ struct StrippedModel {
 // Replaced: every floating-point or 8-bit tensor of more than one element, as initializer or
 // constant, in subgraphs too, unless an operator takes shapes or bounds from it (Resize, Upsample,
 // Clip, Pad, Range, Slice, Tile, Expand, Reshape) or it holds zero points. 32- and 64-bit integers
-// hold shapes, axes and indices: tables of more than 64 become zeros. Data in other files is left
+// hold shapes, axes and indices: tables of more than 64 become zeros, but for positions in equal
+// steps. Data in other files is left
 // out; texts for people and training information go, too. The made-up numbers depend on `seed`, the
 // tensor's place and which tensors before it are equal to it (so that equal weights stay one weight
 // of the network, others do not become one), and lie in (0, 1), so that variances and divisors stay

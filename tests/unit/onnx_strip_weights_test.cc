@@ -194,6 +194,21 @@ TEST(OnnxStripWeights, TasksAndTheirFarWeightsStayTheSame) {
   }
 }
 
+// Positions that follow each other make a scatter a concat, however many there are.
+TEST(OnnxStripWeights, PositionsInEqualStepsStay) {
+  constexpr int64_t kRows = 200;
+  OnnxBuilder b(16);
+  std::vector<int64_t> rows;
+  for (int64_t i = 1; i < kRows; ++i) rows.push_back(i);
+  b.Input("x", {kRows, 2}).Input("u", {kRows - 1, 2}).Output("y", {kRows, 2});
+  b.Ints("rows", rows).Ints("axis", {1}).Node("Unsqueeze", {"rows", "axis"}, "i");
+  b.Node("ScatterND", {"x", "i", "u"}, "y");
+  const auto g = ImportOnnx(Strip(b.Bytes()).onnx), whole = ImportOnnx(b.Bytes());
+  ASSERT_TRUE(g.ok() && whole.ok()) << g.status() << whole.status();
+  EXPECT_EQ(Print(*g), Print(*whole));
+  EXPECT_EQ(g->nodes.back().op, "concat");
+}
+
 TEST(OnnxStripWeights, EqualTensorsStayEqualAndOthersStayDifferent) {
   for (const int type : {pb::TensorProto::FLOAT, pb::TensorProto::DOUBLE, pb::TensorProto::FLOAT16,
                          pb::TensorProto::BFLOAT16, pb::TensorProto::INT8}) {
