@@ -155,6 +155,7 @@ class FunctionEmitter {
   // llvm_loops.cc
   absl::Status EmitStmt(const ir::Stmt& s);
   absl::Status EmitFor(const ir::Stmt& s);
+  void SayTrips(int64_t trips, llvm::Instruction* branch);
   absl::Status EmitSerialLoop(const ir::Stmt& s);
   absl::Status EmitParallelLoop(const ir::Stmt& s, int64_t tasks);
   absl::Status EmitIf(const ir::Stmt& s);

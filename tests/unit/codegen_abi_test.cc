@@ -18,6 +18,7 @@
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
+#include "deploy/support/strings.h"
 #include "tests/support/run_compiled.h"
 #include "tests/support/te_programs.h"
 
@@ -321,6 +322,43 @@ TEST(Codegen, UnrolledTapsDoNotSpill) {
   ASSERT_TRUE(artifact.ok()) << support::StatusText(artifact.status());
   AssemblyCounts counts = CountIn(*support::ReadFile(folder->File("taps.s"), 1 << 20), "%ymm");
   EXPECT_EQ(counts.wide_fma, 40) << ir::Print(*flat);
+  EXPECT_EQ(counts.spills, 0);
+}
+
+// Weights are unpacked in loops that are deep but short, and multiplied in one that is long: twelve
+// sums, three weights and a factor fill all registers. The constants of the first loops leave theirs.
+TEST(Codegen, ConstantsOfShortLoopsDoNotSpillTheSumsOfLongOnes) {
+  constexpr int kRows = 4, kVectors = 3;
+  std::string start, multiply, store;
+  for (int tile = 0; tile < kRows * kVectors; ++tile) {
+    const int row = tile / kVectors, vector = tile % kVectors;
+    const std::string sum = support::StrCat("S[ramp(", 8 * tile, ", 1, 8)]");
+    start += support::StrCat(sum, " = broadcast(0.0f32, 8);\n");
+    multiply += support::StrCat(sum, " = fma(broadcast(X[i * 1024 + k + ", 256 * row,
+                                "], 8), P[ramp(k * 24 + ", 8 * vector, ", 1, 8)], ", sum, ");\n");
+    store += support::StrCat("Y[ramp(i * 9216 + t * 24 + ", 2304 * row + 8 * vector,
+                             ", 1, 8)] = ", sum, ";\n");
+  }
+  const ir::Function f = Parsed(support::StrCat(
+      "fn trips(n: size, X: f32[1024 * n] input, W: i32[589824] input, Y: f32[9216 * n] output) "
+      "stage=flat {\n for t in 0..96 {\n alloc P: f32[6144] scope=global {\n for a in 0..2 {\n "
+      "for k in 0..128 {\n for b in 0..3 {\n P[ramp(a * 3072 + k * 24 + b * 8, 1, 8)] = "
+      "f32x8(bit_and(shift_right(W[ramp(t * 6144 + a * 3072 + k * 24 + b * 8, 1, 8)], "
+      "broadcast(i32(floormod(k, 8) * 4), 8)), broadcast(15i32, 8))) - broadcast(8.0f32, 8);\n}\n"
+      "}\n}\n for i in 0..n {\n alloc S: f32[96] scope=local {\n",
+      start, "for k in 0..256 {\n", multiply, "}\n", store, "}\n}\n}\n}\n}\n"));
+  auto folder = support::TempDir::Create();
+  ASSERT_TRUE(folder.ok());
+  const auto artifact = Generate({f}, Cpu("x86-64-v3"), {.dump_dir = folder->path()});
+  ASSERT_TRUE(artifact.ok()) << support::StatusText(artifact.status());
+  // The block that multiplies: from its label to its last product.
+  const std::string assembly = *support::ReadFile(folder->File("trips.s"), 1 << 20);
+  const size_t first = assembly.find("vfmadd"), last = assembly.rfind("vfmadd");
+  ASSERT_NE(first, std::string::npos);
+  const size_t label = assembly.rfind(".LBB", first);
+  const AssemblyCounts counts =
+      CountIn(assembly.substr(label, assembly.find('\n', last) - label), "%ymm");
+  EXPECT_EQ(counts.wide_fma, kRows * kVectors);
   EXPECT_EQ(counts.spills, 0);
 }
 
