@@ -324,6 +324,9 @@ graph::GraphPassContext PassContext(const target::Target& target) {
     if (space::HasPairDots(ir::kBF16, machine)) context.half_pairs = {ir::kBF16};
     if (machine.converts_f16) context.half_weights.push_back(ir::kF16);
     if (machine.multiplies_f16) context.half_factors = {ir::kF16};
+    context.computed_in_f32 = {ir::kF16};
+    if (context.half_pairs.empty()) context.computed_in_f32.push_back(ir::kBF16);
+    if (machine.computes_f16) context.half_arithmetic = {ir::kF16};
     context.attention_rows = kAttentionVectors * machine.vector_bytes / ir::kF32.bytes();
     context.near_row = machine.near_row();
     context.join_products = true;

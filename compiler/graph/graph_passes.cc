@@ -26,6 +26,7 @@ constexpr GraphPass kPasses[] = {
     {"pack_weights", PackWeights, GraphPass::Use::kStandard, kAnySizes},
     {"share_heads", ShareHeads, GraphPass::Use::kStandard, kAnySizes},
     {"half_products", HalfProducts, GraphPass::Use::kStandard, kAnySizes},
+    {"drop_roundings", DropRoundings, GraphPass::Use::kStandard, kAnySizes},
     {"fold_constants", FoldConstants, GraphPass::Use::kStandard, kAnySizes},
     {"simplify_algebra", SimplifyAlgebra, GraphPass::Use::kStandard, kAnySizes},
     {"eliminate_common", EliminateCommon, GraphPass::Use::kStandard, kAnySizes},

@@ -45,6 +45,9 @@ struct GraphPassContext {
   // Of half_products and layout_weights: those of which the machine has dot products of pairs,
   // which dense layers with constant weights use.
   std::vector<ir::DType> half_pairs;
+  // Of drop_roundings: 16-bit floats whose operators the machine computes in f32, and those of them
+  // whose elementwise operators it computes as they are.
+  std::vector<ir::DType> computed_in_f32, half_arithmetic;
   // Of fuse_attention: queries of a kernel's block of rows; 0: attention stays in operators.
   int64_t attention_rows = 0;
   // Of fuse_norms: elements of the longest row that stays in the first cache; 0: norms stay in
@@ -99,6 +102,9 @@ absl::StatusOr<Graph> JoinProducts(Graph g, const GraphPassContext& ctx);
 // as they are, with sums f32. So do products with constants that 16 bits hold. Where it only widens
 // them fast, dense layers of f32 read constant weights as they are.
 absl::StatusOr<Graph> HalfProducts(Graph g, const GraphPassContext& ctx);
+// Roundings to 16-bit floats between operators that compute in f32 go, if the model did not ask for
+// them: results are more exact.
+absl::StatusOr<Graph> DropRoundings(Graph g, const GraphPassContext& ctx);
 // Nodes whose inputs are all constants are evaluated by op::Reference (bounded work and size).
 absl::StatusOr<Graph> FoldConstants(Graph g, const GraphPassContext& ctx);
 // Local algebraic rules from a table (simplify_algebra.cc): neutral elements, chains of constants,

@@ -13,6 +13,7 @@
 #include "compiler/ir/numeric.h"
 #include "compiler/onnx/onnx_conversions.h"
 #include "compiler/onnx/onnx_importer.h"
+#include "compiler/op/cast.h"
 #include "compiler/op/empty.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -306,9 +307,6 @@ std::string Importer::FreshName(const std::string& name) {
 absl::StatusOr<ValueId> Importer::EmitInF32(std::string_view op_name, std::vector<ValueId> inputs,
                                             op::Attrs attrs, const std::string& name,
                                             ir::DType half) {
-  const auto cast = [&](ValueId id, ir::DType type, const std::string& result) {
-    return Emit("cast", {id}, {{"dtype", ir::TypeName(type)}}, result);
-  };
   for (ValueId& id : inputs) {
     const ir::DType type = TypeOf(id).dtype;
     if (!IsHalfFloat(type)) continue;
@@ -316,12 +314,13 @@ absl::StatusOr<ValueId> Importer::EmitInF32(std::string_view op_name, std::vecto
       return Bad("element_type", StrCat("expected operands of one type, found ", ir::TypeName(half),
                                         " and ", ir::TypeName(type)));
     }
-    TW_ASSIGN(id, cast(id, ir::kF32, StrCat(name, "_wide")));
+    TW_ASSIGN(id, Emit("cast", {id}, {{"dtype", ir::TypeName(ir::kF32)}}, StrCat(name, "_wide")));
   }
   TW_ASSIGN(const ValueId result,
             Emit(op_name, std::move(inputs), std::move(attrs), StrCat(name, "_f32")));
   if (TypeOf(result).dtype != ir::kF32) return result;
-  return cast(result, half, name);
+  return Emit("cast", {result},
+              {{"dtype", ir::TypeName(half)}, {std::string(op::kImplied), int64_t{1}}}, name);
 }
 
 absl::StatusOr<ValueId> Importer::Emit(std::string_view op_name, std::vector<ValueId> inputs,
