@@ -6,6 +6,8 @@
  *   qemu-aarch64 -plugin libtilewright_qemu_board.so,at=0x545743000000 tilewright-worker
  *       --cycle-counter=0x545743000000
  *
+ * sve=BITS (128 unless given) is how long the emulator's vectors of SVE are: what they cost.
+ *
  * One vCPU thread counts at a time: modules for this board use one thread. */
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,6 +55,7 @@ __attribute__((visibility("default"))) int qemu_plugin_install(PluginId id, cons
 enum { kDivide = 10, kIntegerDivide = 8, kMultiply = 3 };
 
 static bool g_arm64;
+static uint64_t g_sve_bits = 128;
 static TwBoardCounter* g_counter;
 
 /* fdiv and fsqrt, of scalars and of vectors. */
@@ -61,10 +64,24 @@ static bool Divides(uint32_t word) {
          (word & 0xbfa0fc00u) == 0x2e20fc00u || (word & 0xbfbffc00u) == 0x2ea1f800u;
 }
 
+/* fdiv, fdivr and fsqrt of SVE. */
+static bool DividesSve(uint32_t word) {
+  const uint32_t form = word & 0xff3fe000u;
+  return form == 0x650d8000u || form == 0x650c8000u || form == 0x650da000u;
+}
+
+/* Loads and stores have the highest bit. Predicates and compares that make them are one cycle. */
+static uint64_t CostOfSve(uint32_t word) {
+  if (word >> 31 != 0 || word >> 24 == 0x25) return 1;
+  const uint64_t halves = g_sve_bits / 64;
+  return DividesSve(word) ? kDivide * halves : halves;
+}
+
 /* Cycles of an A64 instruction word, by bits 28 to 25 (the architecture's main table). The unit of
- * vectors is 64 bits wide: whatever has 128 takes it twice, by element or not. */
+ * vectors is 64 bits wide: what has 128 takes it twice, by element or not. */
 static uint64_t CostOfA64(uint32_t word) {
   const uint32_t group = word >> 25 & 15;
+  if (group == 2) return CostOfSve(word);
   if (group == 7 || group == 15) { /* vectors and floats */
     const bool is_vector = (word & 0x9e000000u) == 0x0e000000u;
     const uint64_t halves = is_vector && (word >> 30 & 1) != 0 ? 2 : 1;
@@ -160,12 +177,16 @@ int qemu_plugin_install(PluginId id, const PluginInfo* info, int argc, char** ar
   uintptr_t at = 0;
   for (int i = 0; i < argc; ++i) {
     if (strncmp(argv[i], "at=", 3) == 0) at = (uintptr_t)strtoull(argv[i] + 3, NULL, 0);
+    if (strncmp(argv[i], "sve=", 4) == 0) g_sve_bits = strtoull(argv[i] + 4, NULL, 10);
   }
   void* page = at == 0 ? MAP_FAILED
                        : mmap((void*)at, sizeof(TwBoardCounter), PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-  if (page == MAP_FAILED || info->system_emulation) {
-    fprintf(stderr, "error: qemu_board: expected at=ADDRESS, a free page, and qemu-user\n");
+  const bool is_length = g_sve_bits >= 128 && g_sve_bits <= 2048 && g_sve_bits % 128 == 0;
+  if (page == MAP_FAILED || info->system_emulation || !is_length) {
+    fprintf(stderr,
+            "error: qemu_board: expected at=ADDRESS, a free page, qemu-user, and for sve= "
+            "128 to 2048 bits\n");
     return 1;
   }
   g_counter = page;

@@ -12,12 +12,14 @@
 #include <climits>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/run_times.h"
 #include "deploy/runtime/runtime.h"
+#include "deploy/support/clock.h"
 #include "deploy/support/frame_io.h"
 #include "deploy/support/process.h"
 #include "deploy/support/strings.h"
@@ -51,16 +53,30 @@ absl::Status TakeInputs(const v1::RunModule& request, runtime::Session* session)
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::ModuleRan> RunHere(std::string_view bytes, const v1::RunModule& request) {
+// Its nanoseconds are the cycles of a counter.
+class CountedClock final : public support::SystemClock {
+ public:
+  explicit CountedClock(const CycleCounter& counter) : counter_(counter) {}
+  int64_t NowNs() override { return counter_.Now(); }
+
+ private:
+  const CycleCounter counter_;
+};
+
+absl::StatusOr<v1::ModuleRan> RunHere(std::string_view bytes, const v1::RunModule& request,
+                                      const CycleCounter* counter) {
   TW_ASSIGN(module::ModuleFile file, module::ModuleFile::FromBytes(bytes));
   TW_ASSIGN(auto module, runtime::LoadedModule::Load(std::move(file)));
   runtime::SessionOptions options;
   options.num_threads = request.threads();
+  std::optional<CountedClock> clock;
+  if (counter != nullptr) options.clock = &clock.emplace(*counter);
   TW_ASSIGN(auto session, runtime::Session::Create(std::move(module), options));
   TW_TRY(TakeInputs(request, session.get()));
   TW_ASSIGN(const runtime::RunTimes times,
             runtime::TimeRuns(session.get(), request.repeat(), request.per_launch()));
   v1::ModuleRan ran;
+  ran.set_value_kind(counter != nullptr ? v1::VALUE_KIND_VIRTUAL_CYCLES : v1::VALUE_KIND_WALL_NS);
   ran.set_median_ns(times.median);
   ran.set_p10_ns(times.p10);
   ran.set_p90_ns(times.p90);
@@ -74,7 +90,8 @@ absl::StatusOr<v1::ModuleRan> RunHere(std::string_view bytes, const v1::RunModul
 }
 
 [[noreturn]] void ChildMain(std::string_view module, const v1::RunModule& request,
-                            const SandboxSpec& sandbox, bool filtered, pid_t parent, int answer) {
+                            const SandboxSpec& sandbox, bool filtered, const CycleCounter* counter,
+                            pid_t parent, int answer) {
   setpgid(0, 0);
   // First the limits: the jail's descriptors are among those that ArrangeAnswer closes.
   absl::Status status = ApplyLimits(sandbox, parent);
@@ -82,7 +99,7 @@ absl::StatusOr<v1::ModuleRan> RunHere(std::string_view bytes, const v1::RunModul
   v1::WorkerReply reply;
   if (status.ok() && filtered) status = ApplyFilter(sandbox);
   if (status.ok()) {
-    auto ran = RunHere(module, request);
+    auto ran = RunHere(module, request, counter);
     status = ran.status();
     if (ran.ok()) *reply.mutable_ran() = *std::move(ran);
   }
@@ -105,14 +122,15 @@ absl::Status Crashed(int raw) {
 }  // namespace
 
 absl::StatusOr<v1::ModuleRan> RunInSandbox(std::string_view module, const v1::RunModule& request,
-                                           const SandboxSpec& sandbox, bool filtered) {
+                                           const SandboxSpec& sandbox, bool filtered,
+                                           const CycleCounter* counter) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     return support::ErrnoError(errno, "run.sandbox.failed", "no pipe");
   }
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid == 0) ChildMain(module, request, sandbox, filtered, parent, ends[1]);
+  if (pid == 0) ChildMain(module, request, sandbox, filtered, counter, parent, ends[1]);
   const int forked = errno;
   close(ends[1]);
   if (pid < 0) {

@@ -120,7 +120,8 @@ class Worker {
     SandboxSpec sandbox = Sandbox();
     sandbox.limits.memory_bytes = memory_limit_bytes_;
     sandbox.limits.code_bytes = static_cast<int64_t>(module->second.size());
-    auto ran = RunInSandbox(module->second, request, sandbox, sandboxed_);
+    auto ran = RunInSandbox(module->second, request, sandbox, sandboxed_,
+                            counter_.has_value() ? &*counter_ : nullptr);
     if (!ran.ok()) return Error(support::Slug(ran.status()), support::Detail(ran.status()));
     v1::WorkerReply reply;
     *reply.mutable_ran() = *std::move(ran);

@@ -35,7 +35,7 @@ absl::Status TimeLaunches(Session* session, int repeat, RunTimes* times) {
 }  // namespace
 
 absl::StatusOr<RunTimes> TimeRuns(Session* session, int repeat, bool per_launch) {
-  support::SystemClock clock;
+  support::Clock& clock = *session->clock();
   TW_TRY(session->Prepare());
   // Each run is the first one of a state.
   for (int i = 0; i < kWarmUps; ++i) {

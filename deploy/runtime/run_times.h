@@ -10,10 +10,11 @@
 
 namespace tilewright::runtime {
 
-// Nanoseconds by the monotonic clock.
+// Nanoseconds by the session's clock.
 struct RunTimes {
   double median = 0, p10 = 0, p90 = 0;
   std::vector<double> launches;  // medians of the function's launches in order; empty if not asked
+  bool virtual_cycles = false;   // they are cycles that an emulated board counts, in place of time
 };
 
 // Runs the function three times to warm up, then `repeat` times, then as often again with a clock

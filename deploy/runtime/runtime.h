@@ -21,6 +21,7 @@
 #include "deploy/runtime/external_kernel.h"
 #include "deploy/runtime/launch_trace.h"
 #include "deploy/runtime/tilewright.h"
+#include "deploy/support/clock.h"
 
 namespace tilewright::runtime {
 
@@ -91,6 +92,8 @@ struct SessionOptions {
   // The most that the buffers of the session may hold in all; 0: no limit. Calls whose sizes need
   // more get RESOURCE_EXHAUSTED `runtime.session.memory_limit`.
   int64_t memory_limit_bytes = 0;
+  // What times of runs and launches are read from; must outlive the session. Null: the system's.
+  support::Clock* clock = nullptr;
 };
 
 // A tensor of a session and where it lives. `data` stays valid as long as the session; in a module
@@ -154,6 +157,7 @@ class Session final : public BoundTensors {
   const module::Function& function() const override;
   module::Sizes sizes() const override;
   int num_threads() const;
+  support::Clock* clock() const;
 
   size_t num_inputs() const override;
   size_t num_outputs() const override;

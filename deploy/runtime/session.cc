@@ -8,7 +8,6 @@
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/dl_tensor.h"
 #include "deploy/runtime/session_impl.h"
-#include "deploy/support/clock.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -36,6 +35,7 @@ int32_t ContextParallelFor(TwContext* ctx, TwTaskBody body, void* closure, int64
 Session::Impl::Impl(std::shared_ptr<const LoadedModule> m, const Function& f,
                     const SessionOptions& options)
     : module(std::move(m)),
+      clock(options.clock != nullptr ? options.clock : &system_clock),
       pool(std::clamp(options.num_threads, 1, UsableCores()),
            options.pin_threads ? Placement::kPinned : Placement::kSpread),
       binding(module->manifest(), f),
@@ -182,6 +182,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::shared_ptr<const L
 const LoadedModule& Session::module() const { return *impl_->module; }
 const Function& Session::function() const { return impl_->active->function(); }
 int Session::num_threads() const { return impl_->context.num_threads; }
+support::Clock* Session::clock() const { return impl_->clock; }
 size_t Session::num_inputs() const { return impl_->memory.inputs.size(); }
 size_t Session::num_outputs() const { return impl_->memory.outputs.size(); }
 
@@ -275,7 +276,7 @@ absl::Status Session::RunProfiled(std::span<const TwLaunchTime>* times) {
     impl_->times.push_back({launch.symbol.c_str(), launch.name.c_str(), 0});
   }
   impl_->BeginRun();
-  support::SystemClock clock;
+  support::Clock& clock = *impl_->clock;
   // What loops run several times counts each time.
   const auto timed = [&](const ExecutionStep& step) -> absl::Status {
     const bool on_device = step.kind == ExecutionStep::Kind::kDeviceLaunch;

@@ -20,6 +20,7 @@
 #include "deploy/runtime/session_program.h"
 #include "deploy/runtime/size_binding.h"
 #include "deploy/runtime/thread_pool.h"
+#include "deploy/support/clock.h"
 
 namespace tilewright::runtime {
 
@@ -65,6 +66,8 @@ struct Session::Impl {
   }
 
   std::shared_ptr<const LoadedModule> module;
+  support::SystemClock system_clock;
+  support::Clock* const clock;
   ThreadPool pool;
   TwContext context{};
   const SizeBinding binding;

@@ -4,13 +4,14 @@ this machine measures with it over a bridge. The emulator in place of the board 
 ours): it proves function, and that equal jobs write equal logs; never speed."""
 # Measures: a device is used in it, and no time is judged.
 
+import json
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import board  # noqa: E402
-from fleet import Fleet, make_models, run_checks, wait_for  # noqa: E402
+from fleet import BIN, Fleet, make_models, run_checks, wait_for  # noqa: E402
 from network_check import check, text  # noqa: E402
 from networks_quick import VARIANTS  # noqa: E402
 
@@ -25,7 +26,7 @@ COSTS = """
 #include <stdint.h>
 #include <stdio.h>
 #define CYCLES ((volatile uint64_t*)%s)[1]
-#define LOOP(text) ({ uint64_t start = CYCLES; for (int i = 0; i < 1000; ++i) __asm__ volatile(text ::: "v0", "x9"); CYCLES - start; })
+#define LOOP(text) ({ uint64_t start = CYCLES; for (int i = 0; i < 1000; ++i) __asm__ volatile(text ::: "v0", "x9", "p0"); CYCLES - start; })
 #define COST(text) (LOOP(text "\\n" text) - LOOP(text) + 500) / 1000
 int main(void) {
   const uint64_t costs[] = {INSTRUCTIONS};
@@ -67,13 +68,31 @@ def equal_work_costs_equal_cycles():
     """The plug-in's table: a vector instruction costs the same in each of its forms, so that it orders kernels by work."""
     words = {"vector": "fmla v0.4s, v1.4s, v2.4s", "element": "fmla v0.4s, v1.4s, v2.s[1]", "dots": "sdot v0.4s, v1.16b, v2.16b",
              "half": "fmla v0.2s, v1.2s, v2.2s", "divide": "fdiv v0.4s, v1.4s, v2.4s", "sqrt": "fsqrt v0.4s, v1.4s",
-             "scalar": "fmadd s0, s1, s2, s0", "add": "add x9, x9, x10"}
+             "scalar": "fmadd s0, s1, s2, s0", "add": "add x9, x9, x10", "sve": "fmla z0.s, p0/m, z1.s, z2.s",
+             "sve_divide": "fdiv z0.s, p0/m, z0.s, z1.s", "sve_load": "ld1w z0.s, p0/z, [sp]", "predicate": "ptrue p0.s"}
     with tempfile.TemporaryDirectory(prefix="tilewright-boards-") as folder:
         source, program = Path(folder, "costs.c"), Path(folder, "costs")
         source.write_text(COSTS.replace("INSTRUCTIONS", ", ".join(f'COST("{text}")' for text in words.values())))
-        board.call("aarch64-linux-gnu-gcc", "-O1", "-march=armv8.2-a+dotprod", source, "-o", program)
-        cost = dict(zip(words, map(int, board.call(*board.emulated("-plugin", f"{board.PLUGIN},at={board.COUNTER}"), program).split())))
-    assert cost == {"vector": 2, "element": 2, "dots": 2, "half": 1, "divide": 20, "sqrt": 20, "scalar": 1, "add": 1}, cost
+        board.call("aarch64-linux-gnu-gcc", "-O1", "-march=armv8.2-a+dotprod+sve", source, "-o", program)
+        plugin = "-plugin", f"{board.PLUGIN},at={board.COUNTER},sve=256"
+        cost = dict(zip(words, map(int, board.call(*board.emulated(*plugin, cpu="max,sve-max-vq=2"), program).split())))
+    assert cost == {"vector": 2, "element": 2, "dots": 2, "half": 1, "divide": 20, "sqrt": 20, "scalar": 1, "add": 1, "sve": 4,
+                    "sve_divide": 40, "sve_load": 1, "predicate": 1}, cost
+
+
+def runs_behind_a_bridge_count_cycles():
+    """`run` says cycles, not the emulator's time, and twice the same; so does the profile."""
+    with tempfile.TemporaryDirectory(prefix="tilewright-boards-") as folder:
+        model, module = make_models(folder, "dqn", *SMALL) / "dqn/model.onnx", Path(folder, "dqn.tw")
+        board.call(BIN / "tilewright", "compile", model, "--target", board.TARGET, "--effort", 0, "-o", module)
+        run = [BIN / "tilewright", "run", module, "--bridge", board.counting_bridge(), "--allow-weak-sandbox", "--repeat", 2]
+        one, two = (json.loads(board.call(*run, "--profile", "-o", "json")) for _ in range(2))
+        said = board.call(*run)
+    assert "latency_ms" not in one and one["virtual_cycles"] == two["virtual_cycles"], (one, two)
+    cycles = one["virtual_cycles"]["median"]
+    kernels = sum(kernel["median_us"] * 1000 for kernel in one["kernels"])
+    assert 0.9 * cycles < kernels < 1.1 * cycles, (cycles, kernels)
+    assert f"virtual_cycles median={cycles:.0f} " in said, said
 
 
 def tuned_records(model):
@@ -99,4 +118,4 @@ def equal_seeds_write_equal_logs():
 if __name__ == "__main__":
     board.build()
     run_checks(needs_only_the_c_library, agent_measures_behind_a_bridge, models_run_behind_a_bridge, equal_work_costs_equal_cycles,
-               equal_seeds_write_equal_logs)
+               runs_behind_a_bridge_count_cycles, equal_seeds_write_equal_logs)

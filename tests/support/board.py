@@ -42,6 +42,10 @@ def build():
     call("cmake", "--build", OUT)
 
 
+# The emulator's processors for targets that it has no model of, and how many bits its SVE has then.
+MODELS = {"neoverse-v1": ("max,sve-max-vq=2", 256), "a64fx": ("a64fx", 512)}
+
+
 def emulated(*flags, cpu=CPU):
     return ["qemu-aarch64", "-cpu", cpu, "-L", C_LIBRARY, *flags]
 
@@ -51,9 +55,11 @@ def bridge():
     return " ".join(map(str, [*emulated(), WORKER]))
 
 
-def counting_bridge():
-    """The same with the plug-in: the worker measures virtual cycles."""
-    return " ".join(map(str, [*emulated("-plugin", f"{PLUGIN},at={COUNTER}"), WORKER, f"--cycle-counter={COUNTER}"]))
+def counting_bridge(cpu=CPU):
+    """The same with the plug-in: the worker measures virtual cycles. `cpu`: as targets name it."""
+    model, bits = MODELS.get(cpu, (cpu, 128))
+    flags = "-plugin", f"{PLUGIN},at={COUNTER},sve={bits}"
+    return " ".join(map(str, [*emulated(*flags, cpu=model), WORKER, f"--cycle-counter={COUNTER}"]))
 
 
 def device(command, name="board"):

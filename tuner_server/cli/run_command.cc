@@ -160,15 +160,26 @@ class Runner {
     step_("reading its outputs");
     ran_ = true;
     if (!found_.empty()) TakeOutputs();
-    const double median = times.median / 1e6, p10 = times.p10 / 1e6, p90 = times.p90 / 1e6;
-    document_["latency_ms"] = {{"median", median}, {"p10", p10}, {"p90", p90}};
+    SayTimes(times);
     document_["repeats"] = options_.repeat;
     document_["threads"] = host_->num_threads();
-    Say(support::StrCat("latency_ms median=", support::FormatFixed(median, 4),
-                        " p10=", support::FormatFixed(p10, 4),
-                        " p90=", support::FormatFixed(p90, 4), " repeats=", options_.repeat));
     if (profile) TW_TRY(Profile(times.launches));
     return options_.timeline.empty() ? absl::OkStatus() : DrawTimeline();
+  }
+
+  void SayTimes(const runtime::RunTimes& times) {
+    const std::string key = times.virtual_cycles ? "virtual_cycles" : "latency_ms";
+    const double unit = times.virtual_cycles ? 1 : 1e6;
+    std::string text = key;
+    for (const auto& [name, value] :
+         {std::pair{"median", times.median}, {"p10", times.p10}, {"p90", times.p90}}) {
+      document_[key][name] = value / unit;
+      text += support::StrCat(" ", name, "=",
+                              support::FormatFixed(value / unit, times.virtual_cycles ? 0 : 4));
+    }
+    Say(support::StrCat(text, " repeats=", options_.repeat));
+    if (times.virtual_cycles && !times.launches.empty())
+      Say("The board counts virtual cycles. Each one is written as a nanosecond:");
   }
 
   absl::Status DrawTimeline() {

@@ -105,7 +105,8 @@ class SandboxHost final : public RunHost {
     return runtime::RunTimes{ran->median_ns(),
                              ran->p10_ns(),
                              ran->p90_ns(),
-                             {ran->launch_ns().begin(), ran->launch_ns().end()}};
+                             {ran->launch_ns().begin(), ran->launch_ns().end()},
+                             ran->value_kind() == v1::VALUE_KIND_VIRTUAL_CYCLES};
   }
 
   absl::StatusOr<std::vector<runtime::LaunchTrace>> Trace() override {
