@@ -318,7 +318,12 @@ class LaunchModel {
     }
     out.waste = requests.Factor();
     out.barrier_ns = in_waves * BarrierCycles(launch, shape);
-    out.start_ns = limits_.launch_ns + shape.waves * per_unit * limits_.group_ns;
+    // Behind its first tile a group starts no more, but its threads meet.
+    const double warps =
+        std::ceil(shape.threads / static_cast<double>(std::max<int64_t>(1, limits_.warp)));
+    out.start_ns = limits_.launch_ns + shape.starts * per_unit * limits_.group_ns +
+                   (shape.waves - shape.starts) * per_unit * warps * limits_.barrier_cycles /
+                       machine_.clock_ghz;
     return out;
   }
 
@@ -326,7 +331,8 @@ class LaunchModel {
     LaunchShape shape;
     for (const StatementSummary& s : program_.statements) {
       if (s.launch != launch) continue;
-      shape.groups = std::max(shape.groups, s.Groups());
+      shape.tiles = std::max(shape.tiles, s.Groups());
+      shape.groups = std::max(shape.groups, s.LaunchedGroups());
       shape.threads = std::max(shape.threads, s.Threads());
       shape.registers = std::max(shape.registers, Registers(s));
     }
@@ -340,8 +346,9 @@ class LaunchModel {
     shape.groups_per_unit = std::max<double>(
         1, static_cast<double>(target::GroupsPerUnit(limits_, threads, shared, registers)));
     const double per_unit = std::min(shape.groups_per_unit, std::ceil(shape.groups / Units()));
-    shape.waves = std::ceil(shape.groups / (Units() * per_unit));
-    shape.tail = shape.waves * Units() * per_unit / shape.groups;
+    shape.starts = std::ceil(shape.groups / (Units() * per_unit));
+    shape.waves = shape.starts * std::ceil(shape.tiles / shape.groups);
+    shape.tail = shape.waves * Units() * per_unit / shape.tiles;
     return shape;
   }
 

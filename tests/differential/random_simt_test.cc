@@ -297,6 +297,70 @@ TEST_P(RandomSimtTest, ProductsOnTensorCores) {
   }
 }
 
+// The machine with a few small units of one group each: small programs have several waves there.
+target::Target WithFewUnits(target::Target target, int64_t units) {
+  target.machine.launch.units = units;
+  target.machine.launch.unit_threads = 256;
+  target.machine.launch.unit_groups = 1;
+  return target;
+}
+
+// Sets a knob of the point that shares out work, if it has one and the machine's limits allow it.
+bool ShareOut(const space::Space& space, support::Rng* rng, space::Point* point) {
+  const space::Sketch& sketch = *space.sketches()[static_cast<size_t>(point->sketch)];
+  bool shares = false;
+  for (size_t k = 0; k < sketch.knobs().size(); ++k) {
+    const space::Knob& knob = sketch.knobs()[k];
+    if (knob.name != "tiles_of_group" && knob.name != "parts") continue;
+    for (size_t i = 0; i < knob.menu.size(); ++i) {
+      if (knob.menu[i] > 0 || rng->Uniform(2) == 0) continue;
+      space::Point changed = *point;
+      changed.choices[k] = static_cast<int>(i);
+      if (!space.Feasible(changed)) continue;
+      *point = changed, shares = true;
+    }
+  }
+  return shares;
+}
+
+// Groups that do their share of the tiles, and sums in parts of the last wave's tiles.
+TEST_P(RandomSimtTest, SharesOfWork) {
+  if (GetParam().language == Language::kOpenCl) GTEST_SKIP() << "[SKIP] threads not in step";
+  const bool tensors = GetParam().language == Language::kCuda;
+  const uint64_t first = 1000 * TestSeed(5772);
+  const auto rounds = static_cast<size_t>(TestRounds(GetParam().only_four_warps ? 3 : 12));
+  std::vector<Case> cases;
+  for (uint64_t seed = first; cases.size() < rounds && !HasFailure(); ++seed) {
+    ASSERT_LT(seed, first + 20 * rounds) << "most spaces have no such point";
+    const ir::Function program = GetParam().only_four_warps || (tensors && seed % 4 != 0)
+                                     ? TensorProgram(seed, GetParam().only_four_warps)
+                                     : SpaceProgram(seed);
+    auto space =
+        space::Space::Create(program, WithFewUnits(Target(), 2 + static_cast<int64_t>(seed % 3)));
+    ASSERT_TRUE(space.ok()) << space.status();
+    support::Rng rng(seed);
+    space::Point point;
+    bool shares = false;
+    for (int tries = 0; tries < 100 && !shares; ++tries)
+      shares = (*space)->Sample(&rng, &point) && ShareOut(**space, &rng, &point);
+    if (!shares) continue;
+    auto scheduled = (*space)->Apply(point);
+    ASSERT_TRUE(scheduled.ok()) << "seed " << seed << ": " << scheduled.status() << "\n"
+                                << ir::Print(program);
+    auto made = Scheduled(program, *scheduled, seed);
+    ASSERT_TRUE(made.has_value()) << "seed " << seed << ": "
+                                  << schedule::ToText(scheduled->steps());
+    cases.push_back(*std::move(made));
+  }
+  RunAll(cases);
+  if (!tensors) return;
+  if (cuda::NvrtcName() == "nvrtc-none") GTEST_SKIP() << "[SKIP] no NVRTC";
+  for (size_t i = 0; i < cases.size(); i += 6) {
+    const auto cubin = cuda::CompileText(cases[i].text.text, "sm_90a");
+    ASSERT_TRUE(cubin.ok()) << cubin.status() << "\n" << cases[i].text.text;
+  }
+}
+
 constexpr char kHalves[] =
     R"(fn halves(X: f16[64] input, Y: f32[64] input, Z: f16[64] output) stage=flat {
   for b in 0..2 blockIdx.x {

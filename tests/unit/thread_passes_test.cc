@@ -278,6 +278,42 @@ TEST(MergeThreads, MakesOneNestOfThreads) {
   CheckGolden("prune_sync", "merge_threads,simplify,compact_buffers,prune_sync,simplify", kTile);
 }
 
+// Seven tiles through shared memory. Five groups or fewer do their share of them: barriers stand in
+// a loop whose extent a group's number decides.
+std::string Tiles(const std::string& mark) {
+  return R"(
+fn tiles(X: f32[7,8] input, Y: f32[7,8] output) stage=loops {
+  for b in 0..7 blockIdx.x )" +
+         mark + R"( {
+    alloc S: f32[8] scope=shared {
+      for t in 0..8 threadIdx.x { S[t] = X[b, t] * 2.0f32; }
+      for t in 0..8 threadIdx.x { Y[b, t] = S[7 - t]; }
+    }
+  }
+}
+)";
+}
+
+TEST(ShareTiles, GroupsDoTheirShare) {
+  const std::string threads = ",merge_threads,simplify,compact_buffers,prune_sync,simplify";
+  CheckGolden("share_tiles", "share_tiles" + threads, Tiles("@{groups=5}"));
+  for (const char* mark : {"@{groups=1}", "@{groups=2}", "@{groups=6}"}) {
+    const ir::Function before = Parsed(Tiles(mark));
+    auto after = RunPasses("share_tiles" + threads, before);
+    ASSERT_TRUE(after.ok()) << StatusText(after.status());
+    EXPECT_TRUE(tests::SameResults(before, *after).ok()) << mark;
+  }
+}
+
+TEST(ShareTiles, AsManyGroupsAsTilesStay) {
+  for (const char* mark : {"", "@{groups=7}", "@{groups=100}"}) {
+    const ir::Function before = Parsed(Tiles(mark));
+    auto after = RunPasses("share_tiles", before);
+    ASSERT_TRUE(after.ok()) << StatusText(after.status());
+    EXPECT_EQ(ir::Print(*after), ir::Print(before));
+  }
+}
+
 TEST(MergeThreads, KeepsBuffersOfIterationsApart) {
   // G is global, one for each block; S is shared, one for each thread below t; r is private.
   CheckGolden("merge_threads_lifted", "merge_threads,simplify,prune_sync", R"(

@@ -1,0 +1,180 @@
+// How groups share out tiles, and sums in parts of the last wave's tiles: what is feasible, and
+// that the points are right on the emulated GPU.
+#include "compiler/space/rules/work_shares.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/codegen/host_device.h"
+#include "compiler/ir/ir_text.h"
+#include "compiler/space/space.h"
+#include "compiler/targets/cuda/cuda_codegen.h"
+#include "compiler/transform/passes.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+#include "tests/support/equivalence.h"
+#include "tests/support/simt/simt_plan.h"
+
+namespace tilewright::space {
+namespace {
+
+using support::StatusText;
+using support::StrCat;
+using Knobs = std::map<std::string, int64_t>;
+
+// D[m, n] = relu(A[m, k] * B[n, k] + bias[n]), with sums f32.
+ir::Function Layer(int64_t m, int64_t n, int64_t k, const std::string& type) {
+  auto f = ir::ParseFunction(StrCat(
+      "fn layer(A: ", type, "[", m, ", ", k, "] input, B: ", type, "[", n, ", ", k,
+      "] input, bias: f32[", n, "] input, D: ", type, "[", m, ", ", n,
+      "] output) stage=scheduled { alloc C: f32[", m, ", ", n, "]; for i in 0..", m,
+      " { for j in 0..", n, " { for k in 0..", k, " { block C(vi: spatial 0..", m,
+      " = i, vj: spatial 0..", n, " = j, vk: reduce 0..", k,
+      " = k) { reads A[vi:1, vk:1], B[vj:1, vk:1]; writes C[vi:1, vj:1]; init { C[vi, vj] = "
+      "0.0f32; } C[vi, vj] = C[vi, vj] + f32(A[vi, vk]) * f32(B[vj, vk]); } } } } for i in 0..",
+      m, " { for j in 0..", n, " { block D(vi: spatial 0..", m, " = i, vj: spatial 0..", n,
+      " = j) { reads C[vi:1, vj:1], bias[vj:1]; writes D[vi:1, vj:1]; D[vi, vj] = ", type,
+      "(max(C[vi, vj] + bias[vj], 0.0f32)); } } } }"));
+  EXPECT_TRUE(f.ok()) << StatusText(f.status());
+  return *f;
+}
+
+target::Target Gpu(const std::string& arch) { return *target::ParseTarget("cuda,arch=" + arch); }
+// Three units of one small group each.
+target::Target SmallGpu(const std::string& arch) {
+  target::Target target = Gpu(arch);
+  target.machine.launch.units = 3;
+  target.machine.launch.unit_threads = 256;
+  target.machine.launch.unit_groups = 1;
+  return target;
+}
+
+// The point of a sketch with these knobs, others at their first value.
+Point PointOf(const Space& space, const std::string& sketch, const Knobs& chosen) {
+  Point point;
+  while (space.sketches()[static_cast<size_t>(point.sketch)]->name() != sketch) ++point.sketch;
+  size_t found = 0;
+  for (const Knob& knob : space.sketches()[static_cast<size_t>(point.sketch)]->knobs()) {
+    const auto value = chosen.find(knob.name);
+    found += value != chosen.end();
+    const auto at = value == chosen.end()
+                        ? knob.menu.begin()
+                        : std::find(knob.menu.begin(), knob.menu.end(), value->second);
+    EXPECT_NE(at, knob.menu.end()) << knob.name;
+    point.choices.push_back(static_cast<int>(at - knob.menu.begin()));
+  }
+  EXPECT_EQ(found, chosen.size());
+  return point;
+}
+
+TEST(WorkShares, WholeWavesAreRowsOfTiles) {
+  EXPECT_EQ(WholeWaveRows(18, 18, 132), 14);  // of 324 tiles two waves, 252 in whole rows
+  EXPECT_EQ(WholeWaveRows(18, 9, 132), 14);
+  EXPECT_EQ(WholeWaveRows(8, 8, 132), 0);    // one wave
+  EXPECT_EQ(WholeWaveRows(22, 12, 132), 0);  // nothing is left
+  EXPECT_EQ(WholeWaveRows(3, 140, 132), 2);
+  EXPECT_EQ(WholeWaveRows(4, 4, 0), 0);
+  EXPECT_TRUE(CanShareOut(7, kItsShare, 3));
+  EXPECT_FALSE(CanShareOut(3, kItsShare, 3));
+  EXPECT_FALSE(CanShareOut(7, 2, 3));
+  EXPECT_TRUE(CanShareOut(8, 2, 3));
+}
+
+struct Row {
+  ir::Function program;
+  const char* sketch;
+  Knobs knobs;
+  size_t launches;
+};
+
+TEST(WorkShares, PointsAreRight) {
+  const target::Target target = SmallGpu("sm_90a");
+  const std::vector<Row> rows = {
+      // Tiles that three groups do not divide, of whole and of padded matrices.
+      {Layer(128, 80, 96, "f16"),
+       "tensor_tiles",
+       {{"tiles_of_group", kItsShare}, {"warps_rows", 2}, {"stages", 3}},
+       1},
+      {Layer(125, 81, 90, "f16"),
+       "tensor_tiles",
+       {{"tiles_of_group", kItsShare},
+        {"warps_rows", 2},
+        {"fragments_columns", 2},
+        {"swap_groups", 1}},
+       1},
+      {Layer(320, 128, 192, "f16"),
+       "tensor_tiles_64x64",
+       {{"tiles_of_group", kItsShare}, {"stages", 3}},
+       1},
+      {Layer(96, 96, 40, "f32"),
+       "thread_tiles",
+       {{"tiles_of_group", kItsShare},
+        {"lanes", 4},
+        {"threads_vj", 8},
+        {"threads_vi", 8},
+        {"rows_vi", 2},
+        {"fetch_A", 1},
+        {"fetch_B", 1},
+        {"step_vk", 8},
+        {"double_buffer", 1}},
+       1},
+      // Five rows of tiles, of which three are whole waves; sums of two rows in parts.
+      {Layer(320, 128, 256, "f16"), "tensor_tiles_64x128", {{"parts", -4}}, 3},
+      {Layer(160, 48, 256, "f16"),
+       "tensor_tiles",
+       {{"parts", -2}, {"warps_rows", 2}, {"fragments_columns", 3}, {"stages", 4}},
+       3},
+      {Layer(160, 64, 256, "f16"),
+       "tensor_tiles",
+       {{"parts", -8},
+        {"warps_rows", 2},
+        {"fragments_columns", 4},
+        {"swap_groups", 1},
+        {"tiles_of_group", kItsShare}},
+       3},
+  };
+  std::vector<simt::PlanText> texts;
+  for (const Row& row : rows) {
+    const auto space = Space::Create(row.program, target);
+    ASSERT_TRUE(space.ok()) << StatusText(space.status());
+    const Point point = PointOf(**space, row.sketch, row.knobs);
+    ASSERT_TRUE((*space)->Feasible(point)) << texts.size();
+    const auto scheduled = (*space)->Apply(point);
+    ASSERT_TRUE(scheduled.ok()) << StatusText(scheduled.status());
+    transform::PassContext context;
+    context.target = target;
+    const auto lowered =
+        transform::RunPipeline(scheduled->function(), transform::GpuPipeline(), context);
+    ASSERT_TRUE(lowered.ok()) << StatusText(lowered.status());
+    const auto plan = codegen::SplitHostDevice(*lowered);
+    ASSERT_TRUE(plan.ok()) << StatusText(plan.status());
+    EXPECT_EQ(plan->launches.size(), row.launches) << texts.size();
+    if (row.knobs.contains("tiles_of_group")) {
+      EXPECT_TRUE(ir::IsInt(plan->launches[0].grid[0], 3)) << ir::Print(plan->launches[0].grid[0]);
+    }
+    std::vector<ir::Function> kernels;
+    for (const codegen::Launch& launch : plan->launches) kernels.push_back(launch.kernel);
+    const auto text = cuda::EmitCuda(kernels);
+    ASSERT_TRUE(text.ok()) << StatusText(text.status());
+    texts.push_back({simt::Language::kCuda, *plan, *text});
+  }
+  const auto compiled = simt::CompilePlans(texts);
+  ASSERT_TRUE(compiled.ok()) << StatusText(compiled.status());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    tests::EquivalenceOptions options;
+    options.max_steps = 200'000'000;
+    options.run_other = [&](const ir::Function&, const std::vector<int64_t>& sizes,
+                            std::vector<ir::TensorData*> args) {
+      return simt::RunPlan((*compiled)[i], sizes, args);
+    };
+    const absl::Status same = tests::SameResults(rows[i].program, rows[i].program, options);
+    EXPECT_TRUE(same.ok()) << StatusText(same) << "\n" << texts[i].text;
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::space
