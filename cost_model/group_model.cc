@@ -321,9 +321,10 @@ class LaunchModel {
     // Behind its first tile a group starts no more, but its threads meet.
     const double warps =
         std::ceil(shape.threads / static_cast<double>(std::max<int64_t>(1, limits_.warp)));
-    out.start_ns = limits_.launch_ns + shape.starts * per_unit * limits_.group_ns +
-                   (shape.waves - shape.starts) * per_unit * warps * limits_.barrier_cycles /
-                       machine_.clock_ghz;
+    const bool starts = launch == 0 || !IsWithNext(launch - 1);
+    out.start_ns = (starts ? limits_.launch_ns : 0) + shape.starts * per_unit * limits_.group_ns +
+                   std::max(0.0, shape.waves - shape.starts) * per_unit * warps *
+                       limits_.barrier_cycles / machine_.clock_ghz;
     return out;
   }
 
@@ -346,13 +347,31 @@ class LaunchModel {
     shape.groups_per_unit = std::max<double>(
         1, static_cast<double>(target::GroupsPerUnit(limits_, threads, shared, registers)));
     const double per_unit = std::min(shape.groups_per_unit, std::ceil(shape.groups / Units()));
-    shape.starts = std::ceil(shape.groups / (Units() * per_unit));
+    const double slots = Units() * per_unit;
+    shape.starts = std::ceil(shape.groups / slots);
     shape.waves = shape.starts * std::ceil(shape.tiles / shape.groups);
-    shape.tail = shape.waves * Units() * per_unit / shape.tiles;
+    if (IsWithNext(launch)) {  // what the last wave leaves free is the next one's
+      shape.waves = shape.tiles / slots;
+    } else if (launch > 0 && IsWithNext(launch - 1)) {
+      const double before = Shape(launch - 1).tiles * WorkOfTile(launch - 1) / WorkOfTile(launch);
+      shape.waves = std::ceil((before + shape.tiles) / slots) - before / slots;
+    }
+    shape.tail = shape.waves * slots / shape.tiles;
     return shape;
   }
 
  private:
+  bool IsWithNext(size_t launch) const {
+    return launch + 1 < program_.launches.size() && program_.launches[launch].with_next;
+  }
+  // Iterations of the largest statement for one tile.
+  double WorkOfTile(size_t launch) const {
+    double most = 1;
+    for (const StatementSummary& s : program_.statements) {
+      if (s.launch == launch) most = std::max(most, s.iterations / s.Groups());
+    }
+    return most;
+  }
   double Units() const { return static_cast<double>(std::max<int64_t>(1, limits_.units)); }
 
   // A thread of a large group has no more registers than its share; the compiler spills the rest.

@@ -230,7 +230,7 @@ class Summarizer {
         s->kind == ir::StmtKind::kSeq || (s->kind == ir::StmtKind::kAlloc &&
                                           ir::PrivacyOf(s->buffer->scope) == ir::Privacy::kDevice);
     if (in_launch_ || host) return WalkPart(s, guarded);
-    out_.launches.emplace_back();
+    out_.launches.push_back({.with_next = s->annotations.contains("with_next")});
     in_launch_ = true;
     WalkPart(s, guarded);
     in_launch_ = false;

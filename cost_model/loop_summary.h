@@ -83,6 +83,7 @@ struct StatementSummary {
 // a time.
 struct LaunchSummary {
   int64_t shared_bytes = 0;  // of one group, all versions of what is fetched ahead
+  bool with_next = false;    // it and the next one are one launch (merge_launches)
 };
 
 struct ProgramSummary {

@@ -11,21 +11,13 @@
 // a group, so barriers may stand inside.
 #include "compiler/ir/visit.h"
 #include "compiler/transform/passes.h"
+#include "compiler/transform/thread_regions.h"
 
 namespace tilewright::transform {
 namespace {
 
 using ir::Expr;
 using ir::Stmt;
-
-bool HasBlockAxis(const Stmt& s) {
-  bool found = false;
-  ir::VisitStmts(s, [&](const Stmt& part) {
-    found = found || (part->kind == ir::StmtKind::kFor && ir::IsBlockAxis(part->for_kind));
-    return !found;
-  });
-  return found;
-}
 
 class TileSharer : public ir::Rewriter {
  public:

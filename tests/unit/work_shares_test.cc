@@ -1,11 +1,12 @@
-// How groups share out tiles, and sums in parts of the last wave's tiles: what is feasible, and
-// that the points are right on the emulated GPU.
+// How groups share out tiles, and sums in parts of the last wave's tiles: what is feasible, what
+// the estimate prefers, and that the points are right on the emulated GPU.
 #include "compiler/space/rules/work_shares.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "compiler/space/space.h"
 #include "compiler/targets/cuda/cuda_codegen.h"
 #include "compiler/transform/passes.h"
+#include "cost_model/group_model.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tests/support/equivalence.h"
@@ -71,6 +73,11 @@ Point PointOf(const Space& space, const std::string& sketch, const Knobs& chosen
   return point;
 }
 
+Knobs With(Knobs knobs, const Knobs& more) {
+  for (const auto& [name, value] : more) knobs[name] = value;
+  return knobs;
+}
+
 TEST(WorkShares, WholeWavesAreRowsOfTiles) {
   EXPECT_EQ(WholeWaveRows(18, 18, 132), 14);  // of 324 tiles two waves, 252 in whole rows
   EXPECT_EQ(WholeWaveRows(18, 9, 132), 14);
@@ -82,6 +89,81 @@ TEST(WorkShares, WholeWavesAreRowsOfTiles) {
   EXPECT_FALSE(CanShareOut(3, kItsShare, 3));
   EXPECT_FALSE(CanShareOut(7, 2, 3));
   EXPECT_TRUE(CanShareOut(8, 2, 3));
+}
+
+// Tiles of 128x128, of which a unit of an H100 has one at a time: two groups of four warps, each
+// with 64 rows.
+const Knobs kTile = {{"fragments_rows", 1}, {"warps_rows", 2}, {"stages", 4}};
+
+// Of the point's program, in ns; nullopt where the point is not feasible.
+std::optional<double> Estimated(const ir::Function& program, const Knobs& knobs) {
+  const target::Target target = Gpu("sm_90a");
+  const auto space = Space::Create(program, target);
+  EXPECT_TRUE(space.ok()) << StatusText(space.status());
+  const Point point = PointOf(**space, "tensor_tiles_64x128", knobs);
+  if (!(*space)->Feasible(point)) return std::nullopt;
+  const auto scheduled = (*space)->Apply(point);
+  EXPECT_TRUE(scheduled.ok()) << StatusText(scheduled.status());
+  transform::PassContext context;
+  context.target = target;
+  const auto loops = transform::LowerToLoops(scheduled->function(), context);
+  EXPECT_TRUE(loops.ok()) << StatusText(loops.status());
+  return cost_model::EstimateGroups(cost_model::Summarize(*loops), target).time.total_ns;
+}
+
+std::optional<double> WithParts(const ir::Function& program, int64_t parts) {
+  return Estimated(program, With(kTile, {{"parts", parts}}));
+}
+
+TEST(WorkShares, TheEstimatePrefersPartsWhereAWaveIsIdle) {
+  // 64 tiles on 132 units are one wave: parts of all sums, and nothing else is feasible.
+  const ir::Function one_wave = Layer(1024, 1024, 8192, "f16");
+  EXPECT_LT(*WithParts(one_wave, 2), *WithParts(one_wave, 1) * 0.7);
+  EXPECT_FALSE(WithParts(one_wave, -2).has_value());
+  // 324 tiles are two waves and 60 tiles: parts of the last rows' sums.
+  const ir::Function idle = Layer(2304, 2304, 8192, "f16");
+  EXPECT_LT(*WithParts(idle, -2), *WithParts(idle, 1) * 0.95);
+  for (const int64_t parts : {2, 4, 8}) EXPECT_LT(*WithParts(idle, -2), *WithParts(idle, parts));
+  // The longer the sum, the more it pays: launches and what the parts write are paid once.
+  const ir::Function short_sum = Layer(2304, 2304, 512, "f16");
+  EXPECT_GT(*WithParts(short_sum, -2), *WithParts(short_sum, 1));
+  // 264 tiles are two whole waves.
+  const ir::Function whole = Layer(2816, 1536, 8192, "f16");
+  EXPECT_FALSE(WithParts(whole, -2).has_value());
+  for (const int64_t parts : {2, 4, 8}) EXPECT_GT(*WithParts(whole, parts), *WithParts(whole, 1));
+}
+
+TEST(WorkShares, GroupsThatShareOutStartOnce) {
+  const Knobs share = With(kTile, {{"tiles_of_group", kItsShare}});
+  const ir::Function idle = Layer(2304, 2304, 2304, "f16");
+  const double plain = *Estimated(idle, kTile), shared = *Estimated(idle, share);
+  EXPECT_LT(shared, plain);
+  EXPECT_GT(shared, plain * 0.999);  // each group has as many tiles in turn as before
+  EXPECT_FALSE(Estimated(Layer(1024, 1024, 8192, "f16"), share).has_value());  // one wave
+}
+
+// Knobs without effect have one value.
+TEST(WorkShares, WhatHasNoEffectIsInfeasible) {
+  const ir::Function ragged = Layer(2300, 2304, 2304, "f16");
+  const auto space = Space::Create(ragged, Gpu("sm_90"));
+  ASSERT_TRUE(space.ok()) << StatusText(space.status());
+  const Knobs tile = {
+      {"warps_rows", 2}, {"warps_columns", 2}, {"fragments_rows", 4}, {"fragments_columns", 4}};
+  const auto feasible = [&](const Knobs& more) {
+    return (*space)->Feasible(PointOf(**space, "tensor_tiles", With(tile, more)));
+  };
+  EXPECT_TRUE(feasible({}));
+  EXPECT_TRUE(feasible({{"tiles_of_group", kItsShare}}));
+  EXPECT_FALSE(feasible({{"parts", 2}}));  // padded
+  EXPECT_FALSE(feasible({{"parts", -2}}));
+  const auto thread = Space::Create(ragged, *target::ParseTarget("opencl"));
+  ASSERT_TRUE(thread.ok()) << StatusText(thread.status());
+  for (const auto& sketch : (*thread)->sketches()) {
+    for (const Knob& knob : sketch->knobs()) {  // threads one after the other
+      const bool shares = std::count(knob.menu.begin(), knob.menu.end(), kItsShare) > 0;
+      EXPECT_FALSE(knob.name == "tiles_of_group" && shares);
+    }
+  }
 }
 
 struct Row {
@@ -123,11 +205,11 @@ TEST(WorkShares, PointsAreRight) {
         {"double_buffer", 1}},
        1},
       // Five rows of tiles, of which three are whole waves; sums of two rows in parts.
-      {Layer(320, 128, 256, "f16"), "tensor_tiles_64x128", {{"parts", -4}}, 3},
+      {Layer(320, 128, 256, "f16"), "tensor_tiles_64x128", {{"parts", -4}}, 2},
       {Layer(160, 48, 256, "f16"),
        "tensor_tiles",
        {{"parts", -2}, {"warps_rows", 2}, {"fragments_columns", 3}, {"stages", 4}},
-       3},
+       2},
       {Layer(160, 64, 256, "f16"),
        "tensor_tiles",
        {{"parts", -8},
@@ -135,7 +217,7 @@ TEST(WorkShares, PointsAreRight) {
         {"fragments_columns", 4},
         {"swap_groups", 1},
         {"tiles_of_group", kItsShare}},
-       3},
+       2},
   };
   std::vector<simt::PlanText> texts;
   for (const Row& row : rows) {

@@ -247,7 +247,7 @@ class TensorTiles final : public Sketch {
   }
   // Rows of tiles are divided, which are the outermost loop.
   bool CanDivide(const Tile& t) const {
-    if (product_.rows != 0 || WholeRows(t) == 0) return false;
+    if (product_.rows != 0 || WholeRows(t) == 0 || t.tiles_of_group > 1) return false;
     // One row of tiles in each launch has one order only.
     return !t.swap_groups || WholeRows(t) > 1 || TileRows(t) > 2;
   }
@@ -267,17 +267,17 @@ class TensorTiles final : public Sketch {
     Tile whole = t, rest = t;
     whole.parts = 1;
     rest.tiles_of_group = 1;
-    ApplyTiles(whole, p, o, {}, s, make);
+    make->Mark(ApplyTiles(whole, p, o, {}, s, make), "with_next");
     ApplyTiles(rest, AddUp(t, p_rest, o_rest, Rows() - first, s, make), -1, {}, s, make);
   }
 
-  // A product P in tiles, with O behind it.
-  void ApplyTiles(const Tile& t, int p, int o, const Copies& copies, const schedule::Schedule& s,
-                  StepMaker* make) const {
-    if (!make->status().ok()) return;
+  // A product P in tiles, with O behind it. Returns the loop over the tiles of a group.
+  int ApplyTiles(const Tile& t, int p, int o, const Copies& copies, const schedule::Schedule& s,
+                 StepMaker* make) const {
+    if (!make->status().ok()) return -1;
     if (o < 0) {
       const std::vector<int> copy = make->CacheWrite(p);
-      if (copy.empty()) return;
+      if (copy.empty()) return -1;
       o = copy[0];
     }
     make->SetScope(p, "wmma.acc");
@@ -297,10 +297,10 @@ class TensorTiles final : public Sketch {
       make->SetScope(a, "wmma.a");
       make->SetScope(b, "wmma.b");
     }
-    if (!make->status().ok()) return;
+    if (!make->status().ok()) return -1;
     const Steps steps = TileProducer(t, s.LoopsOf(p), make);
     TileConsumer(t, o, steps.group, make);
-    if (!make->status().ok()) return;
+    if (!make->status().ok()) return -1;
     make->Bind(make->Fuse(steps.warps), "threadIdx.y");
     if (!t.f.reads_shared()) {
       LoadFragments(a, steps.fragment, product_.a, t.f.rows, t.f.load_a, /*own_first=*/true, make);
@@ -311,6 +311,7 @@ class TensorTiles final : public Sketch {
     Fetch(t, a_shared, steps.shared, product_.a, t.rows(), make);
     Fetch(t, b_shared, steps.shared, product_.b, t.columns(), make);
     if (t.stages > 1) make->PipelineAsync(steps.shared, {1, 1, t.stages});
+    return steps.group;
   }
 
   // `rows`: of the result, where only the last ones are in parts.

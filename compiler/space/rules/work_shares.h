@@ -14,8 +14,8 @@
 
 namespace tilewright::space {
 
-// A value of the knob `tiles_of_group`: as many groups as the machine runs at a time, each of which
-// does its share of the tiles, the last groups one fewer where they do not divide the tiles.
+// A value of the knob `tiles_of_group`: the launch has as many groups as the machine runs at a
+// time. Each does its share of the tiles, the last groups one fewer where they do not divide them.
 // Other values are the number of tiles of each group.
 inline constexpr int64_t kItsShare = 0;
 
