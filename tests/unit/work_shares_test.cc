@@ -14,6 +14,7 @@
 #include "compiler/ir/ir_text.h"
 #include "compiler/space/space.h"
 #include "compiler/targets/cuda/cuda_codegen.h"
+#include "compiler/targets/cuda/nvrtc.h"
 #include "compiler/transform/passes.h"
 #include "cost_model/group_model.h"
 #include "deploy/support/status.h"
@@ -173,6 +174,33 @@ struct Row {
   size_t launches;
 };
 
+// The point's launches as CUDA.
+std::optional<simt::PlanText> TextOf(const ir::Function& program, const target::Target& target,
+                                     const std::string& sketch, const Knobs& knobs) {
+  const auto space = Space::Create(program, target);
+  EXPECT_TRUE(space.ok()) << StatusText(space.status());
+  const Point point = PointOf(**space, sketch, knobs);
+  EXPECT_TRUE((*space)->Feasible(point));
+  const auto scheduled = (*space)->Apply(point);
+  EXPECT_TRUE(scheduled.ok()) << StatusText(scheduled.status());
+  if (!scheduled.ok()) return std::nullopt;
+  transform::PassContext context;
+  context.target = target;
+  const auto lowered =
+      transform::RunPipeline(scheduled->function(), transform::GpuPipeline(), context);
+  EXPECT_TRUE(lowered.ok()) << StatusText(lowered.status());
+  if (!lowered.ok()) return std::nullopt;
+  const auto plan = codegen::SplitHostDevice(*lowered);
+  EXPECT_TRUE(plan.ok()) << StatusText(plan.status());
+  if (!plan.ok()) return std::nullopt;
+  std::vector<ir::Function> kernels;
+  for (const codegen::Launch& launch : plan->launches) kernels.push_back(launch.kernel);
+  const auto text = cuda::EmitCuda(kernels);
+  EXPECT_TRUE(text.ok()) << StatusText(text.status());
+  if (!text.ok()) return std::nullopt;
+  return simt::PlanText{simt::Language::kCuda, *plan, *text};
+}
+
 TEST(WorkShares, PointsAreRight) {
   const target::Target target = SmallGpu("sm_90a");
   const std::vector<Row> rows = {
@@ -221,28 +249,14 @@ TEST(WorkShares, PointsAreRight) {
   };
   std::vector<simt::PlanText> texts;
   for (const Row& row : rows) {
-    const auto space = Space::Create(row.program, target);
-    ASSERT_TRUE(space.ok()) << StatusText(space.status());
-    const Point point = PointOf(**space, row.sketch, row.knobs);
-    ASSERT_TRUE((*space)->Feasible(point)) << texts.size();
-    const auto scheduled = (*space)->Apply(point);
-    ASSERT_TRUE(scheduled.ok()) << StatusText(scheduled.status());
-    transform::PassContext context;
-    context.target = target;
-    const auto lowered =
-        transform::RunPipeline(scheduled->function(), transform::GpuPipeline(), context);
-    ASSERT_TRUE(lowered.ok()) << StatusText(lowered.status());
-    const auto plan = codegen::SplitHostDevice(*lowered);
-    ASSERT_TRUE(plan.ok()) << StatusText(plan.status());
-    EXPECT_EQ(plan->launches.size(), row.launches) << texts.size();
+    const auto text = TextOf(row.program, target, row.sketch, row.knobs);
+    ASSERT_TRUE(text.has_value()) << texts.size();
+    EXPECT_EQ(text->plan.launches.size(), row.launches) << texts.size();
     if (row.knobs.contains("tiles_of_group")) {
-      EXPECT_TRUE(ir::IsInt(plan->launches[0].grid[0], 3)) << ir::Print(plan->launches[0].grid[0]);
+      const ir::Expr& groups = text->plan.launches[0].grid[0];
+      EXPECT_TRUE(ir::IsInt(groups, 3)) << ir::Print(groups);
     }
-    std::vector<ir::Function> kernels;
-    for (const codegen::Launch& launch : plan->launches) kernels.push_back(launch.kernel);
-    const auto text = cuda::EmitCuda(kernels);
-    ASSERT_TRUE(text.ok()) << StatusText(text.status());
-    texts.push_back({simt::Language::kCuda, *plan, *text});
+    texts.push_back(*text);
   }
   const auto compiled = simt::CompilePlans(texts);
   ASSERT_TRUE(compiled.ok()) << StatusText(compiled.status());
@@ -255,6 +269,30 @@ TEST(WorkShares, PointsAreRight) {
     };
     const absl::Status same = tests::SameResults(rows[i].program, rows[i].program, options);
     EXPECT_TRUE(same.ok()) << StatusText(same) << "\n" << texts[i].text;
+  }
+}
+
+// One launch for whole sums and parts has no more of a group's shared memory, and spills nothing.
+TEST(WorkShares, OneLaunchForBothHasTheMemoryOfOne) {
+  const ir::Function program = Layer(2304, 2304, 8192, "f16");
+  std::vector<simt::PlanText> texts;
+  for (const Knobs& more : {Knobs{}, Knobs{{"parts", -2}}, Knobs{{"tiles_of_group", kItsShare}},
+                            Knobs{{"parts", -2}, {"tiles_of_group", kItsShare}}}) {
+    const auto text = TextOf(program, Gpu("sm_90a"), "tensor_tiles_64x128", With(kTile, more));
+    ASSERT_TRUE(text.has_value());
+    texts.push_back(*text);
+    EXPECT_EQ(text->plan.launches[0].shared_bytes, texts[0].plan.launches[0].shared_bytes);
+  }
+  EXPECT_TRUE(ir::IsInt(texts[0].plan.launches[0].grid[0], 324));
+  EXPECT_TRUE(ir::IsInt(texts[1].plan.launches[0].grid[0], 252 + 2 * 72));
+  EXPECT_TRUE(ir::IsInt(texts[2].plan.launches[0].grid[0], 132));
+  EXPECT_TRUE(ir::IsInt(texts[3].plan.launches[0].grid[0], 132));
+  if (cuda::NvrtcName() == "nvrtc-none") GTEST_SKIP() << "[SKIP] no NVRTC";
+  for (const simt::PlanText& text : texts) {
+    const auto cubin = cuda::CompileText(text.text, "sm_90a");
+    ASSERT_TRUE(cubin.ok()) << StatusText(cubin.status()) << "\n" << text.text;
+    for (const codegen::KernelResources& kernel : cubin->kernels)
+      EXPECT_EQ(kernel.spill_bytes + kernel.stack_bytes, 0) << kernel.registers;
   }
 }
 
