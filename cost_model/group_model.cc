@@ -318,7 +318,13 @@ class LaunchModel {
     }
     out.waste = requests.Factor();
     out.barrier_ns = in_waves * BarrierCycles(launch, shape);
-    out.start_ns = limits_.launch_ns + shape.waves * per_unit * limits_.group_ns;
+    // Behind its first tile a group starts no more, but its threads meet.
+    const double warps =
+        std::ceil(shape.threads / static_cast<double>(std::max<int64_t>(1, limits_.warp)));
+    const bool starts = launch == 0 || !IsWithNext(launch - 1);
+    out.start_ns = (starts ? limits_.launch_ns : 0) + shape.starts * per_unit * limits_.group_ns +
+                   std::max(0.0, shape.waves - shape.starts) * per_unit * warps *
+                       limits_.barrier_cycles / machine_.clock_ghz;
     return out;
   }
 
@@ -326,7 +332,8 @@ class LaunchModel {
     LaunchShape shape;
     for (const StatementSummary& s : program_.statements) {
       if (s.launch != launch) continue;
-      shape.groups = std::max(shape.groups, s.Groups());
+      shape.tiles = std::max(shape.tiles, s.Groups());
+      shape.groups = std::max(shape.groups, s.LaunchedGroups());
       shape.threads = std::max(shape.threads, s.Threads());
       shape.registers = std::max(shape.registers, Registers(s));
     }
@@ -340,12 +347,31 @@ class LaunchModel {
     shape.groups_per_unit = std::max<double>(
         1, static_cast<double>(target::GroupsPerUnit(limits_, threads, shared, registers)));
     const double per_unit = std::min(shape.groups_per_unit, std::ceil(shape.groups / Units()));
-    shape.waves = std::ceil(shape.groups / (Units() * per_unit));
-    shape.tail = shape.waves * Units() * per_unit / shape.groups;
+    const double slots = Units() * per_unit;
+    shape.starts = std::ceil(shape.groups / slots);
+    shape.waves = shape.starts * std::ceil(shape.tiles / shape.groups);
+    if (IsWithNext(launch)) {  // what the last wave leaves free is the next one's
+      shape.waves = shape.tiles / slots;
+    } else if (launch > 0 && IsWithNext(launch - 1)) {
+      const double before = Shape(launch - 1).tiles * WorkOfTile(launch - 1) / WorkOfTile(launch);
+      shape.waves = std::ceil((before + shape.tiles) / slots) - before / slots;
+    }
+    shape.tail = shape.waves * slots / shape.tiles;
     return shape;
   }
 
  private:
+  bool IsWithNext(size_t launch) const {
+    return launch + 1 < program_.launches.size() && program_.launches[launch].with_next;
+  }
+  // Iterations of the largest statement for one tile.
+  double WorkOfTile(size_t launch) const {
+    double most = 1;
+    for (const StatementSummary& s : program_.statements) {
+      if (s.launch == launch) most = std::max(most, s.iterations / s.Groups());
+    }
+    return most;
+  }
   double Units() const { return static_cast<double>(std::max<int64_t>(1, limits_.units)); }
 
   // A thread of a large group has no more registers than its share; the compiler spills the rest.

@@ -19,13 +19,15 @@ namespace tilewright::cost_model {
 // A launch on a unit.
 struct LaunchShape {
   double groups = 1, threads = 1;  // threads of a group
+  double tiles = 1;                // of all groups; a group has one, or its share of them
   double registers = 0;            // of a thread
   double shared_bytes = 0;         // of a group
   double barriers = 0;             // that a group comes to
   double groups_per_unit = 1;      // at a time
   double occupancy = 0;            // 0: the limits of a launch refuse it
-  double waves = 1;                // rounds of all units
-  double tail = 1;                 // what the waves could run / the groups
+  double starts = 1;               // rounds of groups that start on all units
+  double waves = 1;                // rounds of tiles on all units
+  double tail = 1;                 // what the waves could run / the tiles
 };
 LaunchShape AnalyzeLaunch(const ProgramSummary& program, size_t launch,
                           const target::Target& target);

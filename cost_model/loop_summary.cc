@@ -23,6 +23,14 @@ using ir::kDotTerms;
 
 constexpr int64_t kTermsBytes = 4;  // of the terms of one lane
 
+// Groups that share out the iterations of a block loop (share_tiles); 0: each is a group.
+int64_t SharingGroups(const ir::StmtNode& loop) {
+  const auto mark = loop.annotations.find("groups");
+  if (mark == loop.annotations.end() || !ir::IsBlockAxis(loop.for_kind)) return 0;
+  const auto* groups = std::get_if<int64_t>(&mark->second);
+  return groups == nullptr ? 0 : *groups;
+}
+
 int64_t ConstantExtent(const Expr& extent, const analysis::Analyzer& sizes) {
   if (const int64_t* value = ir::AsInt(extent)) return std::max<int64_t>(*value, 1);
   const analysis::Interval range = sizes.Values(extent);
@@ -222,7 +230,7 @@ class Summarizer {
         s->kind == ir::StmtKind::kSeq || (s->kind == ir::StmtKind::kAlloc &&
                                           ir::PrivacyOf(s->buffer->scope) == ir::Privacy::kDevice);
     if (in_launch_ || host) return WalkPart(s, guarded);
-    out_.launches.emplace_back();
+    out_.launches.push_back({.with_next = s->annotations.contains("with_next")});
     in_launch_ = true;
     WalkPart(s, guarded);
     in_launch_ = false;
@@ -235,7 +243,7 @@ class Summarizer {
         const bool peel = s->annotations.count("tail") > 0;
         loops_.push_back({s->var, min.is_bounded() ? min.min : 0,
                           ConstantExtent(s->range.extent, sizes_), s->for_kind, false, false, 1,
-                          s->annotations.contains("sub_group")});
+                          s->annotations.contains("sub_group"), SharingGroups(*s)});
         peels_.push_back(peel);
         peeled_loops_ += peel;
         const bool ahead = IsAhead(*s);
@@ -477,6 +485,16 @@ double StatementSummary::Groups() const {
   double product = 1;
   for (const LoopSummary& loop : loops) {
     if (ir::IsBlockAxis(loop.kind)) product *= static_cast<double>(loop.extent);
+  }
+  return product;
+}
+
+double StatementSummary::LaunchedGroups() const {
+  double product = 1;
+  for (const LoopSummary& loop : loops) {
+    if (!ir::IsBlockAxis(loop.kind)) continue;
+    product *=
+        static_cast<double>(loop.groups > 0 ? std::min(loop.groups, loop.extent) : loop.extent);
   }
   return product;
 }

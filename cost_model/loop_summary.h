@@ -22,6 +22,8 @@ struct LoopSummary {
   // condition inside says; 1 where it is a full one.
   double last_share = 1;
   bool shared_out = false;  // by the threads of a sub-group, where there are any
+  // Of a block axis: groups that share out its iterations; 0: each iteration is a group.
+  int64_t groups = 0;
 };
 
 struct AccessSummary {
@@ -69,8 +71,10 @@ struct StatementSummary {
   double flops() const { return iterations * ops.flops(); }
   // Product of the extents of the loops of a kind.
   double Product(ir::ForKind kind) const;
-  // Groups of the launch, threads of a group, iterations of one thread; 1 where nothing is bound.
+  // Tiles of the launch (groups, unless these share the tiles out), threads of a group, iterations
+  // of one thread for a tile; 1 where nothing is bound.
   double Groups() const;
+  double LaunchedGroups() const;  // that share out the tiles
   double Threads() const;
   double ThreadIterations() const { return iterations / (Groups() * Threads()); }
 };
@@ -79,6 +83,7 @@ struct StatementSummary {
 // a time.
 struct LaunchSummary {
   int64_t shared_bytes = 0;  // of one group, all versions of what is fetched ahead
+  bool with_next = false;    // it and the next one are one launch (merge_launches)
 };
 
 struct ProgramSummary {

@@ -269,14 +269,15 @@ void CEmitter::EmitStore(const Stmt& s) {
 // What one thread of a warp does with fragments, which all have, is done by the warp.
 void CEmitter::EmitIf(const Stmt& s) {
   Expr condition = s->condition;
-  if (fragments_.threads > 0 && ir::TouchesFragments(s)) {
+  const bool of_threads = warp_thread_ != nullptr && ir::UsesVar(s->condition, warp_thread_);
+  if (fragments_.threads > 0 && of_threads && ir::TouchesFragments(s)) {
     if (!HasOnlyFragments(s)) expr_.Fail("fragments and other statements under one condition");
     condition = nullptr;
     for (const Expr& part : ir::Conjuncts(s->condition)) {
       const bool of_one = part->kind == ir::ExprKind::kEq && part->args[0] == warp_thread_ &&
                           ir::IsInt(part->args[1], 0);
       if (of_one && s->else_body == nullptr) continue;
-      if (warp_thread_ != nullptr && ir::UsesVar(part, warp_thread_))
+      if (ir::UsesVar(part, warp_thread_))
         expr_.Fail("fragments under a condition that differs between the threads of a warp");
       condition = condition == nullptr ? part : condition && part;
     }

@@ -250,6 +250,21 @@ absl::Status ApplyVirtualThread(Schedule& s, const Step& step);
 // between stages does not belong to one iteration).
 absl::Status ApplySoftwarePipeline(Schedule& s, const Step& step);
 
+// divide %a %b … [n] — the iterations from n on of each named loop become a nest of their own,
+// behind the last named one. The loops are the outermost of nests at the top that follow each
+// other. An intermediate buffer becomes two, each as long as its part needs.
+//   for i in 0..E: T[i] = f(X[i]);  for j in 0..E: Y[j] = g(T[j])
+//   →  for i in 0..n: T[i] = f(X[i]);  for j in 0..n: Y[j] = g(T[j]);
+//      for i_r in 0..E-n: T_rest[i_r] = f(X[i_r + n]);
+//      for j_r in 0..E-n: Y[j_r + n] = g(T_rest[j_r])
+// The parts may be scheduled in different ways: sums of few results in parts, for example.
+// Results: for each named loop the new block, then its loops, outermost first.
+// Refuses: form (not serial loops from 0 to numbers around one block without a predicate, the
+// outermost one spatial iterator and nothing else), not_consecutive, extent (n is not below the
+// extent, or extents differ), used_elsewhere (another nest uses what the nests write), not_apart
+// (an access of what they write at another index than the loop's iterator).
+absl::Status ApplyDivide(Schedule& s, const Step& step);
+
 // annotate %h key=value — a hint for later passes (step.h lists the keys). No results.
 // Refuses: unknown_key, wrong_kind, value.
 absl::Status ApplyAnnotate(Schedule& s, const Step& step);

@@ -274,6 +274,12 @@ std::span<const AnnotationRow> AnnotationRows() {
        "this loop and the one inside run over the rows and columns of a fragment of sums (or "
        "vectors of neighbours in them), scope wmma.acc: threads in step share the elements out, "
        "each those that it has"},
+      {"with_next", 1, 1, 'l',
+       "of a loop that is bound to blockIdx.x: its launch and the next one are one, if they do not "
+       "depend on each other (merge_launches)"},
+      {"groups", 1, 1 << 20, 'l',
+       "of a loop that is bound to a block axis: the launch has no more groups than that, and each "
+       "does its share of the iterations (share_tiles)"},
   };
   return kRows;
 }

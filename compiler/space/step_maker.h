@@ -88,13 +88,19 @@ class StepMaker {
     Do(std::move(step));
   }
   // A hint of value 1.
-  void Mark(int loop, std::string hint) {
-    Do({schedule::StepKind::kAnnotate, {loop}, {}, "", {{std::move(hint), "1"}}});
+  void Mark(int loop, std::string hint) { Annotate(loop, std::move(hint), 1); }
+  void Annotate(int loop, std::string hint, int64_t value) {
+    Do({schedule::StepKind::kAnnotate, {loop}, {}, "", {{std::move(hint), std::to_string(value)}}});
   }
   void Inline(int block) { Do({schedule::StepKind::kInline, {block}, {}, "", {}}); }
   // The block of partial results, then the other block's new loops.
   std::vector<int> Rfactor(int block, int loop, std::string axis) {
     return Do({schedule::StepKind::kRfactor, {block, loop}, {}, "", {{"axis", std::move(axis)}}});
+  }
+  // The last iterations of the nests' outermost loops as nests of their own: of each the block,
+  // then its loops.
+  std::vector<int> Divide(std::vector<int> loops, int64_t first) {
+    return Do({schedule::StepKind::kDivide, std::move(loops), {first}, "", {}});
   }
   std::vector<int> DecomposeReduction(int block, int loop) {
     return Do({schedule::StepKind::kDecomposeReduction, {block, loop}, {}, "", {}});

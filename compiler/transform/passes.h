@@ -74,6 +74,12 @@ absl::StatusOr<Function> InjectSoftwarePipeline(const Function& f, const PassCon
 // kLoops → kLoops: no virtual loop remains; their iterations are interleaved statement by
 // statement, each with its own part of what was allocated inside.
 absl::StatusOr<Function> InjectVirtualThreads(const Function& f, const PassContext& ctx);
+// kLoops → kLoops: a launch whose block loop is marked with_next=1 and the next one are one launch,
+// if neither writes what the other touches.
+absl::StatusOr<Function> MergeLaunches(const Function& f, const PassContext& ctx);
+// kLoops → kLoops: a launch whose block loop is marked groups=G has G groups at most, each of which
+// does its share of the loop's iterations, one after the other.
+absl::StatusOr<Function> ShareTiles(const Function& f, const PassContext& ctx);
 // kLoops → kLoops: each launch has one nest of thread loops directly below its block loops, around
 // everything, and a barrier before every part; no thread loop elsewhere. Shared buffers stand
 // around the thread loops, global ones around the launch. From here on threads run side by side.

@@ -33,14 +33,16 @@ constexpr PassRow kCpu[] = {
 constexpr PassRow kMarkDoubleBuffers{"mark_double_buffers", MarkDoubleBuffers};
 constexpr PassRow kInjectSoftwarePipeline{"inject_software_pipeline", InjectSoftwarePipeline};
 constexpr PassRow kInjectVirtualThreads{"inject_virtual_threads", InjectVirtualThreads};
+constexpr PassRow kMergeLaunches{"merge_launches", MergeLaunches};
+constexpr PassRow kShareTiles{"share_tiles", ShareTiles};
 constexpr PassRow kMergeThreads{"merge_threads", MergeThreads};
 constexpr PassRow kPruneSync{"prune_sync", PruneSync};
 constexpr PassRow kGpu[] = {
-    kMarkDoubleBuffers,    kLowerBlocks,    kCompactBuffers, kInjectSoftwarePipeline,
-    kInjectVirtualThreads, kSimplify,       kMergeThreads,   kSimplify,
-    kCompactBuffers,       kPruneSync,      kFlattenBuffers, kSimplify,
-    kLowerTensorNests,     kVectorizeLoops, kUnrollLoops,    kSimplify,
-    kNarrowArithmetic,     kContractFma,
+    kMarkDoubleBuffers,    kLowerBlocks, kCompactBuffers,   kInjectSoftwarePipeline,
+    kInjectVirtualThreads, kSimplify,    kMergeLaunches,    kShareTiles,
+    kMergeThreads,         kSimplify,    kCompactBuffers,   kPruneSync,
+    kFlattenBuffers,       kSimplify,    kLowerTensorNests, kVectorizeLoops,
+    kUnrollLoops,          kSimplify,    kNarrowArithmetic, kContractFma,
 };
 // Which buffers have two versions is known of blocks only.
 constexpr PassRow kToLoops[] = {kMarkDoubleBuffers, kLowerBlocks, kCompactBuffers, kSimplify};

@@ -152,6 +152,15 @@ Expr Unwrapped(const Expr& e, int64_t n) { return SlotsOf(e) == n ? e->args[0] :
 
 }  // namespace
 
+bool HasBlockAxis(const ir::Stmt& s) {
+  bool found = false;
+  ir::VisitStmts(s, [&](const ir::Stmt& part) {
+    found = found || (part->kind == ir::StmtKind::kFor && ir::IsBlockAxis(part->for_kind));
+    return !found;
+  });
+  return found;
+}
+
 bool ThreadAxes::Mentions(const Expr& e) const { return MentionsAny(e, {var.begin(), var.end()}); }
 
 bool StoresOnce(const ir::Stmt& s) {

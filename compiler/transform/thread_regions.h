@@ -25,6 +25,9 @@ struct ThreadAxes {
   bool Mentions(const ir::Expr& e) const;
 };
 
+// Returns whether a loop in `s`, or `s`, is a block axis.
+bool HasBlockAxis(const ir::Stmt& s);
+
 // Whether no element lies in the boxes of two threads that differ on one of `axes`. A box is what a
 // thread touches: its ends are expressions over the thread variables and what is the same for all
 // threads. "No" when in doubt.

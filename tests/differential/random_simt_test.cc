@@ -192,8 +192,9 @@ TEST_P(RandomSimtTest, PointsOfTheSearch) {
 }
 
 // A product for tensor cores: of one of its types, operands lying either way, alone, of a batch, or
-// with what follows it. `four_warps`: of a size for these, and of no bytes.
-ir::Function TensorProgram(uint64_t seed, bool four_warps) {
+// with what follows it. `four_warps`: of a size for these, and of no bytes. `waves`: whole tiles,
+// more rows, longer sums.
+ir::Function TensorProgram(uint64_t seed, bool four_warps, bool waves = false) {
   support::Rng rng(seed);
   struct Types {
     const char *a, *b, *sum, *zero;
@@ -210,10 +211,13 @@ ir::Function TensorProgram(uint64_t seed, bool four_warps) {
   };
   int64_t m = times(16, 4), n = times(8, 6), k = times(t.terms, 3);
   if (four_warps) m = times(64, 2), n = times(64, 4), k = times(64, 3);
-  if (rng.Uniform(3) == 0) {  // no whole fragments
+  if (waves) {
+    m = four_warps ? times(64, 5) : times(16, 10);
+    k = (four_warps ? 64 : t.terms) * (rng.Uniform(2) == 0 ? 4 : 8);
+  } else if (rng.Uniform(3) == 0) {  // no whole fragments
     m += rng.UniformInt(-5, 5), n += rng.UniformInt(-3, 6), k += rng.UniformInt(-7, 9);
   }
-  const bool batch = rng.Uniform(3) == 0, shared_b = batch && rng.Uniform(2) == 0;
+  const bool batch = !waves && rng.Uniform(3) == 0, shared_b = batch && rng.Uniform(2) == 0;
   const bool follows = rng.Uniform(2) == 0, halves = std::string_view(t.sum) == "f32";
   const std::string front = batch ? "2, " : "", index = batch ? "vb, " : "";
   const std::string b_front = shared_b ? "" : front, b_index = shared_b ? "" : index;
@@ -294,6 +298,81 @@ TEST_P(RandomSimtTest, ProductsOnTensorCores) {
     ASSERT_TRUE(cubin.ok()) << cubin.status() << "\n" << cases[i].text.text;
     for (const codegen::KernelResources& kernel : cubin->kernels)
       EXPECT_TRUE(!four_warps || kernel.spill_bytes == 0) << cases[i].what;
+  }
+}
+
+// The machine with a few small units of one group each: small programs have several waves there.
+target::Target WithFewUnits(target::Target target, int64_t units) {
+  target.machine.launch.units = units;
+  target.machine.launch.unit_threads = 256;
+  target.machine.launch.unit_groups = 1;
+  return target;
+}
+
+// Sets a knob of the point to a value that shares out work, at random. Returns false where the
+// sketch has no such knob, or no such value is feasible.
+bool SetShares(const space::Space& space, std::string_view name, support::Rng* rng,
+               space::Point* point) {
+  const space::Sketch& sketch = *space.sketches()[static_cast<size_t>(point->sketch)];
+  std::vector<space::Point> shares;
+  for (size_t k = 0; k < sketch.knobs().size(); ++k) {
+    const space::Knob& knob = sketch.knobs()[k];
+    for (size_t i = 0; i < knob.menu.size() && knob.name == name; ++i) {
+      space::Point changed = *point;
+      changed.choices[k] = static_cast<int>(i);
+      if (knob.menu[i] <= 0 && space.Feasible(changed)) shares.push_back(std::move(changed));
+    }
+  }
+  if (!shares.empty()) *point = rng->Choice(shares);
+  return !shares.empty();
+}
+
+// Groups that do their share of the tiles, and sums in parts of the last wave's tiles.
+TEST_P(RandomSimtTest, SharesOfWork) {
+  if (GetParam().language == Language::kOpenCl) GTEST_SKIP() << "[SKIP] threads not in step";
+  const bool tensors = GetParam().language == Language::kCuda;
+  const uint64_t first = 1000 * TestSeed(5772);
+  const auto rounds = static_cast<size_t>(TestRounds(GetParam().only_four_warps ? 3 : 12));
+  std::vector<Case> cases;
+  size_t divided = 0, shared = 0;
+  for (uint64_t seed = first; cases.size() < rounds && !HasFailure(); ++seed) {
+    ASSERT_LT(seed, first + 20 * rounds) << "most spaces have no such point";
+    const bool parts = tensors && seed % 2 != 0;
+    const ir::Function program = GetParam().only_four_warps || (tensors && seed % 4 != 0)
+                                     ? TensorProgram(seed, GetParam().only_four_warps, parts)
+                                     : SpaceProgram(seed);
+    auto space =
+        space::Space::Create(program, WithFewUnits(Target(), 2 + static_cast<int64_t>(seed % 3)));
+    ASSERT_TRUE(space.ok()) << space.status();
+    support::Rng rng(seed);
+    space::Point point;
+    bool shares = false;
+    for (int tries = 0; tries < 200 && !shares; ++tries) {
+      shares = (*space)->Sample(&rng, &point) &&
+               SetShares(**space, parts ? "parts" : "tiles_of_group", &rng, &point);
+    }
+    if (!shares) continue;
+    if (parts) SetShares(**space, "tiles_of_group", &rng, &point);
+    auto scheduled = (*space)->Apply(point);
+    ASSERT_TRUE(scheduled.ok()) << "seed " << seed << ": " << scheduled.status() << "\n"
+                                << ir::Print(program);
+    auto made = Scheduled(program, *scheduled, seed);
+    ASSERT_TRUE(made.has_value()) << "seed " << seed << ": "
+                                  << schedule::ToText(scheduled->steps());
+    const std::string steps = schedule::ToText(scheduled->steps());
+    divided += steps.find("divide") != std::string::npos;
+    shared += steps.find("groups=") != std::string::npos;
+    cases.push_back(*std::move(made));
+  }
+  RunAll(cases);
+  std::cout << "counts: parts_of_a_wave=" << divided << " shares_of_groups=" << shared << "\n";
+  if (!tensors) return;
+  // The test says something only while there are both.
+  EXPECT_TRUE(GetParam().only_four_warps || (divided > 0 && shared > 0));
+  if (cuda::NvrtcName() == "nvrtc-none") GTEST_SKIP() << "[SKIP] no NVRTC";
+  for (size_t i = 0; i < cases.size(); i += 6) {
+    const auto cubin = cuda::CompileText(cases[i].text.text, "sm_90a");
+    ASSERT_TRUE(cubin.ok()) << cubin.status() << "\n" << cases[i].text.text;
   }
 }
 

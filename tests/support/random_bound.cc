@@ -44,15 +44,23 @@ Step RandomStep(const Schedule& s, Rng* rng) {
       StepKind::kBind,          StepKind::kBind,
       StepKind::kBind,          StepKind::kDoubleBuffer,
       StepKind::kVirtualThread, StepKind::kSoftwarePipeline,
-      StepKind::kSwizzle};
+      StepKind::kSwizzle,       StepKind::kDivide,
+      StepKind::kAnnotate};
   Step step{.kind = rng->Choice(kKinds)};
   const schedule::StepRow& row = schedule::RowOf(step.kind);
   for (char operand : row.operands)
     step.handles.push_back(
         AnyHandle(s, operand == 'b' ? Handle::Kind::kBlock : Handle::Kind::kLoop, rng));
-  if (step.kind == StepKind::kReorder)
+  if (step.kind == StepKind::kReorder || (step.kind == StepKind::kDivide && rng->Bernoulli(0.5)))
     step.handles.push_back(AnyHandle(s, Handle::Kind::kLoop, rng));
   if (step.kind == StepKind::kSwizzle) step.options["vector"] = rng->Bernoulli(0.5) ? "1" : "2";
+  if (step.kind == StepKind::kDivide) step.factors = {rng->UniformInt(1, 5)};
+  // Launches that are one with the next; groups that share out the iterations of a block axis.
+  if (step.kind == StepKind::kAnnotate && rng->Bernoulli(0.5)) {
+    step.options["with_next"] = "1";
+  } else if (step.kind == StepKind::kAnnotate) {
+    step.options["groups"] = std::to_string(rng->UniformInt(1, 4));
+  }
   if (step.kind == StepKind::kSplit) step.factors = {schedule::kInfer, rng->UniformInt(2, 4)};
   if (step.kind == StepKind::kSoftwarePipeline) {
     ir::Stmt loop = s.StmtOf(step.handles[0]);

@@ -42,6 +42,20 @@ int64_t ExtentOf(const Schedule& s, int loop) {
   return extent == nullptr ? -1 : *extent;
 }
 
+// The outermost loops of up to three nests at the top that follow each other.
+std::vector<int> RootLoops(const Schedule& s, Rng* rng) {
+  const ir::Stmt& body = s.function().body;
+  const std::vector<ir::Stmt> tops =
+      body->kind == ir::StmtKind::kSeq ? body->stmts : std::vector<ir::Stmt>{body};
+  std::vector<int> loops;
+  for (size_t i = rng->Uniform(tops.size()); i < tops.size() && loops.size() < 3; ++i) {
+    if (tops[i]->kind != ir::StmtKind::kFor) break;
+    loops.push_back(s.LoopHandle(tops[i]->var));
+    if (rng->Bernoulli(0.2)) break;
+  }
+  return loops;
+}
+
 // Mostly covers the loop with little waste, sometimes not at all.
 std::vector<int64_t> Factors(int64_t extent, Rng* rng) {
   std::vector<int64_t> factors;
@@ -136,7 +150,7 @@ std::optional<Step> RandomStep(const Schedule& s, const StepRow& row, Rng* rng) 
     return RandomTensorize(s, blocks, row.options[0].values, rng);
   }
   if (row.variadic) {
-    step.handles = LoopChain(s, rng);
+    step.handles = row.kind == StepKind::kDivide ? RootLoops(s, rng) : LoopChain(s, rng);
     if (row.kind == StepKind::kReorder) rng->Shuffle(&step.handles);
     if (step.handles.empty()) return std::nullopt;
   } else {
@@ -149,6 +163,8 @@ std::optional<Step> RandomStep(const Schedule& s, const StepRow& row, Rng* rng) 
     if (!RandomStages(s, loops, rng, &step)) return std::nullopt;
   } else if (row.kind == StepKind::kPadEinsum) {
     step.factors = PadFactors(s, step.handles[0], rng);
+  } else if (row.kind == StepKind::kDivide) {
+    step.factors = {rng->UniformInt(1, std::max<int64_t>(1, ExtentOf(s, step.handles[0]) - 1))};
   } else if (row.has_factors) {
     step.factors = Factors(ExtentOf(s, step.handles[0]), rng);
   }

@@ -246,6 +246,18 @@ TEST(GroupPoints, PartsTilesColumnsAndVectorsAreRight) {
   }
 }
 
+// Blocks of rows lie apart by a row, where storage_align has that offset.
+TEST(GroupPoints, BlocksLieApartByRowsOfAPowerOfTwo) {
+  const target::LaunchLimits limits = Machine().machine.launch;
+  const auto apart = [&](int64_t row) {
+    return space::SharedRows({2, 4, row}, 4, space::kBlocksApart, 1, limits).apart();
+  };
+  EXPECT_TRUE(apart(4));
+  EXPECT_TRUE(apart(16));
+  EXPECT_FALSE(apart(3));
+  EXPECT_FALSE(apart(12));
+}
+
 // Factors are rounded to 11 bits where they are loaded, sums are not.
 TEST(TensorCores, FactorsOf32BitsAreRounded) {
   const ir::Function program = Product(16, 8, 16, "f32", false, false);

@@ -278,6 +278,95 @@ TEST(MergeThreads, MakesOneNestOfThreads) {
   CheckGolden("prune_sync", "merge_threads,simplify,compact_buffers,prune_sync,simplify", kTile);
 }
 
+// Seven tiles through shared memory. Five groups or fewer do their share of them: barriers stand in
+// a loop whose extent a group's number decides.
+std::string Tiles(const std::string& mark) {
+  return R"(
+fn tiles(X: f32[7,8] input, Y: f32[7,8] output) stage=loops {
+  for b in 0..7 blockIdx.x )" +
+         mark + R"( {
+    alloc S: f32[8] scope=shared {
+      for t in 0..8 threadIdx.x { S[t] = X[b, t] * 2.0f32; }
+      for t in 0..8 threadIdx.x { Y[b, t] = S[7 - t]; }
+    }
+  }
+}
+)";
+}
+
+TEST(ShareTiles, GroupsDoTheirShare) {
+  const std::string threads = ",merge_threads,simplify,compact_buffers,prune_sync,simplify";
+  CheckGolden("share_tiles", "share_tiles" + threads, Tiles("@{groups=5}"));
+  for (const char* mark : {"@{groups=1}", "@{groups=2}", "@{groups=6}"}) {
+    const ir::Function before = Parsed(Tiles(mark));
+    auto after = RunPasses("share_tiles" + threads, before);
+    ASSERT_TRUE(after.ok()) << StatusText(after.status());
+    EXPECT_TRUE(tests::SameResults(before, *after).ok()) << mark;
+  }
+}
+
+TEST(ShareTiles, AsManyGroupsAsTilesStay) {
+  for (const char* mark : {"", "@{groups=7}", "@{groups=100}"}) {
+    const ir::Function before = Parsed(Tiles(mark));
+    auto after = RunPasses("share_tiles", before);
+    ASSERT_TRUE(after.ok()) << StatusText(after.status());
+    EXPECT_EQ(ir::Print(*after), ir::Print(before));
+  }
+}
+
+// Two launches. The second writes `out`, and reads `from`.
+std::string TwoLaunches(const std::string& out, const std::string& from) {
+  return R"(
+fn launches(X: f32[7,8] input, Y: f32[3,8] output, Z: f32[2,8] output) stage=loops {
+  for b in 0..3 blockIdx.x @{with_next=1} {
+    alloc S: f32[8] scope=shared {
+      for t in 0..8 threadIdx.x { S[t] = X[b, t] * 2.0f32; }
+      for t in 0..8 threadIdx.x { Y[b, t] = S[7 - t]; }
+    }
+  }
+  alloc W: f32[2,8] scope=global {
+    for c in 0..2 blockIdx.x {
+      for k in 0..2 {
+        alloc R: f32[8] scope=shared {
+          for t in 0..8 threadIdx.x { R[t] = )" +
+         from + R"([c + k, t]; }
+          for t in 0..8 threadIdx.x { )" +
+         out + R"([c, t] = R[(t + 3) % 8]; }
+        }
+      }
+    }
+    for c in 0..2 blockIdx.x { for t in 0..8 threadIdx.x { Z[c, t] = W[c, t]; } }
+  }
+}
+)";
+}
+
+TEST(MergeLaunches, GroupsDoEither) {
+  const std::string threads = ",merge_threads,simplify,compact_buffers,prune_sync,simplify";
+  CheckGolden("merge_launches", "merge_launches" + threads, TwoLaunches("W", "X"));
+  // All groups share out the work of both.
+  std::string shared = TwoLaunches("W", "X");
+  shared.replace(shared.find("with_next=1"), 11, "groups=2, with_next=1");
+  const ir::Function before = Parsed(shared);
+  auto after = RunPasses("merge_launches,share_tiles" + threads, before);
+  ASSERT_TRUE(after.ok()) << StatusText(after.status());
+  EXPECT_TRUE(tests::SameResults(before, *after).ok());
+  const std::string text = ir::Print(*after);
+  EXPECT_THAT(text, testing::HasSubstr("in 0..2 blockIdx.x"));
+  EXPECT_EQ(text.find("alloc R"), std::string::npos);  // it lies where S does
+}
+
+TEST(MergeLaunches, WhatDependsStaysApart) {
+  for (const auto& [out, from] : {std::pair("W", "Y"), std::pair("Y", "X")}) {
+    std::string text = TwoLaunches(out, from);
+    if (std::string_view(out) == "Y") text.replace(text.find("= W[c, t]"), 9, "= X[c, t]");
+    const ir::Function before = Parsed(text);
+    auto after = RunPasses("merge_launches", before);
+    ASSERT_TRUE(after.ok()) << StatusText(after.status());
+    EXPECT_EQ(ir::Print(*after), ir::Print(before)) << out << from;
+  }
+}
+
 TEST(MergeThreads, KeepsBuffersOfIterationsApart) {
   // G is global, one for each block; S is shared, one for each thread below t; r is private.
   CheckGolden("merge_threads_lifted", "merge_threads,simplify,prune_sync", R"(

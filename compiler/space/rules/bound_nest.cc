@@ -29,17 +29,6 @@ bool IsFullEnough(const target::LaunchLimits& limits, int64_t most_threads, int6
          std::min(kLeastOccupancy, fullest);
 }
 
-int BindGroups(int loop, int64_t tiles, StepMaker* make) {
-  if (tiles == 1) {
-    make->Bind(loop, "blockIdx.x");
-    return loop;
-  }
-  const std::vector<int> parts = make->Split(loop, {schedule::kInfer, tiles}, false);
-  if (parts.size() != 2) return -1;
-  make->Bind(parts[0], "blockIdx.x");
-  return parts[1];
-}
-
 bool BoundNest::Fits(const BlockInfo& block) {
   return block.plain && block.perfect_nest && !block.has_init && !block.iters.empty() &&
          std::none_of(block.iters.begin(), block.iters.end(),

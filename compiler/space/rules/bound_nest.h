@@ -21,10 +21,6 @@ int64_t WholeThreads(const std::vector<int64_t>& extents, int64_t most);
 bool IsFullEnough(const target::LaunchLimits& limits, int64_t most_threads, int64_t threads,
                   int64_t shared_bytes, int64_t registers);
 
-// Binds a loop over tiles to groups, each of which does `tiles` of them one after the other.
-// Returns the loop whose iteration is a tile. REQUIRES: `tiles` divides the loop.
-int BindGroups(int loop, int64_t tiles, StepMaker* make);
-
 class BoundNest {
  public:
   // Returns whether the block is such a nest.

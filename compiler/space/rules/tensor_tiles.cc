@@ -11,8 +11,9 @@
 // is such a group, and there are no fragments of A and B.
 // With several versions of it, steps are fetched while those before them are used.
 //
-// A group may do several tiles, one after the other. The sum may be cut into parts, whose results a
-// second launch adds up, with O behind it.
+// A group may do several tiles, one after the other, or its share of them. The sum may be cut into
+// parts, whose results a second launch adds up, with O behind it: of all tiles, or only of those
+// that would be the last wave, where most of the machine has nothing to do.
 //
 // Tiles divide extents that are multiples of a fragment's. Others are padded (pad_einsum) to whole
 // tiles, with zeros in what is shared, as far as that adds no more than a quarter.
@@ -27,6 +28,7 @@
 #include "compiler/space/rules/bound_nest.h"
 #include "compiler/space/rules/rules.h"
 #include "compiler/space/rules/tensor_product.h"
+#include "compiler/space/rules/work_shares.h"
 #include "compiler/space/step_maker.h"
 #include "deploy/support/strings.h"
 
@@ -57,8 +59,8 @@ class TensorTiles final : public Sketch {
     steps_ = AddKnob("fragments_step", powers(product_.terms, f.terms, kMostSteps));
     stages_ = AddKnob("stages", {1, 2, 3, 4});
     swap_groups_ = AddKnob("swap_groups", {0, 1});
-    tiles_of_group_ = AddKnob("tiles_of_group", {1, 2, 4, 8});
-    parts_ = AddKnob("parts", {1, 2, 4, 8});
+    tiles_of_group_ = AddKnob("tiles_of_group", TilesOfGroupMenu(limits_, 8));
+    parts_ = AddKnob("parts", PartsMenu(limits_));
   }
   std::string name() const override {
     const Fragments& f = product_.fragments;
@@ -80,74 +82,33 @@ class TensorTiles final : public Sketch {
     const int64_t steps = Padded(product_.terms, t.f.terms, t.terms()) / t.terms();
     if (steps % t.parts != 0 || t.stages > steps / t.parts) return false;
     if (t.parts > 1 && Pads(t)) return false;
-    if (Tiles(t) % t.tiles_of_group != 0) return false;
+    if (t.last_wave && !CanDivide(t)) return false;
     if (Lanes(t, product_.a, t.rows()) == 0 || Lanes(t, product_.b, t.columns()) == 0) return false;
-    const int64_t shared =
-        (SharedBytes(t, product_.a, t.rows()) + SharedBytes(t, product_.b, t.columns())) * t.stages;
-    const Fragments& f = product_.fragments;
-    const int64_t sums = t.fragments_m * t.fragments_n * f.rows * f.columns / f.threads;
-    const int64_t factors = f.reads_shared() ? 0
-                                             : (t.fragments_m * f.rows * product_.a.bytes() +
-                                                t.fragments_n * f.columns * product_.b.bytes()) *
-                                                   f.terms / (4 * f.threads);
-    if (sums > limits_.registers || shared > limits_.most_shared_bytes()) return false;
+    const int64_t shared = SharedBytes(t);
+    if (t.sums() > limits_.registers || shared > limits_.most_shared_bytes()) return false;
     // With fewer registers the compiler spills, and lets products wait for each other.
-    const int64_t used = target::TileRegisters(sums, factors) + (f.reads_shared() ? kCopies : 0);
-    if (limits_.unit_registers > 0 && used * t.threads() > limits_.unit_registers) return false;
-    return IsFullEnough(limits_, limits_.group_threads, t.threads(), shared,
-                        target::TileRegisters(sums, factors));
+    if (limits_.unit_registers > 0 && Registers(t) * t.threads() > limits_.unit_registers)
+      return false;
+    return CanShareOut(Tiles(t), t.tiles_of_group, Groups(t)) &&
+           IsFullEnough(limits_, limits_.group_threads, t.threads(), shared,
+                        target::TileRegisters(t.sums(), Factors(t)));
   }
 
   absl::Status Apply(const Point& point, schedule::Schedule* s) const override {
     const Tile t = Read(point);
     StepMaker make(s);
-    int p = s->BlockHandle(p_.name);
+    const int p = s->BlockHandle(p_.name);
     const Copies copies = Pad(t, p, &make);
     TW_TRY(make.status());
-    int o = consumer_.empty() ? copies.result : s->BlockHandle(consumer_);
+    const int o = consumer_.empty() ? copies.result : s->BlockHandle(consumer_);
     if (!consumer_.empty() && copies.result >= 0) make.Inline(copies.result);
-    if (t.parts > 1) {
-      p = AddUpParts(t.parts, p, o, *s, &make);
-      TW_TRY(make.status());
-      o = -1;
+    if (t.last_wave) {
+      ApplyLastWave(t, p, o, *s, &make);
+    } else if (t.parts > 1) {
+      ApplyTiles(t, AddUp(t, p, o, Rows(), *s, &make), -1, copies, *s, &make);
+    } else {
+      ApplyTiles(t, p, o, copies, *s, &make);
     }
-    if (o < 0) {
-      const std::vector<int> copy = make.CacheWrite(p);
-      TW_TRY(make.status());
-      o = copy[0];
-    }
-    make.SetScope(p, "wmma.acc");
-    const auto read = [&](bool of_a, const char* scope) {
-      const std::vector<int> copy = make.CacheRead(p, of_a == product_.a_first ? 0 : 1, scope);
-      return copy.empty() ? -1 : copy[0];
-    };
-    const auto share = [&](bool of_a, int padded) {
-      if (padded < 0) return read(of_a, "shared");
-      make.SetScope(padded, "shared");
-      return padded;
-    };
-    const int a_shared = share(true, copies.a), b_shared = share(false, copies.b);
-    int a = -1, b = -1;  // fragments
-    if (!t.f.reads_shared()) {
-      a = read(true, "local"), b = read(false, "local");
-      TW_TRY(make.status());
-      make.SetScope(a, "wmma.a");
-      make.SetScope(b, "wmma.b");
-    }
-    const Steps steps = TileProducer(t, s->LoopsOf(p), &make);
-    TW_TRY(make.status());
-    TileConsumer(t, o, steps.group, &make);
-    TW_TRY(make.status());
-    make.Bind(make.Fuse(steps.warps), "threadIdx.y");
-    if (!t.f.reads_shared()) {
-      LoadFragments(a, steps.fragment, product_.a, t.f.rows, t.f.load_a, /*own_first=*/true, &make);
-      LoadFragments(b, steps.fragment, product_.b, t.f.columns, t.f.load_b, /*own_first=*/false,
-                    &make);
-    }
-    make.Tensorize(steps.product, t.f.product);
-    Fetch(t, a_shared, steps.shared, product_.a, t.rows(), &make);
-    Fetch(t, b_shared, steps.shared, product_.b, t.columns(), &make);
-    if (t.stages > 1) make.PipelineAsync(steps.shared, {1, 1, t.stages});
     return make.status();
   }
 
@@ -160,7 +121,8 @@ class TensorTiles final : public Sketch {
   struct Tile {
     int64_t warps_m = 1, warps_n = 1, fragments_m = 1, fragments_n = 1, steps = 1;
     int64_t stages = 1, tiles_of_group = 1;
-    int64_t parts = 1;  // of the sum
+    int64_t parts = 1;       // of the sum
+    bool last_wave = false;  // only that of the last wave's tiles
     bool swap_groups = false;
     Fragments f;
     int64_t rows() const { return warps_m * fragments_m * f.rows; }
@@ -168,7 +130,14 @@ class TensorTiles final : public Sketch {
     int64_t terms() const { return steps * f.terms; }
     int64_t warps() const { return warps_m * warps_n; }
     int64_t threads() const { return warps() * f.threads; }
+    // Registers of a thread.
+    int64_t sums() const { return fragments_m * fragments_n * f.rows * f.columns / f.threads; }
   };
+  // The blocks that fill padded operands and that take the result out of its padding; -1: none.
+  struct Copies {
+    int a = -1, b = -1, result = -1;
+  };
+
   Tile Read(const Point& point) const {
     return {.warps_m = Value(point, warps_m_),
             .warps_n = Value(point, warps_n_),
@@ -177,7 +146,8 @@ class TensorTiles final : public Sketch {
             .steps = Value(point, steps_),
             .stages = Value(point, stages_),
             .tiles_of_group = Value(point, tiles_of_group_),
-            .parts = Value(point, parts_),
+            .parts = PartsOf(Value(point, parts_)),
+            .last_wave = Value(point, parts_) < 0,
             .swap_groups = Value(point, swap_groups_) != 0,
             .f = product_.fragments};
   }
@@ -214,6 +184,24 @@ class TensorTiles final : public Sketch {
     return own * t.terms() / row * padded * operand.bytes();
   }
 
+  int64_t SharedBytes(const Tile& t) const {
+    return (SharedBytes(t, product_.a, t.rows()) + SharedBytes(t, product_.b, t.columns())) *
+           t.stages;
+  }
+  // Registers of a thread: of its factors, and all that it needs.
+  int64_t Factors(const Tile& t) const {
+    if (t.f.reads_shared()) return 0;
+    return (t.fragments_m * t.f.rows * product_.a.bytes() +
+            t.fragments_n * t.f.columns * product_.b.bytes()) *
+           t.f.terms / (4 * t.f.threads);
+  }
+  int64_t Registers(const Tile& t) const {
+    return target::TileRegisters(t.sums(), Factors(t)) + (t.f.reads_shared() ? kCopies : 0);
+  }
+  int64_t Groups(const Tile& t) const {
+    return GroupsAtOnce(limits_, t.threads(), SharedBytes(t), Registers(t));
+  }
+
   // An extent that a tile of so many is made of: padded where the fragment does not divide it.
   int64_t Padded(size_t iter, int64_t part, int64_t tile) const {
     const int64_t extent = p_.iters[iter].extent;
@@ -240,48 +228,104 @@ class TensorTiles final : public Sketch {
     return ragged(product_.rows, t.f.rows) || ragged(product_.columns, t.f.columns) ||
            ragged(product_.terms, t.f.terms);
   }
-  // Tiles of the result, of all parts.
+  int64_t Rows() const { return p_.iters[product_.rows].extent; }
+  int64_t TileRows(const Tile& t) const {
+    return Padded(product_.rows, t.f.rows, t.rows()) / t.rows();
+  }
+  int64_t TileColumns(const Tile& t) const {
+    return Padded(product_.columns, t.f.columns, t.columns()) / t.columns();
+  }
+  // Tiles of the first launch: of all parts, or those in front of the last wave.
   int64_t Tiles(const Tile& t) const {
-    int64_t tiles = t.parts * (Padded(product_.rows, t.f.rows, t.rows()) / t.rows()) *
-                    (Padded(product_.columns, t.f.columns, t.columns()) / t.columns());
+    if (t.last_wave) return WholeRows(t) * TileColumns(t);
+    int64_t tiles = t.parts * TileRows(t) * TileColumns(t);
     for (size_t i = 0; i < product_.rows; ++i) tiles *= p_.iters[i].extent;
     return tiles;
   }
+  int64_t WholeRows(const Tile& t) const {
+    return WholeWaveRows(TileRows(t), TileColumns(t), Groups(t));
+  }
+  // Rows of tiles are divided, which are the outermost loop.
+  bool CanDivide(const Tile& t) const {
+    if (product_.rows != 0 || WholeRows(t) == 0 || t.tiles_of_group > 1) return false;
+    // One row of tiles in each launch has one order only.
+    return !t.swap_groups || WholeRows(t) > 1 || TileRows(t) > 2;
+  }
 
-  // Parts of the sum become products of their own, and P adds up their results in a launch of its
-  // own, with O behind it. Returns the block of the products.
-  int AddUpParts(int64_t parts, int p, int o, const schedule::Schedule& s, StepMaker* make) const {
-    const std::vector<int> loops = s.LoopsOf(p);
-    const std::vector<int> terms =
-        make->Split(loops[product_.terms], {parts, schedule::kInfer}, false);
-    if (terms.size() != 2) return -1;
-    const std::vector<int> made = make->Rfactor(p, terms[0], "first");
-    if (made.empty()) return -1;
-    const bool copies = o < 0;
-    if (copies) {
+  // The last wave's tiles have nests of their own, with their sums in parts.
+  void ApplyLastWave(const Tile& t, int p, int o, const schedule::Schedule& s,
+                     StepMaker* make) const {
+    if (o < 0) {
+      const std::vector<int> copy = make->CacheWrite(p);
+      if (copy.empty()) return;
+      o = copy[0];
+    }
+    const int64_t first = WholeRows(t) * t.rows();
+    const std::vector<int> made = make->Divide({s.LoopsOf(p)[0], s.LoopsOf(o)[0]}, first);
+    if (made.empty()) return;
+    const int p_rest = made[0], o_rest = made[1 + p_.iters.size()];
+    Tile whole = t, rest = t;
+    whole.parts = 1;
+    rest.tiles_of_group = 1;
+    make->Mark(ApplyTiles(whole, p, o, {}, s, make), "with_next");
+    ApplyTiles(rest, AddUp(t, p_rest, o_rest, Rows() - first, s, make), -1, {}, s, make);
+  }
+
+  // A product P in tiles, with O behind it. Returns the loop over the tiles of a group.
+  int ApplyTiles(const Tile& t, int p, int o, const Copies& copies, const schedule::Schedule& s,
+                 StepMaker* make) const {
+    if (!make->status().ok()) return -1;
+    if (o < 0) {
       const std::vector<int> copy = make->CacheWrite(p);
       if (copy.empty()) return -1;
       o = copy[0];
     }
+    make->SetScope(p, "wmma.acc");
+    const auto read = [&](bool of_a, const char* scope) {
+      const std::vector<int> copy = make->CacheRead(p, of_a == product_.a_first ? 0 : 1, scope);
+      return copy.empty() ? -1 : copy[0];
+    };
+    const auto share = [&](bool of_a, int padded) {
+      if (padded < 0) return read(of_a, "shared");
+      make->SetScope(padded, "shared");
+      return padded;
+    };
+    const int a_shared = share(true, copies.a), b_shared = share(false, copies.b);
+    int a = -1, b = -1;  // fragments
+    if (!t.f.reads_shared()) {
+      a = read(true, "local"), b = read(false, "local");
+      make->SetScope(a, "wmma.a");
+      make->SetScope(b, "wmma.b");
+    }
+    if (!make->status().ok()) return -1;
+    const Steps steps = TileProducer(t, s.LoopsOf(p), make);
+    TileConsumer(t, o, steps.group, make);
+    if (!make->status().ok()) return -1;
+    make->Bind(make->Fuse(steps.warps), "threadIdx.y");
+    if (!t.f.reads_shared()) {
+      LoadFragments(a, steps.fragment, product_.a, t.f.rows, t.f.load_a, /*own_first=*/true, make);
+      LoadFragments(b, steps.fragment, product_.b, t.f.columns, t.f.load_b, /*own_first=*/false,
+                    make);
+    }
+    make->Tensorize(steps.product, t.f.product);
+    Fetch(t, a_shared, steps.shared, product_.a, t.rows(), make);
+    Fetch(t, b_shared, steps.shared, product_.b, t.columns(), make);
+    if (t.stages > 1) make->PipelineAsync(steps.shared, {1, 1, t.stages});
+    return steps.group;
+  }
+
+  // `rows`: of the result, where only the last ones are in parts.
+  int AddUp(const Tile& t, int p, int o, int64_t rows, const schedule::Schedule& s,
+            StepMaker* make) const {
     std::vector<int64_t> extents;
     for (const IterInfo& iter : p_.iters) {
       if (!iter.reduce) extents.push_back(iter.extent);
     }
-    const int64_t threads = WholeThreads(extents, limits_.usual_threads);
-    const std::vector<int> results =
-        make->Split(make->Fuse(s.LoopsOf(o)), {schedule::kInfer, threads}, false);
-    if (results.size() != 2) return -1;
-    make->Bind(results[0], "blockIdx.x");
-    make->Bind(results[1], "threadIdx.x");
-    make->ComputeAt(p, results[1]);
-    if (!copies) make->SetScope(p, "local");
-    return made[0];
+    extents[product_.rows] = rows;
+    return AddUpParts(t.parts, p, o, product_.terms, WholeThreads(extents, limits_.usual_threads),
+                      s, make);
   }
 
-  // The blocks that fill padded operands and that take the result out of its padding; -1: none.
-  struct Copies {
-    int a = -1, b = -1, result = -1;
-  };
   Copies Pad(const Tile& t, int p, StepMaker* make) const {
     std::vector<int64_t> factors(p_.iters.size(), 1);
     const auto pads = [&](size_t iter, int64_t part, int64_t tile) {
@@ -333,7 +377,7 @@ class TensorTiles final : public Sketch {
     order.insert(order.end(), {terms[0], rows[1], columns[1], terms[1], rows[2], columns[2],
                                rows[3], columns[3], terms[2]});
     make->Reorder(order);
-    const int group = BindGroups(make->Fuse(groups), t.tiles_of_group, make);
+    const int group = BindGroups(make->Fuse(groups), t.tiles_of_group, Groups(t), make);
     return {group, terms[0], terms[1], rows[3], {rows[1], columns[1]}};
   }
 

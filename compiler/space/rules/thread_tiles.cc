@@ -30,6 +30,7 @@
 #include "compiler/space/rules/bound_nest.h"
 #include "compiler/space/rules/rules.h"
 #include "compiler/space/rules/tile_operands.h"
+#include "compiler/space/rules/work_shares.h"
 #include "compiler/space/step_maker.h"
 #include "deploy/support/strings.h"
 
@@ -94,7 +95,6 @@ class ThreadTiles final : public Sketch {
     if (rows * t.vectors * t.lanes > limits_.registers) return false;
     if (t.dots && !FitsDots(t)) return false;
     if (t.held > 0 && (t.dots || t.steps.back() % 2 != 0)) return false;
-    if (Tiles(t) % t.tiles_of_group != 0) return false;
     // Of a dot product the last reduction loop is inside the instruction.
     const size_t loops = reduce_.size() - (t.dots ? 1 : 0);
     if (loops == 0 && (t.unroll || t.staged)) return false;
@@ -112,10 +112,10 @@ class ThreadTiles final : public Sketch {
     }
     if (t.double_buffer && !(t.staged && reduce_[loops - 1] > t.steps[loops - 1])) return false;
     if (t.padding != 0 && !t.rows_apart) return false;
-    const int64_t shared = t.staged_bytes * (t.double_buffer ? 2 : 1), wide = t.vectors * t.lanes;
-    return shared <= limits_.shared_bytes &&
-           IsFullEnough(limits_, WholeThreads(extents_, limits_.group_threads), threads, shared,
-                        target::TileRegisters(rows * wide, rows + wide + rows * t.held));
+    return t.shared_bytes() <= limits_.shared_bytes &&
+           IsFullEnough(limits_, WholeThreads(extents_, limits_.group_threads), threads,
+                        t.shared_bytes(), Registers(t)) &&
+           CanShareOut(Tiles(t), t.tiles_of_group, Groups(t));
   }
 
   absl::Status Apply(const Point& point, schedule::Schedule* s) const override {
@@ -191,6 +191,7 @@ class ThreadTiles final : public Sketch {
     int64_t group() const {
       return std::accumulate(threads.begin(), threads.end(), int64_t{1}, std::multiplies<>());
     }
+    int64_t shared_bytes() const { return staged_bytes * (double_buffer ? 2 : 1); }
   };
 
   // Lanes of dot products run along their axis only.
@@ -234,7 +235,7 @@ class ThreadTiles final : public Sketch {
         AddKnob("last_axis_inside", last ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{0});
     double_buffer_ = AddKnob("double_buffer", {0, 1});
     padding_ = AddKnob("row_padding", {0, 1, 4, kSwizzled, kBlocksApart});
-    tiles_of_group_ = AddKnob("tiles_of_group", {1, 2, 4});
+    tiles_of_group_ = AddKnob("tiles_of_group", TilesOfGroupMenu(limits_, 4));
   }
 
   // One knob for each buffer that P reads and that somebody may fetch.
@@ -312,6 +313,19 @@ class ThreadTiles final : public Sketch {
       t.staged_bytes += rows.bytes();
     }
     return t;
+  }
+
+  // Of a thread.
+  int64_t Registers(const Tile& t) const {
+    int64_t rows = 1;
+    for (size_t a = 0; a < extents_.size(); ++a) {
+      if (a != t.lane_axis) rows *= t.rows[a];
+    }
+    const int64_t wide = t.vectors * t.lanes;
+    return target::TileRegisters(rows * wide, rows + wide + rows * t.held);
+  }
+  int64_t Groups(const Tile& t) const {
+    return GroupsAtOnce(limits_, t.group(), t.shared_bytes(), Registers(t));
   }
 
   // Tiles of the result.
@@ -435,7 +449,7 @@ class ThreadTiles final : public Sketch {
     for (const std::vector<int>& part : {virtual_loops, threads, inner})
       order.insert(order.end(), part.begin(), part.end());
     make->Reorder(order);
-    const int group = BindGroups(make->Fuse(groups), t.tiles_of_group, make);
+    const int group = BindGroups(make->Fuse(groups), t.tiles_of_group, Groups(t), make);
     make->Bind(make->Fuse(threads), "threadIdx.x");
     MapRegisters(virtual_loops, inner, make);
     if (t.lanes > 1) make->Vectorize(inner.back());

@@ -50,8 +50,8 @@ SharedRows::SharedRows(const std::vector<int64_t>& box, int64_t element_bytes, i
     if (stride_ == 1) stride_ = box[d];
   }
   if (padding == kBlocksApart) PadBlocks(box);
-  pads_ = padding_ > 0 && dim_ >= 0 && align_ > padding_ && align_ <= kMaxAlign &&
-          stride_ % align_ != padding_;
+  pads_ = padding_ > 0 && (padding_ & (padding_ - 1)) == 0 && dim_ >= 0 && align_ > padding_ &&
+          align_ <= kMaxAlign && stride_ % align_ != padding_;
   const int64_t vectors = stride_ / vector;
   turns_ = padding == kSwizzled && dim_ >= 0 && vectors > 1 && vectors * vector == stride_ &&
            (vectors & (vectors - 1)) == 0;
