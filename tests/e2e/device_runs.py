@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Models of which a run decides something, on devices: found sizes, loops, an If, open sizes, a state. Launches of fixed sizes run on the
-device, the others on the processor. Against NumPy where the processor's tests are, else against the processor's module."""
+device, the others on the processor. OpenCL and Vulkan; some on an emulated GPU (networks_cuda.py), which refuses races. Against NumPy where the processor's tests are, else against the processor's module."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -14,9 +15,13 @@ from found_sizes import FLOAT, MOST, run_checks, save, suppressed, tilewright, t
 from loops import node, value
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
-from fleet import BIN, skip  # noqa: E402
+from fleet import BIN, BUILD, skip  # noqa: E402
 
 KINDS = ("opencl", "vulkan")
+GPU = "cuda,arch=sm_90"
+FAKES = str(BUILD / "tests/support/simt/fake_cuda")
+LOOPS = (loops.data_decide_how_often, loops.loops_in_loops, loops.a_run_takes_one_way, loops.values_that_swap,
+         loops.trips_find_sizes_of_their_own, loops.states_that_grow, loops.lists_of_open_length)
 
 
 def compiled(path, target, *words):
@@ -33,6 +38,10 @@ def session(module, threads=1):
         if "runtime.device.none" in str(error):
             skip("no device of the kind")
         raise
+
+
+def name_of(target):
+    return target.split(",")[0]
 
 
 def sides(kernels):
@@ -102,14 +111,14 @@ def a_detector_ends_on_the_processor(kind):
             equal(found, on_processor.run({"image": image}))
         assert len(counts) > 2, counts
         profile = json.loads(tilewright("run", module, "--repeat", 2, "--profile", "-o", "json"))["kernels"]
-        assert {row["on"] for row in profile} == {kind, "processor"}, profile
+        assert {row["on"] for row in profile} == {name_of(kind), "processor"}, profile
         table = tilewright("run", module, "--repeat", 2, "--profile")
-        assert "processor" in table and kind in table, table
+        assert "processor" in table and name_of(kind) in table, table
         plain = tilewright("run", compiled(path, "native,threads=1")[0], "--repeat", 2, "--profile")
         assert " on " not in plain.split("\n")[0], plain
 
 
-def loops_run_as_on_the_processor(kind):
+def loops_run_as_on_the_processor(kind, checks=LOOPS):
     """The checks of loops.py, whose loops are now on two sides."""
     on_device = []
 
@@ -119,8 +128,7 @@ def loops_run_as_on_the_processor(kind):
         yield session(module)
     kept, loops.sessions = loops.sessions, sessions
     try:
-        for check in (loops.data_decide_how_often, loops.loops_in_loops, loops.a_run_takes_one_way, loops.values_that_swap,
-                      loops.trips_find_sizes_of_their_own, loops.states_that_grow, loops.lists_of_open_length):
+        for check in checks:
             check()
     finally:
         loops.sessions = kept
@@ -202,7 +210,7 @@ def open_sizes_run_here_and_fixed_ones_there(kind):
             for n in (4, 1, 8, 3, 4, 8, 8, 1):
                 x = rng.standard_normal((n, 3, 8, 8)).astype(np.float32)
                 equal(found.run({"x": x}), wanted.run({"x": x}))
-        for n, on in ((4, kind), (3, "processor")):
+        for n, on in ((4, name_of(kind)), (3, "processor")):
             said = json.loads(tilewright("run", module, "--shape", f"N={n}", "--repeat", 2, "--profile", "-o", "json"))
             assert {row["on"] for row in said["kernels"]} == {on}, said["kernels"]
         done = tw_errors("compile", path, "--target", kind, "--effort", 0, *words, "-o", path.with_suffix(".w.tw"))
@@ -245,16 +253,24 @@ def a_state_is_kept_on_the_processor(kind):
             equal(found.run({"x": x}), wanted.run({"x": x}))
 
 
+def named(check, kind, *more):
+    def run():
+        check(kind, *more)
+    run.__name__ = f"{check.__name__}_{name_of(kind)}"
+    return run
+
+
 def checks():
     for kind in KINDS:
         for check in (a_detector_ends_on_the_processor, what_follows_a_found_size_is_there_again, loops_run_as_on_the_processor,
-                      a_recurrent_layer_keeps_its_state_there,
-                      open_sizes_run_here_and_fixed_ones_there, a_state_is_kept_on_the_processor):
-            def run(check=check, kind=kind):
-                check(kind)
-            run.__name__ = f"{check.__name__}_{kind}"
-            yield run
+                      a_recurrent_layer_keeps_its_state_there, open_sizes_run_here_and_fixed_ones_there, a_state_is_kept_on_the_processor):
+            yield named(check, kind)
+    for check in (a_detector_ends_on_the_processor, open_sizes_run_here_and_fixed_ones_there):
+        yield named(check, GPU)
+    yield named(loops_run_as_on_the_processor, GPU, LOOPS[:4])
 
 
 if __name__ == "__main__":
+    if FAKES not in os.environ.get("LD_LIBRARY_PATH", ""):  # the driver is loaded into this process
+        os.execve(sys.executable, [sys.executable, *sys.argv], dict(os.environ, LD_LIBRARY_PATH=FAKES))
     run_checks(*checks())
