@@ -6,8 +6,8 @@
 #include "compiler/codegen/codegen.h"
 #include "compiler/driver/in_place.h"
 #include "compiler/driver/module_builder.h"
+#include "compiler/driver/placement.h"
 #include "compiler/driver/specialise.h"
-#include "compiler/graph/loops.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/visit.h"
@@ -19,13 +19,11 @@
 #include "compiler/space/field_sums.h"
 #include "compiler/space/matrix_tiles.h"
 #include "compiler/targets/backend.h"
-#include "compiler/targets/kind_table.h"
 #include "compiler/transform/clone.h"
 #include "compiler/transform/passes.h"
 #include "compiler/transform/split_prepare.h"
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/c_abi.h"
-#include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/external_library.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
@@ -76,11 +74,6 @@ bool OnMatrixUnit(const LoweredTask& task) {
     return on_unit;
   });
   return on_unit;
-}
-
-// The processor next to a device: any of the architecture that this program runs on.
-absl::StatusOr<target::Target> HostOf() {
-  return target::ParseTarget(StrCat(target::kProcessors, ",arch=", runtime::DetectCpu().arch));
 }
 
 absl::StatusOr<LoweredTask> LowerTask(const ir::Function& scheduled, const target::Target& target,
@@ -223,7 +216,7 @@ absl::Status PlanInPlace(const targets::Backend& backend,
   return absl::OkStatus();
 }
 
-// The tasks of a model, lowered for the target, or for the processor next to it where a matrix unit
+// The tasks of a model, lowered for the target, or for the processor next to it where the device
 // cannot run them.
 class ModelLowering {
  public:
@@ -234,7 +227,7 @@ class ModelLowering {
   }
 
   // Tasks come in the model's order.
-  absl::StatusOr<CompileReport::Kernel> Add(const Task& task) {
+  absl::StatusOr<CompileReport::Kernel> Add(const Task& task, const Placement& placement) {
     CompileReport::Kernel kernel;
     kernel.task_hash = task.hash;
     kernel.task_name = task.name;
@@ -243,6 +236,8 @@ class ModelLowering {
     kernel.library = task.library;
     kernel.flops = task.flops;
     kernel.bytes = task.bytes;
+    kernel.host_reason = placement.host_reason;
+    kernel.open_sizes = placement.open_sizes;
     const absl::Status placed = Place(task, &kernel);
     if (!placed.ok()) return support::WithContext(placed, StrCat("task ", task.name));
     return kernel;
@@ -305,28 +300,47 @@ class ModelLowering {
     TW_ASSIGN(std::vector<schedule::Variant> variants, TaskVariants(body));
     const std::string name = StrCat("k", placed_.size(), "_", variants[0].function.name);
     for (schedule::Variant& variant : variants) variant.function.name = name;
-    const std::string dump =
-        options_.dump_dir.empty() ? "" : support::PathJoin(options_.dump_dir, name);
     const target::Target& target = sides_[0].target;
-    if (!dump.empty()) TW_TRY(DumpReasons(variants, target, dump));
-    TW_ASSIGN(ir::Function scheduled, ScheduleTask(variants, task, target, schedules_, kernel));
-    in_place_.push_back(InPlaceOperands(scheduled, kernel->steps));
-    absl::StatusOr<LoweredTask> lowered = LowerTask(scheduled, target, dump, "");
-    // Both algorithms in one function have the same parameters, so none that are prepared.
-    const bool given = kernel->tuned || kernel->predicted;
-    if (lowered.ok() && !given && !lowered->prepare)
-      TW_TRY(AddManyRows(body, variants, dump, &*lowered));
-    if (!target.machine.has_matrix() || (lowered.ok() && OnMatrixUnit(*lowered)))
-      return Keep(0, std::move(lowered));
+    in_place_.emplace_back();
+    if (kernel->host_reason.empty()) {
+      absl::StatusOr<LoweredTask> lowered = LowerOn(0, body, variants, task, kernel);
+      const bool unit = target.machine.has_matrix();
+      if (!unit) TW_TRY(lowered.status());
+      if (!unit || (lowered.ok() && OnMatrixUnit(*lowered))) return Keep(0, *std::move(lowered));
+      kernel->host_reason = space::WhyNotOnUnit(variants[0].function, target.machine.matrix);
+    }
     kernel->on_host = true;
-    kernel->host_reason = space::WhyNotOnUnit(variants[0].function, target.machine.matrix);
+    in_place_.back().clear();  // a device's module computes nothing in place
     if (sides_.size() < 2) {
-      TW_ASSIGN(target::Target host, HostOf());
+      TW_ASSIGN(target::Target host, HostOf(target));
       sides_.push_back({.target = std::move(host)});
     }
-    if (!dump.empty()) TW_TRY(DumpReasons(variants, sides_[1].target, dump));
-    TW_ASSIGN(scheduled, ScheduleTask(variants, task, sides_[1].target, schedules_, kernel));
-    return Keep(1, LowerTask(scheduled, sides_[1].target, dump, ""));
+    TW_ASSIGN(LoweredTask lowered, LowerOn(1, body, variants, task, kernel));
+    in_place_.back().clear();
+    return Keep(1, std::move(lowered));
+  }
+
+  // A kernel of the task for a side, by its best schedule.
+  absl::StatusOr<LoweredTask> LowerOn(size_t side, const graph::Graph& body,
+                                      const std::vector<schedule::Variant>& variants,
+                                      const Task& task, CompileReport::Kernel* kernel) {
+    const target::Target& target = sides_[side].target;
+    const std::string dump = options_.dump_dir.empty()
+                                 ? ""
+                                 : support::PathJoin(options_.dump_dir, variants[0].function.name);
+    if (!dump.empty()) TW_TRY(DumpReasons(variants, target, dump));
+    kernel->tuned = kernel->predicted = kernel->stale = false;
+    kernel->measurement_id.clear();
+    // Schedules that somebody knows are those of the target's device.
+    ScheduleProvider* const schedules = side == 0 ? schedules_ : nullptr;
+    TW_ASSIGN(const ir::Function scheduled,
+              ScheduleTask(variants, task, target, schedules, kernel));
+    in_place_.back() = InPlaceOperands(scheduled, kernel->steps);
+    TW_ASSIGN(LoweredTask lowered, LowerTask(scheduled, target, dump, ""));
+    // Both algorithms in one function have the same parameters, so none that are prepared.
+    const bool given = kernel->tuned || kernel->predicted;
+    if (!given && !lowered.prepare) TW_TRY(AddManyRows(target, body, variants, dump, &lowered));
+    return lowered;
   }
 
   // A call of a library is a code object of text (deploy/runtime/external_library.h).
@@ -338,7 +352,7 @@ class ModelLowering {
       const target::Target& target = sides_[0].target;
       CodePart part{.target = target};
       if (targets::BackendOf(target).on_device) {
-        TW_ASSIGN(part.target, HostOf());
+        TW_ASSIGN(part.target, HostOf(target));
       }
       part.code.format = runtime::kLibraryFormat;
       part.code.bytes = text;
@@ -360,9 +374,9 @@ class ModelLowering {
   }
 
   // The kernel of a task with open rows also has the algorithm for many of them, if there is one.
-  absl::Status AddManyRows(const graph::Graph& body, const std::vector<schedule::Variant>& variants,
-                           const std::string& dump, LoweredTask* lowered) {
-    const target::Target& target = sides_[0].target;
+  absl::Status AddManyRows(const target::Target& target, const graph::Graph& body,
+                           const std::vector<schedule::Variant>& variants, const std::string& dump,
+                           LoweredTask* lowered) {
     const std::string& few = variants[space::DefaultVariant(variants, target)].name;
     for (const schedule::Variant& variant : variants) {
       const std::optional<ManyRows> choice = ManyRowsOf(body, variant, few);
@@ -383,15 +397,14 @@ class ModelLowering {
     return absl::OkStatus();
   }
 
-  absl::Status Keep(size_t part, absl::StatusOr<LoweredTask> lowered) {
-    TW_TRY(lowered.status());
+  absl::Status Keep(size_t part, LoweredTask lowered) {
     Side& side = sides_[part];
     PlacedTask& placed = placed_.emplace_back(
         PlacedTask{.part = part, .program = static_cast<int>(side.mains.size())});
-    side.mains.push_back(std::move(lowered->main));
-    placed.prepared = std::move(lowered->prepared);
-    if (!lowered->prepare.has_value()) return absl::OkStatus();
-    placed.prepared.program = side.PrepareOf(*std::move(lowered->prepare));
+    side.mains.push_back(std::move(lowered.main));
+    placed.prepared = std::move(lowered.prepared);
+    if (!lowered.prepare.has_value()) return absl::OkStatus();
+    placed.prepared.program = side.PrepareOf(*std::move(lowered.prepare));
     return absl::OkStatus();
   }
 
@@ -406,40 +419,21 @@ class ModelLowering {
   std::vector<std::vector<int>> in_place_;  // operands, by task
 };
 
-// A module of open sizes runs on processors, and says what sizes it is for.
-absl::Status CheckOpenSizes(const graph::Graph& fused, const target::Target& target) {
+// A module of open sizes says what sizes it is for.
+absl::Status CheckOpenSizes(const graph::Graph& fused) {
   for (const std::string& name : graph::SizeVariables(fused)) {
-    if (!fused.size_ranges.contains(name)) {
-      return support::InvalidArgument(
-          "driver.compile.size_range",
-          StrCat("expected a range of sizes for ", name, ", found none"));
-    }
-    if (!RunsOnProcessor(target)) {
-      return support::Unimplemented(
-          "driver.compile.open_size",
-          StrCat("expected fixed sizes for ", target.kind, ", found ", name,
-                 " open; only processors run modules of open sizes"));
-    }
+    if (fused.size_ranges.contains(name)) continue;
+    return support::InvalidArgument("driver.compile.size_range",
+                                    StrCat("expected a range of sizes for ", name, ", found none"));
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckLoops(const graph::Graph& fused, const target::Target& target) {
-  const std::vector<graph::Loop> loops = graph::LoopsOf(fused);
-  if (loops.empty() || RunsOnProcessor(target)) return absl::OkStatus();
-  return support::Unimplemented(
-      "driver.compile.loop", StrCat("expected loops of a known number of trips for ", target.kind,
-                                    ", found ", support::Quote(fused.nodes[loops[0].end].name),
-                                    "; only processors run loops whose end a run decides"));
-}
-
 // "main", then the specialisations, each checked.
 absl::StatusOr<std::vector<ModelFunction>> FunctionsOf(const graph::Graph& fused,
-                                                       std::span<const graph::Graph> specialised,
-                                                       const target::Target& target) {
+                                                       std::span<const graph::Graph> specialised) {
   TW_TRY(graph::Verify(fused));
-  TW_TRY(CheckOpenSizes(fused, target));
-  TW_TRY(CheckLoops(fused, target));
+  TW_TRY(CheckOpenSizes(fused));
   std::vector<ModelFunction> functions = {{.fused = &fused}};
   for (const graph::Graph& g : specialised) {
     TW_TRY(graph::Verify(g));
@@ -455,20 +449,29 @@ bool RunsOnProcessor(const target::Target& target) {
   return !targets::BackendOf(target).on_device && !target.machine.has_matrix();
 }
 
+std::vector<bool> TasksOnHost(std::span<const graph::Graph* const> graphs, const ModelTasks& model,
+                              const target::Target& target) {
+  std::vector<bool> on_host;
+  for (const Placement& placement : PlaceTasks(graphs, model, target))
+    on_host.push_back(!placement.host_reason.empty());
+  return on_host;
+}
+
 absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const target::Target& target,
                                          ScheduleProvider* schedules, const CompileOptions& options,
                                          CompileReport* report) {
   CompileReport local;
   CompileReport& out = report != nullptr ? *report : local;
   out = CompileReport();
-  TW_ASSIGN(std::vector<ModelFunction> functions, FunctionsOf(fused, options.specialised, target));
+  TW_ASSIGN(std::vector<ModelFunction> functions, FunctionsOf(fused, options.specialised));
   std::vector<const graph::Graph*> graphs;
   for (const ModelFunction& of : functions) graphs.push_back(of.fused);
   TW_ASSIGN(ModelTasks model, ExtractModelTasks(graphs));
   ModelLowering lowering(target, schedules, options);
   const Stopwatch lower_time;
-  for (const Task& task : model.tasks) {
-    TW_ASSIGN(CompileReport::Kernel kernel, lowering.Add(task));
+  const std::vector<Placement> placements = PlaceTasks(graphs, model, target);
+  for (size_t t = 0; t < model.tasks.size(); ++t) {
+    TW_ASSIGN(CompileReport::Kernel kernel, lowering.Add(model.tasks[t], placements[t]));
     out.kernels.push_back(std::move(kernel));
   }
   out.seconds_lower = lower_time.Seconds();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,17 +42,22 @@ struct CompileOptions {
   // it.
   std::span<const graph::Graph> specialised = {};
 };
-// Whether the processor alone runs modules for the target: they may have open sizes and loops.
+// Whether the processor alone runs modules for the target: it runs all of their launches.
 bool RunsOnProcessor(const target::Target& target);
+// By task of these graphs, of which the first one is "main": whether the processor next to the
+// target's device runs it, by any schedule (placement.h). Nothing measures it on the device.
+std::vector<bool> TasksOnHost(std::span<const graph::Graph* const> graphs, const ModelTasks& model,
+                              const target::Target& target);
 
 struct CompileReport {
   struct Kernel {
     std::string task_hash, task_name, task_label, steps, program_hash;
-    int uses = 0;             // in all functions of the module
-    bool tuned = false;       // a provided schedule that was measured was applied
-    bool predicted = false;   // one that was never measured
-    bool on_host = false;     // on the processor next to the target's matrix unit
-    std::string host_reason;  // why it is there
+    int uses = 0;                      // in all functions of the module
+    bool tuned = false;                // a provided schedule that was measured was applied
+    bool predicted = false;            // one that was never measured
+    bool on_host = false;              // on the processor next to the target's device
+    std::string host_reason;           // why it is there
+    std::set<std::string> open_sizes;  // that are the reason, where calls decide about them
     bool stale = false;  // one was provided but did not replay to its hash: `stale_reason` says how
     std::string stale_reason;
     std::string measurement_id;

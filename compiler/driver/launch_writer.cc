@@ -49,10 +49,11 @@ int64_t LaunchWriter::ScratchBytes(const codegen::Program& program) const {
 }
 
 absl::StatusOr<std::vector<module::Launch>> LaunchWriter::Launches(
-    size_t part, int index, const std::vector<int64_t>& params, const module::Launch& about) {
+    size_t part, int index, const std::vector<int64_t>& params, const Scratch& scratch,
+    const module::Launch& about) {
   const codegen::Program& program = parts_[part].code.programs[static_cast<size_t>(index)];
   std::vector<int64_t> tensors = params;
-  TW_TRY(AddTemporaries(program, about.name, &tensors));
+  TW_TRY(AddTemporaries(program, about.name, scratch, &tensors));
   std::vector<module::Launch> launches;
   for (const codegen::Call& call : program.calls) {
     module::Launch& launch = launches.emplace_back();
@@ -109,7 +110,8 @@ absl::StatusOr<LaunchWriter::Prepared> LaunchWriter::MakePrepared(size_t part,
   params.insert(params.end(), made.tensors.begin(), made.tensors.end());
   module::Launch about;
   about.name = StrCat("prepare ", name);
-  TW_ASSIGN(made.launches, Launches(part, prepared.program, params, about));
+  // Nothing else is in the arena while they run.
+  TW_ASSIGN(made.launches, Launches(part, prepared.program, params, ScratchBehind(0), about));
   return made;
 }
 
@@ -123,16 +125,27 @@ absl::StatusOr<int64_t> LaunchWriter::AddTensor(const op::TensorType& type, modu
   return manifest_.tensors.back().id;
 }
 
+Scratch LaunchWriter::ScratchBehind(int64_t arena_bytes) const {
+  // Without size variables one place serves all functions, in front of prepared tensors.
+  return {manifest_.open_sizes() ? RoundUp(arena_bytes, alignment_) : scratch_};
+}
+
 absl::Status LaunchWriter::AddTemporaries(const codegen::Program& program, const std::string& name,
-                                          std::vector<int64_t>* tensors) {
-  int64_t offset = scratch_;
+                                          const Scratch& scratch, std::vector<int64_t>* tensors) {
+  int64_t offset = scratch.offset;
+  std::vector<int64_t> below = scratch.below;
+  const bool moves = !below.empty();
   for (const ir::Buffer& buffer : program.temporaries) {
     op::TensorType type{buffer->dtype, {}};
     for (const ir::Expr& extent : buffer->shape) type.shape.push_back(*ir::AsInt(extent));
-    TW_ASSIGN(const int64_t id, AddTensor(type, module::TensorKind::kIntermediate, offset,
-                                          StrCat(name, ".", buffer->name, ".")));
+    TW_ASSIGN(const int64_t id,
+              AddTensor(type, module::TensorKind::kIntermediate, moves ? 0 : offset,
+                        StrCat(name, ".", buffer->name, ".")));
     tensors->push_back(id);
     offset += RoundUp(type.bytes(), alignment_);
+    if (!moves) continue;
+    manifest_.tensors.back().after = below;
+    below = {id};
   }
   return absl::OkStatus();
 }

@@ -20,6 +20,13 @@ absl::StatusOr<module::Tensor> TensorOf(const op::TensorType& type, module::Tens
                                         int64_t id);
 int64_t RoundUp(int64_t bytes, int64_t alignment);
 
+// Where what passes between the launches of a program may lie: behind all intermediates of the
+// function.
+struct Scratch {
+  int64_t offset = 0;               // in an arena of fixed places
+  std::vector<int64_t> below = {};  // in one of open sizes: the tensors whose ends it begins at
+};
+
 // Turns programs into launches. What passes between the launches of one program lies behind the
 // arena's intermediates, in one place that all programs use in turn; prepared tensors follow.
 class LaunchWriter {
@@ -31,7 +38,10 @@ class LaunchWriter {
   // launch carries what `about` says of the task.
   absl::StatusOr<std::vector<module::Launch>> Launches(size_t part, int index,
                                                        const std::vector<int64_t>& params,
+                                                       const Scratch& scratch,
                                                        const module::Launch& about);
+  // That of functions without open sizes of their own. `arena_bytes`: of the intermediates.
+  Scratch ScratchBehind(int64_t arena_bytes) const;
 
   // Adds what a task has prepared: tensors at the end of the arena, and the launches that write
   // them once. `inputs` are the task's; returns the tensors. Where one program has prepared the
@@ -52,7 +62,7 @@ class LaunchWriter {
   absl::StatusOr<int64_t> AddTensor(const op::TensorType& type, module::TensorKind kind,
                                     int64_t offset, const std::string& name);
   absl::Status AddTemporaries(const codegen::Program& program, const std::string& name,
-                              std::vector<int64_t>* tensors);
+                              const Scratch& scratch, std::vector<int64_t>* tensors);
   absl::StatusOr<Prepared> MakePrepared(size_t part, const PreparedKernel& prepared,
                                         const std::vector<int64_t>& reads, const std::string& name);
 

@@ -150,6 +150,20 @@ void ModelLayout::PlaceOpen() {
   }
 }
 
+std::vector<int64_t> ModelLayout::LastIntermediates() const {
+  std::set<int64_t> last;
+  const auto tensor = [&](int64_t id) -> const module::Tensor& {
+    return manifest_.tensors[static_cast<size_t>(id)];
+  };
+  for (const auto& [place, id] : tensor_) {
+    if (tensor(id).kind == module::TensorKind::kIntermediate) last.insert(id);
+  }
+  for (const auto& [place, id] : tensor_) {
+    for (const int64_t below : tensor(id).after) last.erase(below);
+  }
+  return {last.begin(), last.end()};
+}
+
 absl::Status ModelLayout::Operand(ValueId id) {
   const ValueId root = storage_[id].root;
   return g_.values[root].constant ? Constant(root) : Intermediate(id);

@@ -52,6 +52,8 @@ class ModelLayout {
   // Adds the tensors, and to the function its inputs, outputs and checks.
   absl::Status Run(module::Function* function);
   int64_t TensorId(graph::ValueId id) const { return tensor_.at(PlaceOf(id)); }
+  // Of a graph of open sizes: the intermediates that no other one begins after.
+  std::vector<int64_t> LastIntermediates() const;
 
  private:
   // Values of one place are one tensor, whatever their shapes: the bytes of a root that they are.

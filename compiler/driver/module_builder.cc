@@ -98,6 +98,8 @@ class ModelWriter {
  private:
   absl::Status AddLaunches(const ModelFunction& of, const ModelLayout& layout, LaunchWriter* writer,
                            module::Function* function) {
+    Scratch scratch = writer->ScratchBehind(of.plan.arena_bytes);
+    if (graph::IsSymbolic(*of.fused)) scratch = {0, layout.LastIntermediates()};
     std::vector<module::LaunchNames> names;
     std::vector<int64_t> first;  // by node: how many launches there are before it
     for (size_t n = 0; n < of.fused->nodes.size(); ++n) {
@@ -106,7 +108,7 @@ class ModelWriter {
       if (graph::IsView(node)) continue;
       const auto task = static_cast<size_t>(of.of_node[n]);
       TW_ASSIGN(std::vector<module::Launch> launches,
-                Launches(node, task, layout, writer, function));
+                Launches(node, task, layout, scratch, writer, function));
       for (module::Launch& launch : launches) {
         names.push_back({tasks_[task].label, node.name, graph::SourcesOf(*of.fused, node)});
         function->launches.push_back(std::move(launch));
@@ -134,7 +136,7 @@ class ModelWriter {
 
   absl::StatusOr<std::vector<module::Launch>> Launches(const Node& node, size_t task,
                                                        const ModelLayout& layout,
-                                                       LaunchWriter* writer,
+                                                       const Scratch& scratch, LaunchWriter* writer,
                                                        module::Function* function) const {
     const PlacedTask& placed = placed_[task];
     const CompileReport::Kernel& kernel = kernels_[task];
@@ -153,7 +155,7 @@ class ModelWriter {
     for (const std::string& size : graph::SizeVariables(*node.body)) {
       about.sizes.push_back(module::Dim::Variable(size));
     }
-    return writer->Launches(placed.part, placed.program, params, about);
+    return writer->Launches(placed.part, placed.program, params, scratch, about);
   }
 
   const std::vector<Task>& tasks_;
@@ -303,7 +305,7 @@ absl::StatusOr<module::ModuleParts> CandidateParts(
   about.steps = steps;
   about.program_hash = program_hash;
   about.flops = description.flops;
-  TW_ASSIGN(main.launches, writer.Launches(0, 0, params, about));
+  TW_ASSIGN(main.launches, writer.Launches(0, 0, params, writer.ScratchBehind(0), about));
   measurement.flops = description.flops;
   manifest.functions.push_back(std::move(main));
   manifest.measurement = std::move(measurement);

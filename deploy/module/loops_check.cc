@@ -47,7 +47,6 @@ class LoopsCheck {
     for (size_t i = 0; i < f_.loops.size(); ++i) {
       at_ = StrCat(where_, ".loops[", i, "]");
       TW_TRY(CheckNesting(i));
-      TW_TRY(CheckLaunches(f_.loops[i]));
       TW_TRY(CheckTensors(f_.loops[i]));
     }
     return absl::OkStatus();
@@ -72,16 +71,6 @@ class LoopsCheck {
     }
     if (depth <= kMaxDepth) return absl::OkStatus();
     return Bad(StrCat("expected at most ", kMaxDepth, " loops in each other"));
-  }
-
-  absl::Status CheckLaunches(const Loop& loop) const {
-    for (int64_t i = loop.first; i < loop.end; ++i) {
-      const Launch& launch = f_.launches[static_cast<size_t>(i)];
-      if (!m_.code[static_cast<size_t>(launch.code)].device.empty()) {
-        return Bad("expected launches on the processor");
-      }
-    }
-    return absl::OkStatus();
   }
 
   // Null for what a loop may not use.

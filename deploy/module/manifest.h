@@ -175,7 +175,7 @@ struct Function {
   std::vector<Launch> prepare;   // run before the first call, untimed; write prepared tensors
   std::vector<Launch> launches;
   std::vector<SizeCheck> checks = {};
-  // By their ends; one in another one comes before that. Their launches run on the processor.
+  // By their ends; one in another one comes before that. A device may run launches of them.
   std::vector<Loop> loops = {};
   // Of a specialisation: the values of size variables at which it replaces "main", of some or of
   // all. It has main's inputs and outputs, by name and type, at these sizes. Its sizes depend on

@@ -6,9 +6,11 @@
 #include <string_view>
 #include <utility>
 
+#include "deploy/module/size_plan.h"
 #include "deploy/runtime/c_abi.h"
 #include "deploy/runtime/device_code_cache.h"
 #include "deploy/runtime/device_loader.h"
+#include "deploy/runtime/transfer_plan.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -41,10 +43,10 @@ std::vector<std::string> Missing(const TwDeviceInfo& info,
 
 }  // namespace
 
-DevicePart::DevicePart(const module::ModuleFile& file, const module::Function& function,
+DevicePart::DevicePart(const module::ModuleFile& file, Functions functions,
                        const TwDevicePlugin& plugin, TwDevice* device, DevicePartOptions options)
     : file_(file),
-      function_(function),
+      functions_(std::move(functions)),
       plugin_(plugin),
       device_(device),
       options_(std::move(options)),
@@ -59,26 +61,49 @@ DevicePart::~DevicePart() {
 }
 
 absl::StatusOr<std::unique_ptr<DevicePart>> DevicePart::Create(const module::ModuleFile& file,
-                                                               const module::Function& function,
+                                                               Functions functions,
                                                                const TwDevicePlugin& plugin,
                                                                TwDevice* device,
                                                                const DevicePartOptions& options) {
-  if (file.manifest().open_sizes()) {
-    return support::Unimplemented("runtime.load.open_sizes",
-                                  StrCat("expected fixed sizes for a device of kind ", plugin.kind,
-                                         ", found size variables"));
-  }
-  std::unique_ptr<DevicePart> part(new DevicePart(file, function, plugin, device, options));
+  std::unique_ptr<DevicePart> part(
+      new DevicePart(file, std::move(functions), plugin, device, options));
   part->info_.struct_bytes = sizeof(part->info_);
   TW_TRY(part->Check(plugin.describe(device, &part->info_)));
   TW_TRY(part->LoadCode());
+  for (const module::Function* function : part->functions_) TW_TRY(part->CheckLaunches(*function));
   TW_TRY(part->Allocate());
-  for (const auto* list : {&function.prepare, &function.launches}) {
-    for (const module::Launch& launch : *list) {
-      if (part->Runs(launch)) TW_TRY(part->Bind(launch));
-    }
+  for (const module::Function* function : part->functions_) {
+    for (const module::Launch* launch : part->LaunchesOf(*function)) TW_TRY(part->Bind(*launch));
   }
   return part;
+}
+
+std::vector<const module::Launch*> DevicePart::LaunchesOf(const module::Function& function) const {
+  std::vector<const module::Launch*> launches;
+  for (const auto* list : {&function.prepare, &function.launches}) {
+    for (const module::Launch& launch : *list) {
+      if (Runs(launch)) launches.push_back(&launch);
+    }
+  }
+  return launches;
+}
+
+absl::Status DevicePart::CheckLaunches(const module::Function& function) const {
+  for (const module::Launch* launch : LaunchesOf(function)) {
+    bool fixed = launch->workspace_bytes.constant() && !module::IsOpen(launch->sizes);
+    for (const int64_t id : launch->args) {
+      const Tensor& tensor = TensorOf(id);
+      // What a state keeps is on the processor; launches here may make entries of it.
+      const bool kept = tensor.kind == TensorKind::kState && !tensor.entries_of;
+      fixed = fixed && !kept;
+    }
+    if (fixed) continue;
+    return support::Unimplemented(
+        "runtime.load.open_sizes",
+        StrCat("expected launches of fixed sizes for a device of kind ", plugin_.kind, ", found '",
+               launch->name, "' (", launch->symbol, ")"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status DevicePart::Check(TwDeviceResult result) const {
@@ -124,47 +149,73 @@ absl::StatusOr<TwDeviceMemory*> DevicePart::NewMemory(int64_t bytes) {
   return memory;
 }
 
-absl::Status DevicePart::PlaceTensor(const Tensor& tensor) {
-  if (Has(tensor.id)) return absl::OkStatus();
-  TwDeviceSlice& slice = slices_[tensor.id];
-  if (tensor.kind == TensorKind::kInput || tensor.kind == TensorKind::kOutput) {
-    TW_ASSIGN(slice.memory, NewMemory(tensor.bytes + options_.guard_bytes));
-    return absl::OkStatus();
-  }
-  if (tensor.offset % info_.alignment != 0) {
+// A tensor in a part of memory that tensors share, which is allocated for the first of them.
+absl::Status DevicePart::PlaceInRegion(const Tensor& tensor, int64_t offset, int64_t bytes,
+                                       TwDeviceMemory** region) {
+  if (offset % info_.alignment != 0) {
     return support::FailedPrecondition(
         "runtime.load.alignment",
         StrCat("expected tensors at multiples of ", info_.alignment, " bytes for ", info_.name,
-               ", found '", tensor.name, "' at ", tensor.offset, "; compile the model again"));
+               ", found '", tensor.name, "' at ", offset, "; compile the model again"));
   }
-  slice.offset = tensor.offset;
-  const bool constant = tensor.kind == TensorKind::kConstant;
-  TwDeviceMemory*& whole = constant ? constants_ : arena_;
-  if (whole == nullptr) {
-    const module::Manifest& manifest = file_.manifest();
-    TW_ASSIGN(whole, NewMemory(constant ? manifest.constants_bytes : manifest.arena_bytes));
+  if (*region == nullptr) {
+    TW_ASSIGN(*region, NewMemory(bytes));
   }
-  slice.memory = whole;
-  if (!constant) return absl::OkStatus();
-  return Upload(tensor.id, file_.constants().data() + tensor.offset);
+  slices_[tensor.id] = {*region, offset};
+  return absl::OkStatus();
+}
+
+absl::Status DevicePart::PlaceTensor(const Tensor& tensor) {
+  if (Has(tensor.id)) return absl::OkStatus();
+  const module::Manifest& manifest = file_.manifest();
+  const bool open = manifest.open_sizes();
+  switch (tensor.kind) {
+    case TensorKind::kInput:
+    case TensorKind::kOutput:
+    case TensorKind::kState: {
+      TW_ASSIGN(TwDeviceMemory * memory, NewMemory(tensor.bytes + options_.guard_bytes));
+      slices_[tensor.id] = {memory, 0};
+      return absl::OkStatus();
+    }
+    case TensorKind::kConstant:
+      TW_TRY(PlaceInRegion(tensor, tensor.offset, manifest.constants_bytes, &constants_));
+      return Upload(tensor.id, file_.constants().data() + tensor.offset, tensor.bytes);
+    case TensorKind::kPrepared:
+      if (!open) return PlaceInRegion(tensor, tensor.offset, manifest.arena_bytes, &arena_);
+      return PlaceInRegion(tensor, tensor.offset, module::PreparedBytes(manifest), &prepared_);
+    case TensorKind::kIntermediate:
+      break;
+  }
+  return PlaceInRegion(tensor, layout_.offsets.at(tensor.id),
+                       open ? layout_.arena_bytes : manifest.arena_bytes, &arena_);
+}
+
+// The tensors that have memory here, with the layout of the intermediates among them.
+absl::StatusOr<std::set<int64_t>> DevicePart::PlanTensors() {
+  const OnDevice runs = [this](const module::Launch& launch) { return Runs(launch); };
+  std::set<int64_t> tensors;
+  for (const module::Function* function : functions_) {
+    const ExecutionPlan plan = PlanExecution(file_.manifest(), *function, runs);
+    std::set<int64_t> own = TensorsOnDevice(*function, plan, runs);
+    TW_TRY(AddLayout(file_.manifest(), *function, own, info_.alignment, &layout_));
+    tensors.merge(own);
+    // What the module measures or returns has a place even if no launch uses it.
+    if (!options_.kind.empty()) continue;
+    tensors.insert(function->inputs.begin(), function->inputs.end());
+    tensors.insert(function->outputs.begin(), function->outputs.end());
+  }
+  return tensors;
 }
 
 absl::Status DevicePart::Allocate() {
-  // What the module measures or returns has a place even if no launch uses it.
-  if (options_.kind.empty()) {
-    for (const auto* ids : {&function_.inputs, &function_.outputs}) {
-      for (int64_t id : *ids) TW_TRY(PlaceTensor(TensorOf(id)));
-    }
+  TW_ASSIGN(const std::set<int64_t> tensors, PlanTensors());
+  for (const int64_t id : tensors) TW_TRY(PlaceTensor(TensorOf(id)));
+  for (const module::Function* function : functions_) {
+    for (const module::Launch* launch : LaunchesOf(*function))
+      workspace_bytes_ = std::max(workspace_bytes_, launch->workspace_bytes.value());
   }
-  for (const auto* list : {&function_.prepare, &function_.launches}) {
-    for (const module::Launch& launch : *list) {
-      if (!Runs(launch)) continue;
-      for (int64_t id : launch.args) TW_TRY(PlaceTensor(TensorOf(id)));
-    }
-  }
-  const int64_t workspace_bytes = file_.manifest().workspace_bytes;
-  if (workspace_bytes == 0) return absl::OkStatus();
-  TW_ASSIGN(workspace_.memory, NewMemory(workspace_bytes));
+  if (workspace_bytes_ == 0) return absl::OkStatus();
+  TW_ASSIGN(workspace_.memory, NewMemory(workspace_bytes_));
   return absl::OkStatus();
 }
 
@@ -221,24 +272,27 @@ absl::Status DevicePart::LaunchAll(std::span<const module::Launch* const> launch
   return graphs_->Queue(queued_);
 }
 
-absl::Status DevicePart::Upload(int64_t tensor, const void* bytes, int64_t extra) {
-  return Check(plugin_.write(device_, slices_.at(tensor), bytes, TensorOf(tensor).bytes + extra));
+absl::Status DevicePart::Upload(int64_t tensor, const void* data, int64_t bytes) {
+  return Check(plugin_.write(device_, slices_.at(tensor), data, bytes));
 }
 
-absl::Status DevicePart::Download(int64_t tensor, void* bytes, int64_t extra) {
-  return Check(plugin_.read(device_, slices_.at(tensor), bytes, TensorOf(tensor).bytes + extra));
+absl::Status DevicePart::Download(int64_t tensor, void* data, int64_t bytes) {
+  return Check(plugin_.read(device_, slices_.at(tensor), data, bytes));
+}
+
+absl::Status DevicePart::Copy(int64_t from, int64_t to) {
+  return Check(plugin_.copy(device_, slices_.at(to), slices_.at(from), TensorOf(from).bytes));
 }
 
 absl::Status DevicePart::Fill(int64_t tensor, uint8_t byte, int64_t extra) {
   const std::vector<uint8_t> pattern(static_cast<size_t>(TensorOf(tensor).bytes + extra), byte);
-  return Upload(tensor, pattern.data(), extra);
+  return Upload(tensor, pattern.data(), static_cast<int64_t>(pattern.size()));
 }
 
 absl::Status DevicePart::FillWorkspace(uint8_t byte) {
   if (workspace_.memory == nullptr) return absl::OkStatus();
-  const std::vector<uint8_t> pattern(static_cast<size_t>(file_.manifest().workspace_bytes), byte);
-  return Check(
-      plugin_.write(device_, workspace_, pattern.data(), static_cast<int64_t>(pattern.size())));
+  const std::vector<uint8_t> pattern(static_cast<size_t>(workspace_bytes_), byte);
+  return Check(plugin_.write(device_, workspace_, pattern.data(), workspace_bytes_));
 }
 
 absl::Status DevicePart::Synchronize() { return Check(plugin_.synchronize(device_)); }

@@ -40,7 +40,12 @@ absl::StatusOr<std::unique_ptr<DeviceSession>> DeviceSession::Create(module::Mod
     return support::InvalidArgument("runtime.session.function",
                                     "the module has no function " + support::Quote(function));
   }
-  TW_ASSIGN(session->part_, DevicePart::Create(session->file_, *session->function_, plugin, device,
+  if (session->manifest().open_sizes()) {
+    return support::Unimplemented("runtime.load.open_sizes",
+                                  StrCat("expected fixed sizes to measure on a device of kind ",
+                                         plugin.kind, ", found size variables"));
+  }
+  TW_ASSIGN(session->part_, DevicePart::Create(session->file_, {session->function_}, plugin, device,
                                                {.kind = "", .guard_bytes = kGuardBytes}));
   TW_TRY(session->AddEnds(session->function_->inputs, &session->inputs_));
   TW_TRY(session->AddEnds(session->function_->outputs, &session->outputs_));
@@ -80,7 +85,8 @@ absl::Status DeviceSession::LaunchAll(const std::vector<module::Launch>& launche
 }
 
 absl::Status DeviceSession::Prepare() {
-  for (const HostTensor& end : inputs_) TW_TRY(part_->Upload(end.tensor->id, end.bytes.data()));
+  for (const HostTensor& end : inputs_)
+    TW_TRY(part_->Upload(end.tensor->id, end.bytes.data(), end.tensor->bytes));
   TW_TRY(LaunchAll(function_->prepare));
   return part_->Synchronize();
 }
@@ -116,7 +122,7 @@ absl::Status DeviceSession::Poison(uint8_t byte) {
 // The tensor's bytes as they are on the device, with its guard looked at.
 absl::StatusOr<std::vector<char>> DeviceSession::Fetch(const HostTensor& end) {
   std::vector<char> bytes(end.bytes.size() + static_cast<size_t>(kGuardBytes));
-  TW_TRY(part_->Download(end.tensor->id, bytes.data(), kGuardBytes));
+  TW_TRY(part_->Download(end.tensor->id, bytes.data(), static_cast<int64_t>(bytes.size())));
   const bool intact = std::all_of(bytes.begin() + end.tensor->bytes, bytes.end(), [](char byte) {
     return static_cast<uint8_t>(byte) == kGuardByte;
   });

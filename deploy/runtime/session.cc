@@ -51,7 +51,7 @@ absl::Status Session::Impl::OpenDevicePart(const Function& function,
   const TwDevicePlugin* plugin = module->device_plugin();
   if (plugin == nullptr) return absl::OkStatus();
   TW_TRY(device.Open(plugin, options.device));
-  TW_ASSIGN(part, DevicePart::Create(module->file(), function, *plugin, device.get(),
+  TW_ASSIGN(part, DevicePart::Create(module->file(), FunctionsOf(function), *plugin, device.get(),
                                      {.kind = plugin->kind,
                                       .guard_bytes = 0,
                                       .code_cache = options.code_cache,
@@ -278,17 +278,18 @@ absl::Status Session::RunProfiled(std::span<const TwLaunchTime>* times) {
   impl_->BeginRun();
   support::Clock& clock = *impl_->clock;
   // What loops run several times counts each time.
-  const auto timed = [&](const ExecutionStep& step) -> absl::Status {
-    const bool on_device = step.kind == ExecutionStep::Kind::kDeviceLaunch;
-    const int64_t start = clock.NowNs();
-    TW_TRY(impl_->Step(step));
-    if (on_device) TW_TRY(impl_->part->Synchronize());
-    if (on_device || step.kind == ExecutionStep::Kind::kHostLaunch)
-      impl_->times[step.index].ns += clock.NowNs() - start;
+  const auto timed = [&](std::span<const ExecutionStep> steps) -> absl::Status {
+    for (const ExecutionStep& step : steps) {
+      const bool on_device = step.kind == ExecutionStep::Kind::kDeviceLaunch;
+      const int64_t start = clock.NowNs();
+      TW_TRY(impl_->Execute(step, impl_->active->launches()));
+      if (on_device) TW_TRY(impl_->part->Synchronize());
+      if (on_device || step.kind == ExecutionStep::Kind::kHostLaunch)
+        impl_->times[step.index].ns += clock.NowNs() - start;
+    }
     return absl::OkStatus();
   };
-  TW_TRY(impl_->VisitSteps(0, impl_->active->steps().run.size(),
-                           impl_->active->function().loops.size(), timed));
+  TW_TRY(impl_->VisitSteps(0, impl_->active->steps().run.size(), timed));
   TW_TRY(impl_->EndRun());
   *times = impl_->times;
   return absl::OkStatus();
@@ -301,15 +302,19 @@ absl::StatusOr<std::vector<LaunchTrace>> Session::RunTraced() {
   std::vector<LaunchTrace> traces;
   const std::vector<BoundLaunch>& list = impl_->active->launches();
   impl_->BeginRun();
-  for (const ExecutionStep& step : impl_->active->steps().run) {
-    if (step.kind != ExecutionStep::Kind::kDeviceLaunch) {
-      TW_TRY(impl_->Step(step));
-      continue;
+  const auto traced = [&](std::span<const ExecutionStep> steps) -> absl::Status {
+    for (const ExecutionStep& step : steps) {
+      if (step.kind != ExecutionStep::Kind::kDeviceLaunch) {
+        TW_TRY(impl_->Execute(step, list));
+        continue;
+      }
+      TW_ASSIGN(LaunchTrace trace, impl_->part->Trace(*list[step.index].launch));
+      trace.launch = step.index;
+      traces.push_back(std::move(trace));
     }
-    TW_ASSIGN(LaunchTrace trace, impl_->part->Trace(*list[step.index].launch));
-    trace.launch = step.index;
-    traces.push_back(std::move(trace));
-  }
+    return absl::OkStatus();
+  };
+  TW_TRY(impl_->VisitSteps(0, impl_->active->steps().run.size(), traced));
   TW_TRY(impl_->EndRun());
   if (!traces.empty()) return traces;
   return support::Unimplemented("runtime.device.no_trace",

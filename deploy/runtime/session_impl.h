@@ -29,6 +29,7 @@ struct Session::Impl {
        const SessionOptions& options);
 
   absl::Status OpenDevicePart(const module::Function& function, const SessionOptions& options);
+  std::vector<const module::Function*> FunctionsOf(const module::Function& function) const;
   absl::Status AddPrograms(const module::Function& function, bool guard);
   absl::Status BindFirst();
   void FindFar();
@@ -46,12 +47,13 @@ struct Session::Impl {
   void* WritableInput(size_t index);
   absl::Status CallKernel(const BoundLaunch& bound);
   absl::Status Execute(const ExecutionStep& step, const std::vector<BoundLaunch>& list);
-  absl::Status Step(const ExecutionStep& step);
+  absl::Status Transfer(int64_t tensor, bool upload);
   absl::Status RunSteps();
-  // Visits steps, each as often as loops run it. A module with loops has a step per launch.
-  using VisitStep = absl::FunctionRef<absl::Status(const ExecutionStep&)>;
-  absl::Status VisitSteps(size_t begin, size_t end, size_t loops, VisitStep visit);
-  absl::Status RunLoop(size_t index, VisitStep visit);
+  // Visits the steps [begin, end) of a run, each as often as loops run it: one, or launches on the
+  // device that follow each other.
+  using VisitStep = absl::FunctionRef<absl::Status(std::span<const ExecutionStep>)>;
+  absl::Status VisitSteps(size_t begin, size_t end, VisitStep visit);
+  absl::Status RunLoop(size_t index, size_t first_step, VisitStep visit);
   absl::Status PrepareLaunches();
   absl::Status Prepare();
   absl::Status Run();

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <span>
 #include <vector>
 
-#include "deploy/module/found_vars.h"
-#include "deploy/module/loops_check.h"
 #include "deploy/runtime/session_impl.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -19,40 +18,52 @@ using module::TensorKind;
 
 absl::Status Session::Impl::Execute(const ExecutionStep& step,
                                     const std::vector<BoundLaunch>& list) {
-  const auto tensor = static_cast<int64_t>(step.index);
   switch (step.kind) {
     case ExecutionStep::Kind::kHostLaunch:
       return CallKernel(list[step.index]);
     case ExecutionStep::Kind::kDeviceLaunch:
       return part->Launch(*list[step.index].launch);
     case ExecutionStep::Kind::kUpload:
-      return part->Upload(tensor, active->AddressOf(step.index));
     case ExecutionStep::Kind::kDownload:
-      return part->Download(tensor, active->AddressOf(step.index));
+      return Transfer(static_cast<int64_t>(step.index), step.kind == ExecutionStep::Kind::kUpload);
+    case ExecutionStep::Kind::kFind:
+      return active->FindBehind(step.index);
+    case ExecutionStep::Kind::kLoop:
+      break;  // VisitSteps
   }
   return absl::OkStatus();
 }
 
-// One step of a run, and the sizes that it finds. Modules with such sizes have no launches on a
-// device.
-absl::Status Session::Impl::Step(const ExecutionStep& step) {
-  TW_TRY(Execute(step, active->launches()));
-  const bool finds = active->finds_sizes() && step.kind == ExecutionStep::Kind::kHostLaunch;
-  return finds ? active->FindBehind(step.index) : absl::OkStatus();
+// At the size that the tensor has now.
+absl::Status Session::Impl::Transfer(int64_t tensor, bool upload) {
+  void* const data = active->AddressOf(static_cast<size_t>(tensor));
+  const int64_t bytes = active->PlaceOf(tensor).bytes;
+  if (bytes == 0) return absl::OkStatus();
+  if (bytes > TensorOf(tensor).bytes) {
+    return support::ResourceExhausted(
+        "runtime.session.too_large",
+        support::StrCat("expected at most ", TensorOf(tensor).bytes, " bytes on the device for '",
+                        TensorOf(tensor).name, "', found ", bytes));
+  }
+  return upload ? part->Upload(tensor, data, bytes) : part->Download(tensor, data, bytes);
 }
 
-absl::Status Session::Impl::VisitSteps(size_t begin, size_t end, size_t loops, VisitStep visit) {
-  const module::Function& function = active->function();
+absl::Status Session::Impl::VisitSteps(size_t begin, size_t end, VisitStep visit) {
+  using Kind = ExecutionStep::Kind;
+  const std::vector<ExecutionStep>& steps = active->steps().run;
   for (size_t i = begin; i < end;) {
-    const int loop =
-        module::LoopAt(function, static_cast<int64_t>(i), static_cast<int64_t>(end), loops);
-    if (loop < 0) {
-      TW_TRY(visit(active->steps().run[i]));
-      ++i;
+    if (steps[i].kind == Kind::kLoop) {
+      TW_TRY(RunLoop(steps[i].index, i + 1, visit));
+      i = active->steps().loops[steps[i].index].end;
       continue;
     }
-    TW_TRY(RunLoop(static_cast<size_t>(loop), visit));
-    i = static_cast<size_t>(function.loops[static_cast<size_t>(loop)].end);
+    size_t behind = i + 1;
+    while (steps[i].kind == Kind::kDeviceLaunch && behind < end &&
+           steps[behind].kind == Kind::kDeviceLaunch) {
+      ++behind;
+    }
+    TW_TRY(visit(std::span(steps).subspan(i, behind - i)));
+    i = behind;
   }
   return absl::OkStatus();
 }
@@ -60,14 +71,21 @@ absl::Status Session::Impl::VisitSteps(size_t begin, size_t end, size_t loops, V
 // All trips of a loop, or one more than there is room for: what counts them is wrong then, which a
 // check of sizes tells with the node's name; else the end of the run does. Kernels write what
 // becomes the next value next to the value, so that all values change at once.
-absl::Status Session::Impl::RunLoop(size_t index, VisitStep visit) {
+absl::Status Session::Impl::RunLoop(size_t index, size_t first_step, VisitStep visit) {
   const module::Loop& loop = active->function().loops[index];
+  const ExecutionPlan::Loop& planned = active->steps().loops[index];
   const auto at = [&](int64_t id) {
     return static_cast<char*>(active->AddressOf(static_cast<size_t>(id)));
   };
   const auto bytes = [&](int64_t id) { return static_cast<size_t>(active->PlaceOf(id).bytes); };
   const auto move = [&](char* to, int64_t from) { std::memmove(to, at(from), bytes(from)); };
-  for (const module::Loop::Carried& carried : loop.carried) move(at(carried.value), carried.init);
+  const auto give = [&](size_t carried, int64_t from) -> absl::Status {
+    const int64_t value = loop.carried[carried].value;
+    if (planned.on_device[carried]) return part->Copy(from, value);
+    move(at(value), from);
+    return absl::OkStatus();
+  };
+  for (size_t c = 0; c < loop.carried.size(); ++c) TW_TRY(give(c, loop.carried[c].init));
   const auto stack_without_room = [&](size_t trip) -> int64_t {
     for (const module::Loop::Stacked& stacked : loop.stacked) {
       if ((trip + 1) * bytes(stacked.part) > bytes(stacked.whole)) return stacked.whole;
@@ -78,38 +96,29 @@ absl::Status Session::Impl::RunLoop(size_t index, VisitStep visit) {
   for (size_t trip = 0; *going != 0 && too_many_trips < 0; ++trip) {
     too_many_trips = stack_without_room(trip);
     active->BeginTrip(index);
-    TW_TRY(
-        VisitSteps(static_cast<size_t>(loop.first), static_cast<size_t>(loop.end), index, visit));
+    TW_TRY(VisitSteps(first_step, planned.end, visit));
     if (too_many_trips < 0) TW_TRY(active->CheckTrip(index));
     for (const module::Loop::Stacked& stacked : loop.stacked) {
       if (too_many_trips >= 0) break;
       move(at(stacked.whole) + trip * bytes(stacked.part), stacked.part);
     }
-    for (const module::Loop::Carried& carried : loop.carried) move(at(carried.value), carried.next);
+    for (size_t c = 0; c < loop.carried.size(); ++c) TW_TRY(give(c, loop.carried[c].next));
   }
   return absl::OkStatus();
 }
 
 // Launches on the device that follow each other are queued together: they are the same in each run.
 absl::Status Session::Impl::RunSteps() {
-  const std::vector<ExecutionStep>& steps = active->steps().run;
-  if (!active->function().loops.empty()) {
-    return VisitSteps(0, steps.size(), active->function().loops.size(),
-                      [this](const ExecutionStep& step) { return Step(step); });
-  }
-  constexpr auto kDevice = ExecutionStep::Kind::kDeviceLaunch;
   std::vector<const Launch*> together;
-  for (size_t i = 0; i < steps.size(); ++i) {
-    if (steps[i].kind != kDevice) {
-      TW_TRY(Step(steps[i]));
-      continue;
-    }
-    together.push_back(active->launches()[steps[i].index].launch);
-    if (i + 1 < steps.size() && steps[i + 1].kind == kDevice) continue;
-    TW_TRY(part->LaunchAll(together));
+  const auto run = [&](std::span<const ExecutionStep> steps) -> absl::Status {
+    if (steps[0].kind != ExecutionStep::Kind::kDeviceLaunch)
+      return Execute(steps[0], active->launches());
     together.clear();
-  }
-  return absl::OkStatus();
+    for (const ExecutionStep& step : steps)
+      together.push_back(active->launches()[step.index].launch);
+    return part->LaunchAll(together);
+  };
+  return VisitSteps(0, active->steps().run.size(), run);
 }
 
 namespace {
@@ -157,7 +166,10 @@ absl::Status Session::Impl::PrepareLaunches() {
   std::set<size_t> needed;
   if (shared) needed = active->PrepareLaunchesFor(made);
   for (const ExecutionStep& step : active->steps().prepare) {
-    if (shared && !needed.contains(step.index)) continue;
+    const bool launch = step.kind == ExecutionStep::Kind::kHostLaunch ||
+                        step.kind == ExecutionStep::Kind::kDeviceLaunch;
+    // A copy again of what is there changes nothing.
+    if (launch && shared && !needed.contains(step.index)) continue;
     TW_TRY(Execute(step, active->prepare()));
   }
   for (const Launch& launch : active->function().prepare) {

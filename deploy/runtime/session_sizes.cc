@@ -14,17 +14,21 @@ using module::Function;
 using module::Manifest;
 using module::Tensor;
 
-absl::Status Session::Impl::AddPrograms(const Function& function, bool guard) {
-  const auto add = [&](const Function& f) -> absl::Status {
-    TW_ASSIGN(std::unique_ptr<SessionProgram> program,
-              SessionProgram::Create(*module, f, part.get(), guard));
-    programs.push_back(std::move(program));
-    return absl::OkStatus();
-  };
-  TW_TRY(add(function));
-  if (function.name != "main") return absl::OkStatus();
+// "main" and its specialisations, or the one function that was asked for.
+std::vector<const Function*> Session::Impl::FunctionsOf(const Function& function) const {
+  std::vector<const Function*> functions = {&function};
+  if (function.name != "main") return functions;
   for (const Function& f : module->manifest().functions) {
-    if (!f.at.empty()) TW_TRY(add(f));
+    if (!f.at.empty()) functions.push_back(&f);
+  }
+  return functions;
+}
+
+absl::Status Session::Impl::AddPrograms(const Function& function, bool guard) {
+  for (const Function* f : FunctionsOf(function)) {
+    TW_ASSIGN(std::unique_ptr<SessionProgram> program,
+              SessionProgram::Create(*module, *f, part.get(), guard));
+    programs.push_back(std::move(program));
   }
   return absl::OkStatus();
 }

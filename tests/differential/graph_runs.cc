@@ -91,4 +91,47 @@ std::optional<std::vector<RefTensor>> RunSession(runtime::Session* session,
   return outputs;
 }
 
+namespace {
+
+// The device's kernels have fixed sizes, and no state.
+bool MayBeOnDevice(const module::Manifest& manifest, const module::Launch& launch) {
+  const auto fixed = [&](int64_t id) {
+    const module::Tensor& tensor = manifest.tensors[static_cast<size_t>(id)];
+    return !module::IsOpen(tensor.shape) && tensor.kind != module::TensorKind::kState;
+  };
+  return !module::IsOpen(launch.sizes) && launch.workspace_bytes.constant() &&
+         std::ranges::all_of(launch.args, fixed);
+}
+
+}  // namespace
+
+std::string OnTwoSides(const std::string& module, support::Rng* rng, int64_t* on_device) {
+  const auto file = module::ModuleFile::FromBytes(module);
+  TW_CHECK(file.ok()) << support::StatusText(file.status());
+  module::ModuleParts parts;
+  parts.manifest = file->manifest();
+  parts.constants = std::string(file->constants());
+  const size_t objects = file->num_code();
+  for (size_t i = 0; i < objects; ++i) parts.code.emplace_back(file->code(i));
+  for (size_t i = 0; i < objects; ++i) {
+    module::CodeObject object = parts.manifest.code[i];
+    object.device = "cpu";
+    parts.manifest.code.push_back(object);
+    parts.code.push_back(parts.code[i]);
+  }
+  const double share = rng->UniformDouble();
+  for (module::Function& function : parts.manifest.functions) {
+    for (auto* launches : {&function.prepare, &function.launches}) {
+      for (module::Launch& launch : *launches) {
+        if (!MayBeOnDevice(parts.manifest, launch) || !rng->Bernoulli(share)) continue;
+        launch.code += static_cast<int64_t>(objects);
+        *on_device += 1;
+      }
+    }
+  }
+  const auto bytes = module::SerializeModule(parts);
+  TW_CHECK(bytes.ok()) << support::StatusText(bytes.status());
+  return *bytes;
+}
+
 }  // namespace tilewright::tests

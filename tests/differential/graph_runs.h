@@ -8,6 +8,7 @@
 
 #include "compiler/graph/graph.h"
 #include "deploy/runtime/runtime.h"
+#include "deploy/support/rng.h"
 
 namespace tilewright::tests {
 
@@ -29,5 +30,9 @@ std::optional<std::vector<op::RefTensor>> RunSession(runtime::Session* session,
                                                      const std::vector<op::RefTensor>& inputs,
                                                      const std::vector<op::TensorType>& types,
                                                      std::string* error);
+
+// The module with launches of fixed sizes, chosen at random, on a device: the processor behind the
+// interface of plug-ins, with memory of its own. Adds how many those are to `on_device`.
+std::string OnTwoSides(const std::string& module, support::Rng* rng, int64_t* on_device);
 
 }  // namespace tilewright::tests

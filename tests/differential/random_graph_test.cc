@@ -96,7 +96,14 @@ std::string CheckCompiled(const Graph& g, bool blocks, const target::Target& tar
     error = FirstDifference(*expected, *actual);
     if (!error.empty()) return StrCat(threads, " threads: ", error);
   }
-  return "";
+  if (target.kind != target::kProcessors) return "";
+  std::string error;
+  support::Rng rng(g.nodes.size());
+  int64_t on_device = 0;
+  const std::string sides = tests::OnTwoSides(*module, &rng, &on_device);
+  const auto actual = RunModule(*fused, sides, inputs, 1, &error);
+  if (actual) error = FirstDifference(*expected, *actual);
+  return error.empty() ? "" : StrCat("on two sides: ", error);
 }
 
 std::string Shrunk(const Graph& g, const std::function<std::string(const Graph&)>& check) {

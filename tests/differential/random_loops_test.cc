@@ -226,7 +226,7 @@ std::vector<RefTensor> Inputs(const Graph& g, int64_t trips, uint64_t seed) {
 TEST(RandomLoops, TripsComputeWhatTheyDoWrittenOut) {
   const uint64_t seed = tests::TestSeed();
   const int64_t rounds = tests::TestRounds(150);
-  int64_t nested = 0;
+  int64_t nested = 0, on_device = 0;
   for (int64_t i = 0; i < rounds; ++i) {
     const Rng rng = Rng(seed).Split("loops").Split(static_cast<uint64_t>(i));
     const Graph g = LoopsWriter(-1).Run(rng);
@@ -260,9 +260,15 @@ TEST(RandomLoops, TripsComputeWhatTheyDoWrittenOut) {
       const auto ran = tests::RunModule(*fused, *module, inputs, threads, &error);
       ASSERT_TRUE(ran.has_value()) << error << where;
       ASSERT_EQ(tests::FirstDifference(*expected, *ran), "") << trips << " trips, " << where;
+      Rng sides_rng = rng.Split(static_cast<uint64_t>(trips));
+      const std::string sides = tests::OnTwoSides(*module, &sides_rng, &on_device);
+      const auto mixed = tests::RunModule(*fused, sides, inputs, threads, &error);
+      ASSERT_TRUE(mixed.has_value()) << error << where;
+      ASSERT_EQ(tests::FirstDifference(*ran, *mixed), "") << trips << " trips, sides, " << where;
     }
   }
   EXPECT_GT(nested, rounds / 5);
+  EXPECT_GT(on_device, rounds);
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ std::string CheckPasses(const OpenedGraph& opened, const std::vector<Example>& e
 }
 
 std::string CheckCompiled(const OpenedGraph& opened, const std::vector<Example>& examples,
-                          int threads, bool* refused) {
+                          int threads, bool* refused, int64_t* on_device) {
   const target::Target& target = tests::WidestTarget();
   const auto fused = graph::RunGraphPasses(opened.graph, driver::PassContext(target));
   if (!fused.ok()) return support::StatusText(fused.status());
@@ -82,15 +82,21 @@ std::string CheckCompiled(const OpenedGraph& opened, const std::vector<Example>&
     return "";
   }
   if (!bytes.ok()) return support::StatusText(bytes.status());
-  auto session = tests::GuardedSession(*bytes, threads);
-  if (!session.ok()) return support::StatusText(session.status());
-  for (const Example& example : examples) {
-    std::string error;
-    std::vector<op::TensorType> types;
-    for (const RefTensor& output : example.expected) types.push_back(output.type);
-    const auto found = tests::RunSession(session->get(), example.inputs, types, &error);
-    if (found) error = FirstDifference(example.expected, *found);
-    if (!error.empty()) return StrCat(threads, " threads, size ", example.size, ": ", error);
+  support::Rng rng(opened.graph.nodes.size());
+  const std::string sides = tests::OnTwoSides(*bytes, &rng, on_device);
+  for (const std::string& module : {*bytes, sides}) {
+    auto session = tests::GuardedSession(module, threads);
+    if (!session.ok()) return support::StatusText(session.status());
+    for (const Example& example : examples) {
+      std::string error;
+      std::vector<op::TensorType> types;
+      for (const RefTensor& output : example.expected) types.push_back(output.type);
+      const auto found = tests::RunSession(session->get(), example.inputs, types, &error);
+      if (found) error = FirstDifference(example.expected, *found);
+      if (error.empty()) continue;
+      return StrCat(module == sides ? "on two sides, " : "", threads, " threads, size ",
+                    example.size, ": ", error);
+    }
   }
   return "";
 }
@@ -98,7 +104,7 @@ std::string CheckCompiled(const OpenedGraph& opened, const std::vector<Example>&
 TEST(RandomOpenGraph, EverySizeComputesTheSame) {
   const uint64_t seed = tests::TestSeed();
   const int64_t rounds = tests::TestRounds(80);
-  int64_t graphs = 0, sizes = 0, compiled = 0;
+  int64_t graphs = 0, sizes = 0, compiled = 0, on_device = 0;
   std::set<std::string> kinds;
   for (int64_t i = 0; i < rounds; ++i) {
     support::Rng rng = support::Rng(seed).Split("open").Split(static_cast<uint64_t>(i));
@@ -118,7 +124,8 @@ TEST(RandomOpenGraph, EverySizeComputesTheSame) {
     const auto check = [&](const OpenedGraph& part) {
       const std::vector<Example> examples = ExamplesOf(part);
       std::string error = CheckPasses(part, examples, context);
-      if (error.empty() && compiles) error = CheckCompiled(part, examples, i % 4 + 1, &refused);
+      if (error.empty() && compiles)
+        error = CheckCompiled(part, examples, i % 4 + 1, &refused, &on_device);
       return error;
     };
     if (const std::string error = check(opened); !error.empty()) {
@@ -142,6 +149,7 @@ TEST(RandomOpenGraph, EverySizeComputesTheSame) {
   std::printf("%zu kinds\n", kinds.size());
   EXPECT_GT(graphs, rounds / 2);
   EXPECT_GT(compiled, graphs / 3);
+  EXPECT_GT(on_device, 0);
 }
 
 }  // namespace

@@ -50,12 +50,13 @@ class OpenSizesSession : public testing::Test {
   }
 
   v1::BuilderReply Open(const std::vector<std::map<std::string, int64_t>>& points,
-                        bool states = false, const std::string& cost_model = "prior") {
+                        bool states = false, const std::string& cost_model = "prior",
+                        const std::string& target = tests::WidestTarget().ToString()) {
     session_ = std::make_unique<BuilderSession>();
     v1::BuilderRequest request;
     v1::OpenJob* open = request.mutable_open_job();
     open->set_model_path(folder_->File("m.onnx"));
-    open->set_target(tests::WidestTarget().ToString());
+    open->set_target(target);
     open->set_cost_model(cost_model);
     (*open->mutable_open_sizes())["batch"].set_min(1);
     (*open->mutable_open_sizes())["batch"].set_max(32);
@@ -69,6 +70,21 @@ class OpenSizesSession : public testing::Test {
   std::unique_ptr<support::TempDir> folder_;
   std::unique_ptr<BuilderSession> session_;
 };
+
+// The processor runs open tasks of a device's module: its agents get the others.
+TEST_F(OpenSizesSession, DevicesGetTasksOfFixedSizes) {
+  for (const char* cost_model : {"prior", "xgboost"}) {
+    const v1::BuilderReply open = Open({}, false, cost_model, "opencl");
+    ASSERT_TRUE(open.has_job_opened()) << open.error().message();
+    ASSERT_EQ(open.job_opened().tasks_size(), 1);
+    EXPECT_EQ(open.job_opened().tasks(0).description(), "add 32 → 32");
+    EXPECT_EQ(open.job_opened().open_tasks_size(), 0);
+    const v1::BuilderReply special = Open({{{"batch", 4}}}, false, cost_model, "opencl");
+    ASSERT_TRUE(special.has_job_opened()) << special.error().message();
+    EXPECT_EQ(special.job_opened().tasks_size(), 3);
+    EXPECT_EQ(special.job_opened().open_tasks_size(), 0);
+  }
+}
 
 TEST_F(OpenSizesSession, TasksAreThoseOfAllPointsEachOnce) {
   const v1::BuilderReply opened = Open({{{"batch", 1}}, {{"batch", 8}}});

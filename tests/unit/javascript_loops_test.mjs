@@ -201,7 +201,6 @@ test("manifests whose loops and sizes contradict themselves are refused", async 
       m.tensors.push({ ...m.tensors[10], id: 11, name: "other" });
       l.carried[1].next = 11;
     })],
-    ["module.manifest.loop", (m) => { m.code[0].device = "opencl"; }],
     ["module.manifest.unwritten_output", loop((l) => { l.stacked = []; })],
   ];
   const found = [

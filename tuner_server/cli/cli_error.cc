@@ -278,7 +278,8 @@ constexpr AdviceRow kAdvice[] = {
      "run it again; if it stays, look into the driver's log, and restart the driver"},
     {"runtime.device.missing", "install the plug-in, or name its folder by TILEWRIGHT_PLUGIN_DIR"},
     {"runtime.device.none", "install the device's driver, or compile for a kind that is here"},
-    {"runtime.load.open_sizes", "compile the model at fixed sizes (--shape NAME=1x3x224x224)"},
+    {"runtime.load.open_sizes",
+     "compile the model again with this version, or at fixed sizes (--shape NAME=1x3x224x224)"},
     {"runtime.load.devices", "compile the parts of the model into modules of their own"},
     {"cli.embedded.target",
      "tune for this machine (--target native), give --bridge COMMAND that runs a worker on such a "

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "compiler/target/machine.h"
 #include "deploy/support/file.h"
@@ -81,6 +82,29 @@ void TellNoDevices(const std::string& target) {
                   "kind has been tested\n"));
 }
 
+// Kernels of sizes that calls decide about are the processor's, whose schedules nobody measures.
+void TellHostKernels(const std::string& target, const json& summary) {
+  const std::string kind = target.substr(0, target.find(','));
+  int uses = 0, all = 0;
+  std::set<std::string> sizes;
+  for (const json& kernel : summary["kernels"]) {
+    if (!kernel.is_object()) continue;
+    all += static_cast<int>(Number(kernel, "uses"));
+    const json open = kernel.value("open_sizes", json::array());
+    if (open.empty()) continue;
+    uses += static_cast<int>(Number(kernel, "uses"));
+    for (const json& name : open) {
+      if (name.is_string()) sizes.insert(name.get<std::string>());
+    }
+  }
+  if (sizes.empty()) return;
+  const std::string names = support::Join(sizes, ", "), first = *sizes.begin();
+  PrintErr(StrCat("warning: ", uses, " of ", all, " launches run on the processor, not on ", kind,
+                  ": ", names, " open. A fixed size (--shape ", first,
+                  "=NUMBER) or kernels for some (--specialise ", first, "=NUMBER,...) run on ",
+                  kind, "\n"));
+}
+
 // "specialised: at_batch_1 (batch=1), at_batch_8 (batch=8)"; "" if nothing is.
 std::string SpecialisedText(const json& summary) {
   std::vector<std::string> parts;
@@ -155,6 +179,7 @@ absl::Status Compile(const CompileOptions& options) {
   TW_TRY(CheckRam(summary, options.max_ram));
   TW_TRY(support::MoveFile(compiled.path(), output));
   TellNoDevices(target);
+  TellHostKernels(target, summary);
   if (options.format == OutputFormat::kJson) {
     for (json& kernel : summary["kernels"]) {
       const auto gain = predicted.gains.find(Text(kernel, "task_hash"));

@@ -16,6 +16,7 @@ namespace tilewright::cli {
 namespace {
 
 constexpr size_t kHashDigits = 8;  // of a task without a name
+constexpr char kOnProcessor[] = "processor";
 
 // A launch's operands once each, however often an argument repeats.
 peaks::KernelWork WorkOf(const module::Manifest& manifest, const module::Launch& launch,
@@ -75,6 +76,8 @@ std::vector<LaunchProfile> ProfileLaunches(const module::Manifest& manifest,
     row.task = names[k].task;
     row.task_hash = launch.task;
     row.nodes = names[k].nodes;
+    const std::string& device = manifest.code[static_cast<size_t>(launch.code)].device;
+    row.on = device.empty() ? kOnProcessor : device;
     row.median_ns = medians[k];
     row.share = medians[k] / std::max(total, 1.0);
     const auto holds = [&](const module::Loop& loop) {
@@ -84,8 +87,7 @@ std::vector<LaunchProfile> ProfileLaunches(const module::Manifest& manifest,
     if (std::ranges::any_of(function.loops, holds)) continue;
     row.gflop_s = work.operations / ns;
     row.gb_s = work.bytes / ns;
-    const bool on_processor = manifest.code[static_cast<size_t>(launch.code)].device.empty();
-    if (!roofline || !on_processor) continue;
+    if (!roofline || !device.empty()) continue;
     row.of_limit = roofline->LeastNs(work) / ns;
     row.bound = roofline->BoundOf(work);
   }
@@ -93,22 +95,26 @@ std::vector<LaunchProfile> ProfileLaunches(const module::Manifest& manifest,
 }
 
 std::string ProfileTable(const std::vector<LaunchProfile>& launches) {
-  Table table({{"launch"},
-               {"task"},
-               {"median", true},
-               {"share", true},
-               {"GFLOP/s", true},
-               {"GB/s", true},
-               {"of limit", true},
-               {"bound"},
-               {"ONNX nodes"}});
+  std::vector<Table::Column> columns = {{"launch"},         {"task"},          {"median", true},
+                                        {"share", true},    {"GFLOP/s", true}, {"GB/s", true},
+                                        {"of limit", true}, {"bound"},         {"ONNX nodes"}};
+  const bool devices = std::ranges::any_of(
+      launches, [](const LaunchProfile& row) { return row.on != kOnProcessor; });
+  if (devices) columns.insert(columns.begin() + 2, {"on"});
+  Table table(columns);
   for (const LaunchProfile& row : launches) {
-    table.AddRow({row.name, row.task.empty() ? row.task_hash.substr(0, kHashDigits) : row.task,
-                  TimeText(row.median_ns), PercentText(row.share),
-                  row.gb_s > 0 ? support::FormatFixed(row.gflop_s, 2) : "-",
-                  row.gb_s > 0 ? support::FormatFixed(row.gb_s, 2) : "-",
-                  row.of_limit > 0 ? PercentText(row.of_limit) : "-",
-                  std::string(BoundName(row.bound)), NodesText(row.nodes)});
+    std::vector<std::string> cells = {
+        row.name,
+        row.task.empty() ? row.task_hash.substr(0, kHashDigits) : row.task,
+        TimeText(row.median_ns),
+        PercentText(row.share),
+        row.gb_s > 0 ? support::FormatFixed(row.gflop_s, 2) : "-",
+        row.gb_s > 0 ? support::FormatFixed(row.gb_s, 2) : "-",
+        row.of_limit > 0 ? PercentText(row.of_limit) : "-",
+        std::string(BoundName(row.bound)),
+        NodesText(row.nodes)};
+    if (devices) cells.insert(cells.begin() + 2, row.on);
+    table.AddRow(cells);
   }
   return table.Render();
 }
@@ -117,14 +123,9 @@ nlohmann::json ProfileJson(const std::vector<LaunchProfile>& launches) {
   nlohmann::json rows = nlohmann::json::array();
   for (const LaunchProfile& row : launches) {
     nlohmann::json& json = rows.emplace_back();
-    json = {{"name", row.name},
-            {"task", row.task},
-            {"task_hash", row.task_hash},
-            {"onnx_nodes", row.nodes},
-            {"median_us", row.median_ns / 1e3},
-            {"gflop_s", row.gflop_s},
-            {"gb_s", row.gb_s},
-            {"share", row.share}};
+    json = {{"name", row.name},        {"task", row.task}, {"task_hash", row.task_hash},
+            {"onnx_nodes", row.nodes}, {"on", row.on},     {"median_us", row.median_ns / 1e3},
+            {"gflop_s", row.gflop_s},  {"gb_s", row.gb_s}, {"share", row.share}};
     if (row.of_limit <= 0) continue;
     json["of_limit"] = row.of_limit;
     json["bound"] = BoundName(row.bound);

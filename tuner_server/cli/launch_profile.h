@@ -19,6 +19,7 @@ struct LaunchProfile {
   std::string task;                // in the log; may be ""
   std::string task_hash;           // may be ""
   std::vector<std::string> nodes;  // of the ONNX model
+  std::string on = {};             // the kind of device that ran it; "processor"
   double median_ns = 0;
   double share = 0;  // of all launches' medians
   // Of a launch in a loop, whose trips a run decides, all trips count, and the next three are 0.

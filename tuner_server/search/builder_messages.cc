@@ -171,6 +171,7 @@ absl::Status DescribeModule(const std::string& path, const target::Target& targe
                        {"predicted", kernel.predicted},
                        {"on_host", kernel.on_host},
                        {"host_reason", kernel.host_reason},
+                       {"open_sizes", kernel.open_sizes},
                        {"library", kernel.library},
                        {"stale", kernel.stale},
                        {"stale_reason", kernel.stale_reason},

@@ -107,8 +107,10 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
   std::vector<const graph::Graph*> graphs = {&graph_};
   for (const graph::Graph& g : specialised_) graphs.push_back(&g);
   TW_ASSIGN(const driver::ModelTasks model, driver::ExtractModelTasks(graphs));
-  for (const driver::Task& task : model.tasks) {
-    if (!task.library.empty()) continue;
+  const std::vector<bool> on_host = driver::TasksOnHost(graphs, model, target_);
+  for (size_t t = 0; t < model.tasks.size(); ++t) {
+    const driver::Task& task = model.tasks[t];
+    if (!task.library.empty() || on_host[t]) continue;
     TW_TRY(task.open_sizes ? AddOpenTask(task, request, reply) : AddTask(task, request, reply));
   }
   model_ = UntrainedModel(request.cost_model(), request.seed(), target_.machine.feature_set);
@@ -151,7 +153,14 @@ absl::Status BuilderSession::ImportModel(const v1::OpenJob& request, v1::Digest*
             graph::OnnxModel::Open(request.model_path(), open_options));
   model_digest_ = onnx.digest();
   *digest = daemon::MakeDigest(model_digest_, onnx.bytes());
-  TW_ASSIGN(graph::Graph imported, graph::ImportOnnx(onnx, options));
+  absl::StatusOr<graph::Graph> imported = graph::ImportOnnx(onnx, options);
+  if (!imported.ok() && !options.loops) {
+    // A device is quicker where trips are unrolled, with both ways of an If. Other loops run on the
+    // processor next to it.
+    options.loops = true;
+    imported = graph::ImportOnnx(onnx, options);
+  }
+  TW_TRY(imported.status());
   graph::GraphPassContext context = driver::PassContext(target_);
   context.disabled.assign(request.disabled_passes().begin(), request.disabled_passes().end());
   context.enabled.insert(context.enabled.end(), request.enabled_passes().begin(),
@@ -159,7 +168,7 @@ absl::Status BuilderSession::ImportModel(const v1::OpenJob& request, v1::Digest*
   const auto passes = [&](graph::Graph graph) {
     return RunPassesThatPay(std::move(graph), target_, context);
   };
-  TW_ASSIGN(graph_, passes(std::move(imported)));
+  TW_ASSIGN(graph_, passes(*std::move(imported)));
   TW_ASSIGN(specialised_, driver::SpecialiseModel(onnx, options, points, passes, &graph_));
   return absl::OkStatus();
 }
