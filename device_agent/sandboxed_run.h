@@ -15,8 +15,8 @@ namespace tilewright::device_agent {
 // without it the child has what is left of the sandbox. Errors keep their slug: those of loading
 // and running; data_loss
 // (run.code.crashed) if the child ends without an answer, or its answer is no message or longer
-// than the outputs are. `counter`: what times are read from on a board that counts cycles; else null.
-// REQUIRES: a process without other threads.
+// than the outputs are. `counter`: what times are read from on a board that counts cycles, else
+// null. REQUIRES: a process without other threads.
 absl::StatusOr<v1::ModuleRan> RunInSandbox(std::string_view module, const v1::RunModule& request,
                                            const SandboxSpec& sandbox, bool filtered,
                                            const CycleCounter* counter);

@@ -79,7 +79,7 @@ def quantised_layers_of_open_sizes_are_in_bytes():
     with tempfile.TemporaryDirectory(prefix="tilewright-open-") as where:
         folder = Path(where)
         onnx.save(MODELS["cnn_int8"][0](), str(folder / "cnn_int8.onnx"))
-        said = tilewright("compile", folder / "cnn_int8.onnx", "--target", "native,threads=1", "--effort", 0, "-o", folder / "m.tw",
+        said = tilewright("compile", folder / "cnn_int8.onnx", "--target", "cpu,arch=x86_64,cpu=icelake-server,threads=1", "--effort", 0, "-o", folder / "m.tw",
                           *shapes(CASES["cnn_int8"][0]), "--format", "json")
         layers = [k["task_name"] for k in json.loads(said)["kernels"] if k["task_name"].startswith("conv2d")]
         assert len(layers) == 3, layers

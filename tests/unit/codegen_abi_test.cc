@@ -326,7 +326,8 @@ TEST(Codegen, UnrolledTapsDoNotSpill) {
 }
 
 // Weights are unpacked in loops that are deep but short, and multiplied in one that is long: twelve
-// sums, three weights and a factor fill all registers. The constants of the first loops leave theirs.
+// sums, three weights and a factor fill all registers. The constants of the first loops leave
+// theirs.
 TEST(Codegen, ConstantsOfShortLoopsDoNotSpillTheSumsOfLongOnes) {
   constexpr int kRows = 4, kVectors = 3;
   std::string start, multiply, store;
