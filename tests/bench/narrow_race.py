@@ -7,7 +7,7 @@ runs the two modules in turns. In int8 on the processors of other machines that 
 
 `tilewright quantize` makes the int8 models; in the others all but inputs and outputs has 16 bits. A ratio is the time in float32 / the
 time in the narrow type, the median of pairs. Exit code 1 if one of int8 or bf16 is below 1: then the narrow type is slower. f16 counts on boards alone: this machine converts it.
---board: on an emulated 64-bit Arm board (tests/support/board.py), in virtual cycles: equal runs count the same."""
+--board: on an emulated 64-bit Arm board (tests/support/board.py), in virtual cycles, which equal runs agree on to a thousandth."""
 
 import argparse
 import json
