@@ -60,7 +60,7 @@ bool AreIndependent(const Stmt& a, const Stmt& b) {
 bool IsPlainLaunch(const Stmt& s) {
   return s->kind == StmtKind::kFor && s->for_kind == ir::ForKind::kBlockX &&
          ir::IsInt(s->range.min, 0) && ir::AsInt(s->range.extent) != nullptr &&
-         !HasBlockAxis(s->body);
+         !HasLoop(s->body, ir::IsBlockAxis);
 }
 
 std::vector<Buffer> SharedAllocs(const Stmt& s) {

@@ -51,15 +51,6 @@ absl::Status Refused(std::string_view reason, std::string_view what, const Stmt&
                                      StrCat(what, " in:\n", text));
 }
 
-bool HasLoop(const Stmt& s, bool (*test)(ir::ForKind)) {
-  bool found = false;
-  ir::VisitStmts(s, [&](const Stmt& part) {
-    found = found || (part->kind == StmtKind::kFor && test(part->for_kind));
-    return !found;
-  });
-  return found;
-}
-
 // Buffers that a part stores to, without those that it allocates.
 std::set<Buffer> StoredIn(const Stmt& s) {
   std::set<Buffer> stored, own;

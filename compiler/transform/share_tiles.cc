@@ -28,7 +28,7 @@ class TileSharer : public ir::Rewriter {
     const auto* groups = std::get_if<int64_t>(&mark->second);
     const int64_t* tiles = ir::AsInt(s->range.extent);
     // Block axes stay one nest: only the innermost is shared out.
-    const bool shares = !HasBlockAxis(s->body) && groups != nullptr && *groups > 0 &&
+    const bool shares = !HasLoop(s->body, ir::IsBlockAxis) && groups != nullptr && *groups > 0 &&
                         tiles != nullptr && *tiles > *groups && ir::IsInt(s->range.min, 0);
     if (!shares) return RewriteChildren(s);
     ir::Annotations others = s->annotations;

@@ -152,10 +152,10 @@ Expr Unwrapped(const Expr& e, int64_t n) { return SlotsOf(e) == n ? e->args[0] :
 
 }  // namespace
 
-bool HasBlockAxis(const ir::Stmt& s) {
+bool HasLoop(const ir::Stmt& s, bool (*test)(ir::ForKind)) {
   bool found = false;
   ir::VisitStmts(s, [&](const ir::Stmt& part) {
-    found = found || (part->kind == ir::StmtKind::kFor && ir::IsBlockAxis(part->for_kind));
+    found = found || (part->kind == ir::StmtKind::kFor && test(part->for_kind));
     return !found;
   });
   return found;

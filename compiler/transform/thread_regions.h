@@ -25,8 +25,8 @@ struct ThreadAxes {
   bool Mentions(const ir::Expr& e) const;
 };
 
-// Returns whether a loop in `s`, or `s`, is a block axis.
-bool HasBlockAxis(const ir::Stmt& s);
+// Returns whether the kind of a loop in `s`, or of `s`, passes the test.
+bool HasLoop(const ir::Stmt& s, bool (*test)(ir::ForKind));
 
 // Whether no element lies in the boxes of two threads that differ on one of `axes`. A box is what a
 // thread touches: its ends are expressions over the thread variables and what is the same for all
