@@ -245,7 +245,7 @@ done <<<"$LANES"
 echo
 if [[ -s "$scratch/failures" ]]; then
   echo "what failed:"
-  sed 's/^/  /' "$scratch/failures"
+  cut -c -1000 "$scratch/failures" | sed 's/^/  /'
 fi
 if [[ -s "$scratch/skipped" ]]; then
   echo "skipped:"
@@ -260,5 +260,7 @@ for times in "$scratch"/*.times; do
   sort -rn "$times" | head -8
 done
 printf '  %-14s %6d s of %5d s\n' whole "$whole" "$WHOLE_BUDGET_S"
+# Once more, where a log that is cut in the middle still has it.
+sed -n 's/^== /failed: /p' "$scratch/failures" 2>/dev/null
 echo "$total_passed passed, $total_failed failed"
 [[ $total_failed -eq 0 ]]

@@ -128,7 +128,7 @@ void CEmitter::EmitFor(const Stmt& s) {
     EmitTensor(s);
     return;
   }
-  if (FragmentMapOf(s) != nullptr) return EmitFragmentMap(s);
+  if (ir::IsFragmentMap(s)) return EmitFragmentMap(s);
   expr_.SetRange(s->var, s->range);
   const bool of_fragments = s->for_kind == ir::ForKind::kThreadX && !dialect_.fragments.row.empty();
   if (of_fragments && ir::IsInt(s->range.extent, fragments_.threads)) warp_thread_ = s->var;

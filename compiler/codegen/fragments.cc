@@ -92,16 +92,10 @@ absl::StatusOr<KernelFragments> FindFragments(const ir::Function& kernel) {
   return found;
 }
 
-const ir::StmtNode* FragmentMapOf(const Stmt& s) {
-  const bool marked = s->kind == StmtKind::kFor && s->annotations.contains(ir::kFragmentKey);
-  // The annotation alone says nothing: any loop may have it.
-  return marked && s->body->kind == StmtKind::kFor && ir::TouchesFragments(s) ? s.get() : nullptr;
-}
-
 bool HasOnlyFragments(const Stmt& s) {
   bool only = true;
   ir::VisitStmts(s, [&](const Stmt& part) {
-    if (!ir::TensorNameOf(*part).empty() || FragmentMapOf(part) != nullptr) return false;
+    if (!ir::TensorNameOf(*part).empty() || ir::IsFragmentMap(part)) return false;
     only = only && part->kind != StmtKind::kStore && part->kind != StmtKind::kSync;
     return only;
   });

@@ -45,11 +45,6 @@ std::optional<int64_t> RowOf(const ir::TensorOperandMatch& operand, size_t rows,
 // the description.
 FragmentLayout LayoutOf(const ir::TensorMatch& match, size_t operand, size_t rows, size_t columns);
 
-// Two loops, marked `fragment`, over the rows and columns of sums, or over the rows and runs of
-// neighbours in them (a vector): each thread does the iterations of the elements that it has.
-// Returns null for other statements.
-const ir::StmtNode* FragmentMapOf(const ir::Stmt& s);
-
 // Whether a statement does nothing but products, loads and maps of fragments.
 bool HasOnlyFragments(const ir::Stmt& s);
 

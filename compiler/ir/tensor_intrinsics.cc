@@ -160,6 +160,19 @@ bool TouchesFragments(const Stmt& s) {
   return found;
 }
 
+bool IsFragmentMap(const Stmt& s) {
+  const auto is_serial = [](const Stmt& loop) {
+    return loop->kind == StmtKind::kFor && loop->for_kind == ForKind::kSerial;
+  };
+  if (!is_serial(s) || !s->annotations.contains(kFragmentKey) || !is_serial(s->body)) return false;
+  bool has_loop = false;
+  VisitStmts(s->body->body, [&](const Stmt& part) {
+    has_loop = has_loop || part->kind == StmtKind::kFor;
+    return !has_loop;
+  });
+  return !has_loop && TouchesFragments(s);
+}
+
 bool IsTensorNest(const Stmt& s) {
   const StmtNode* at = s.get();
   while (at->kind == StmtKind::kFor && TensorNameOf(*at).empty()) at = at->body.get();

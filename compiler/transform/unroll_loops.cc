@@ -72,15 +72,9 @@ class Unroller {
     return elements <= kMaxLocalElements;
   }
 
-  // Any loop may have the annotation; it means something where fragments are.
-  static bool IsFragmentMap(const Stmt& s) {
-    return s->annotations.contains(ir::kFragmentKey) && s->for_kind == ir::ForKind::kSerial &&
-           ir::TouchesFragments(s);
-  }
-
   Stmt WalkFor(const Stmt& s) {
     // One instruction, or one operation on the elements of a fragment.
-    if (!ir::TensorNameOf(*s).empty() || IsFragmentMap(s)) return s;
+    if (!ir::TensorNameOf(*s).empty() || ir::IsFragmentMap(s)) return s;
     int64_t outer_max = unroll_max_;
     auto hint = s->annotations.find("unroll_max");
     if (hint != s->annotations.end() && std::holds_alternative<int64_t>(hint->second)) {

@@ -198,6 +198,27 @@ TEST(StorageAlign, StaysWithTheRowsThroughEveryPass) {
               testing::AllOf(testing::HasSubstr("S: f32[16]"), testing::HasSubstr("S_3: f32[16]")));
 }
 
+// One operation on the elements of a fragment stays a loop; the annotation means nothing elsewhere.
+TEST(FragmentMap, OnlyTwoSerialLoopsAroundNoOtherAreOne) {
+  const auto unrolled = [](const std::string& loops) {
+    auto after =
+        RunPasses("unroll_loops", Parsed("fn sums(X: f32[6] input, Y: f32[4] output) stage=loops {"
+                                         "alloc S: f32[4] scope=wmma.acc {" +
+                                         loops + "} }"));
+    EXPECT_TRUE(after.ok()) << StatusText(after.status());
+    return after.ok() ? ir::Print(*after) : std::string();
+  };
+  const std::string row = "for i in 0..4 @{fragment=1} { ";
+  const std::string store = "S[i] = S[i] + X[k]; ";
+  EXPECT_THAT(unrolled(row + "for k in 0..6 {" + store + "} }"),
+              testing::AllOf(testing::HasSubstr("for i"), testing::HasSubstr("for k")));
+  EXPECT_THAT(unrolled(row + "for k in 0..6 unrolled {" + store + "} }"),
+              testing::Not(testing::HasSubstr("for ")));
+  EXPECT_THAT(unrolled(row + "for k in 0..6 { for l in 0..2 unrolled {" + store + "} } }"),
+              testing::Not(testing::HasSubstr("unrolled")));
+  EXPECT_THAT(unrolled(row + "S[i] = 0.0f32; }"), testing::Not(testing::HasSubstr("for ")));
+}
+
 TEST(StorageAlign, OnlyRowsOfIntermediatesHaveOne) {
   for (const char* buffer : {"alloc S: f32[4] scope=shared storage_align=1,8,0",
                              "alloc S: f32[4,4] scope=shared storage_align=0,8,0",
