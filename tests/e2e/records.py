@@ -4,6 +4,7 @@ cost model by stock XGBoost, and that picks are the top of what was considered."
 # Runs alone: it judges how much faster the tuned schedule is.
 
 import random
+import re
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 from fleet import BIN, Fleet, make_models, run_checks  # noqa: E402
 
 TRIALS = 110
+PICKS_OF_EACH_ALGORITHM = 8  # search_choice.cc: a model knows little of a structure that it has never seen
 FIELDS = ("measurement_id job task steps program_hash generated_by proposed_by batch_id rank considered predicted "
           "model_id features_hash outcome value_kind samples baseline device").split()
 
@@ -103,11 +105,24 @@ def variant(draft):
     return first if first.startswith("variant ") else ""
 
 
+def points_of(task):
+    """How many points the space of a task has, of which several may be one program."""
+    text = next(r["task_text"] for r in state["records"] if r["task"] == task)
+    (fleet.state / "space.task").write_text(text)
+    done = subprocess.run([str(BIN / "tilewright-opt"), "--task", str(fleet.state / "space.task"), "--explain", "--target",
+                           "native,threads=1"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return sum(float(points) for points in re.findall(r": ([\d.e+]+) points", done.stdout))
+
+
 def picks_are_the_top_of_at_least_256():
     batches = drafts_by_batch()
     assert len(batches) >= 5
+    picked_before = Counter()
     for batch, drafts in batches.items():
-        assert len(drafts) >= 256 and drafts[0]["considered"] == len(drafts), (batch, len(drafts))
+        task = drafts[0]["task"]
+        assert drafts[0]["considered"] == len(drafts), (batch, len(drafts))
+        assert len(drafts) >= 256 or points_of(task) < 512, (batch, task, len(drafts))
         drafts.sort(key=lambda d: -d["predicted"])
         picked = [d for d in drafts if d["picked"]]
         by_model = {r["program_hash"] for r in state["records"]
@@ -120,8 +135,11 @@ def picks_are_the_top_of_at_least_256():
             last = min((d["predicted"] for d in own if d["program_hash"] in by_model), default=None)
             better = [d for d in own if last is not None and d["predicted"] > last and not d["picked"]]
             assert not better, f"{batch}: {len(better)} better drafts of {algorithm or 'the first algorithm'} were not picked"
+        # A small batch may have room only for the best of algorithms that had few picks until then.
+        owed = all(picked_before[task, variant(d)] < PICKS_OF_EACH_ALGORITHM for d in picked if d["program_hash"] in by_model)
         best = max(drafts, key=lambda d: d["predicted"])
-        assert not by_model or best["picked"], f"{batch}: the best draft was not picked"
+        assert not by_model or best["picked"] or owed, f"{batch}: the best draft was not picked"
+        picked_before.update((task, variant(d)) for d in picked)
 
 
 def at_least_three_retrainings_that_stock_xgboost_reproduces():
