@@ -310,13 +310,12 @@ class ModelLowering {
       kernel->host_reason = space::WhyNotOnUnit(variants[0].function, target.machine.matrix);
     }
     kernel->on_host = true;
-    in_place_.back().clear();  // a device's module computes nothing in place
     if (sides_.size() < 2) {
       TW_ASSIGN(target::Target host, HostOf(target));
       sides_.push_back({.target = std::move(host)});
     }
     TW_ASSIGN(LoweredTask lowered, LowerOn(1, body, variants, task, kernel));
-    in_place_.back().clear();
+    in_place_.back().clear();  // a device's module computes nothing in place
     return Keep(1, std::move(lowered));
   }
 

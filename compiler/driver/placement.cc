@@ -1,11 +1,10 @@
 #include "compiler/driver/placement.h"
 
 #include <algorithm>
-#include <iterator>
-#include <string_view>
 
 #include "compiler/graph/found_sizes.h"
 #include "compiler/graph/loops.h"
+#include "compiler/op/op.h"
 #include "compiler/targets/backend.h"
 #include "compiler/targets/kind_table.h"
 #include "deploy/runtime/cpu_info.h"
@@ -20,13 +19,10 @@ using support::StrCat;
 // device has begun, and needs the result to go on.
 constexpr int64_t kMostControlElements = 16;
 
-// Operators whose steps follow each other: a device does all of them in one thread, or a few, and
-// drivers take minutes to compile them.
-constexpr std::string_view kSerialOps[] = {"pick_boxes"};
-
 bool IsSerial(const graph::Node& node) {
   return std::ranges::any_of(node.body->nodes, [](const graph::Node& part) {
-    return std::ranges::find(kSerialOps, part.op) != std::end(kSerialOps);
+    const op::OpSpec* spec = op::FindOp(part.op);
+    return spec != nullptr && spec->serial;
   });
 }
 

@@ -118,6 +118,9 @@ struct OpSpec {
   bool staged = false;
   // Says how often nodes run, and computes nothing: the row has no compute and no reference.
   bool control = false;
+  // Its steps follow each other. A device would do them in one thread or a few, and drivers take
+  // minutes to compile them: a processor runs it.
+  bool serial = false;
   // How many operands, from the first, only hand their elements on: the result
   // has no others.
   int moves = 0;

@@ -176,6 +176,7 @@ std::vector<OpSpec> PickBoxesRows() {
   row.onnx = {"NonMaxSuppression"};
   row.min_inputs = row.max_inputs = 4;
   row.types = kFloats;
+  row.serial = true;
   row.infer = InferPickBoxes;
   row.compute = BuildPickBoxes;
   row.flops = [](std::span<const TensorType> inputs, std::span<const TensorType>,

@@ -68,6 +68,15 @@ void DefaultScheduler::PlanSquares(const StmtNode& reduction, int row_axis, Plan
   }
 }
 
+// Lanes that are one vector have their neighbours in the next block of channels, along this axis; -1
+// = none, or not worth a tile. With one block alone every product of a tile of bytes would load a
+// factor of its own, and every one of floats where a broadcast is a load.
+int DefaultScheduler::NextBlock(const StmtNode& reduction, const std::optional<DotProduct>& dot,
+                                int vector_axis) const {
+  if (dot.has_value()) return dot->block_axis;
+  return target_.machine.multiplies_broadcasts ? -1 : BlockAxis(reduction, vector_axis);
+}
+
 DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) const {
   Plan plan;
   for (size_t i = 0; i < reduction.iters.size(); ++i) {
@@ -94,15 +103,8 @@ DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) con
   if (plan.dot.has_value() && extent(plan.dot->lane_axis) % lanes != 0) plan.dot.reset();
   if (plan.dot.has_value()) vector_axis = plan.dot->lane_axis;
   const bool row_chosen = chosen(plan.choice.row_axis) && plan.choice.row_axis != vector_axis;
-  // Lanes that are one vector have their neighbours in the next block of channels: with one of them
-  // alone every product of a tile would load a factor of its own.
-  const bool by_blocks = !row_chosen && plan.dot.has_value() && plan.dot->block_axis >= 0 &&
-                         extent(vector_axis) == lanes;
-  const int row_axis = by_blocks    ? plan.dot->block_axis
-                       : row_chosen ? plan.choice.row_axis
-                                    : RowAxis(reduction, vector_axis);
+  int row_axis = row_chosen ? plan.choice.row_axis : RowAxis(reduction, vector_axis);
   plan.vector_at = position(vector_axis);
-  plan.row_at = position(row_axis);
   plan.width = vector_axis < 0 ? 1 : std::min<int64_t>(lanes, extent(vector_axis));
   // Of a dot product's operand the word of a lane is one term.
   int64_t panel =
@@ -112,15 +114,19 @@ DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) con
       panel = std::min(kSymbolicExtent * kSymbolicExtent, panel * ExtentOf(iter.domain.extent));
     }
   }
-  const int plane_axis =
-      by_blocks ? RowAxis(reduction, vector_axis) : SecondRowAxis(reduction, vector_axis, row_axis);
+  int plane_axis = SecondRowAxis(reduction, vector_axis, row_axis);
   const int64_t vectors = (extent(vector_axis) + plan.width - 1) / plan.width;
-  if (by_blocks) {
-    const Tile tile = ChooseTile(extent(row_axis), extent(plane_axis), 1, panel, target_);
-    plan.tile = {.vectors = 1, .rows = tile.vectors, .planes = tile.rows};
-  } else {
-    plan.tile = ChooseTile(vectors, extent(row_axis), extent(plane_axis), panel, target_);
+  plan.tile = ChooseTile(vectors, extent(row_axis), extent(plane_axis), panel, target_);
+  const bool may_block = !row_chosen && vector_axis >= 0 && extent(vector_axis) == lanes;
+  const int next = may_block ? NextBlock(reduction, plan.dot, vector_axis) : -1;
+  if (next >= 0) {
+    const Tile tile = ChooseTile(extent(next), extent(row_axis), 1, panel, target_);
+    if (plan.dot.has_value() || tile.score > plan.tile.score) {
+      plan.tile = {.vectors = 1, .rows = tile.vectors, .planes = tile.rows};
+      plane_axis = std::exchange(row_axis, next);
+    }
   }
+  plan.row_at = position(row_axis);
   const bool windows = plane_axis >= 0 && HasOwnWindows(reduction);
   plan.most_written_out = windows ? target_.machine.windows_body_ops : target_.machine.body_ops;
   if (windows && ReductionSteps(reduction) <= target_.machine.tile.held_factors &&
@@ -140,7 +146,7 @@ DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) con
   while (plan.dot.has_value() && vectors % plan.tile.vectors != 0) --plan.tile.vectors;
   if (choice.rows > 0) plan.tile.rows = std::min(choice.rows, extent(row_axis));
   if (choice.planes > 0) plan.tile.planes = std::min(choice.planes, extent(plane_axis));
-  if (!by_blocks) PlanSquares(reduction, row_axis, &plan);
+  if (next < 0) PlanSquares(reduction, row_axis, &plan);
   if (plan.tile.planes > 1) plan.plane_at = position(plane_axis);
   if (explains()) ExplainTile(reduction, row_axis, plane_axis, plan);
   for (size_t axis : plan.spatial) {
@@ -243,6 +249,9 @@ void DefaultScheduler::UnrollReduction(const Plan& plan, const StmtNode& reducti
   int64_t wanted = plan.choice.unroll;
   const bool small = plan.is_short && steps * sums <= plan.most_written_out;
   if (wanted == 0 && steps > 1 && small) wanted = -1;
+  // A short loop in another one: its end is a branch that is often foretold wrong.
+  const bool short_end = innermost < steps && innermost * sums <= target_.machine.body_ops;
+  if (wanted == 0 && !plan.dot.has_value() && short_end) wanted = innermost;
   const int64_t of_one_row = target_.machine.tile.steps_of_one_row;
   const bool fits = of_one_row * sums * ProductsOf(reduction) <= target_.machine.body_ops;
   if (wanted == 0 && plan.row_at < 0 && plan.vector_at >= 0 && fits) wanted = of_one_row;

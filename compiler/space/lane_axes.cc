@@ -178,6 +178,25 @@ bool MovesLanes(const StmtNode& block, int vector_axis, int axis) {
   });
 }
 
+int BlockAxis(const StmtNode& block, int vector_axis) {
+  if (block.body->kind != ir::StmtKind::kStore || vector_axis < 0) return -1;
+  for (int i = 0; i < static_cast<int>(block.iters.size()); ++i) {
+    const ir::IterVar& iter = block.iters[static_cast<size_t>(i)];
+    if (i == vector_axis || iter.type != ir::IterType::kSpatial ||
+        ExtentOf(iter.domain.extent) < 2) {
+      continue;
+    }
+    const bool differs = AnyOperand(block, [&](const Expr& load) {
+      return Moves(block, load, vector_axis) != Moves(block, load, i);
+    });
+    const bool shares = AnyOperand(block, [&](const Expr& load) {
+      return !Moves(block, load, vector_axis) && !Moves(block, load, i);
+    });
+    if (shares && !differs) return i;
+  }
+  return -1;
+}
+
 bool SharesLoads(const StmtNode& block, int axis) {
   return axis >= 0 &&
          AnyOperand(block, [&](const Expr& load) { return !Moves(block, load, axis); });
@@ -303,13 +322,12 @@ Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t plane_extent,
   const double far_bytes = machine.l2.ReachableBytes(target.threads) / 2;
   const double per_load = machine.fma_per_cycle / machine.loads_per_cycle;
   Tile best;
-  double best_score = 0;
   auto used = [&weights](int64_t extent, int64_t tile) {
     double share =
         static_cast<double>(extent) / static_cast<double>((extent + tile - 1) / tile * tile);
     return extent % tile == 0 ? share : share * weights.ragged_share;
   };
-  auto consider = [&](const Tile& t) {
+  auto consider = [&](Tile t) {
     const int64_t v = t.vectors, r = t.rows * t.planes;
     // With one row each vector is used once, straight from memory.
     if (v * r + (r > 1 ? v : 1) + 1 > registers) return;
@@ -320,12 +338,9 @@ Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t plane_extent,
     double sums = static_cast<double>(v * r);
     const double loads =
         per_load * (static_cast<double>(v) * panel_weight + static_cast<double>(r) * weights.load);
-    double score = used(vector_extent, v) * used(row_extent, t.rows) *
-                   used(plane_extent, t.planes) * std::min(1.0, sums / machine.sums_in_flight) *
-                   sums / (sums + loads);
-    if (score <= best_score) return;
-    best = t;
-    best_score = score;
+    t.score = used(vector_extent, v) * used(row_extent, t.rows) * used(plane_extent, t.planes) *
+              std::min(1.0, sums / machine.sums_in_flight) * sums / (sums + loads);
+    if (t.score > best.score) best = t;
   };
   for (int64_t v = 1; v <= std::min(vector_extent, weights.max_vectors); ++v) {
     for (int64_t r = 1; r <= std::min(row_extent, weights.max_rows); ++r) {

@@ -27,6 +27,9 @@ int VectorAxis(const target::Machine& machine, const ir::StmtNode& block, int la
                bool count_store);
 // A second spatial axis along which the loads that differ between lanes stay the same; -1 = none.
 int RowAxis(const ir::StmtNode& block, int vector_axis);
+// Where one vector has all of the lanes' axis: a spatial axis that goes on where it ends. Every load
+// moves along both or along neither, and one along neither: the next block of channels. -1 = none.
+int BlockAxis(const ir::StmtNode& block, int vector_axis);
 // Whether the loads that differ between lanes move along `axis` too.
 bool MovesLanes(const ir::StmtNode& block, int vector_axis, int axis);
 // Whether neighbours along `axis` read some of the same elements in every step.
@@ -51,6 +54,7 @@ bool RunsAlongReduction(const target::Machine& machine, const ir::StmtNode& bloc
 // where it has all rows.
 struct Tile {
   int64_t vectors = 1, rows = 1, planes = 1;
+  double score = 0;  // about the share of the multipliers' time that it uses
 };
 // The register tile that multiplies most per load. Accumulators, the vectors being multiplied and
 // one broadcast must fit the registers. `panel_bytes`: what one vector along the lanes' axis reads

@@ -31,7 +31,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/bench"))
-from model_peers import PEERS, version  # noqa: E402
+from model_peers import PEERS, onnx_runtime_session, version  # noqa: E402
 
 MODELS = ["dqn", "resnet18", "resnet50", "mobilenet", "lstm_lm", "dcgan", "bert_small"]
 PARTS = ["attention", "lstm_cell"]
@@ -262,7 +262,7 @@ def measure(name, threads, modules, flags):
     if flags.trials:
         paths["tuned"] = modules.tuned(name, threads)
     sessions = {which: tw.Session(tw.Module(str(path)), threads) for which, path in paths.items()}
-    reference = onnxruntime.InferenceSession(str(modules.model(name)), providers=["CPUExecutionProvider"])
+    reference = onnx_runtime_session(modules.model(name))
     rng = np.random.default_rng(7)
     feeds = test_inputs(modules.model(name)) or {i.name: input_for(i, rng) for i in reference.get_inputs()}
     output = reference.get_outputs()[0].name

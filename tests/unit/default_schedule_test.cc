@@ -238,6 +238,41 @@ TEST(DefaultScheduleTest, LanesRunAlongSmallStrides) {
   }
 }
 
+// A convolution of blocks of eight channels: lanes are one vector, the next one is the next block.
+ir::Function BlockedProgram(const std::string& factor) {
+  auto f = ir::ParseFunction(
+      "fn blocked(X: f32[3,12,8] input, W: f32[4,3,8,8] constant, Y: f32[4,12,8] output)"
+      " stage=scheduled { for c in 0..4 { for w in 0..12 { for o in 0..8 { for k in 0..3 {"
+      " for i in 0..8 { block Y(vc: spatial 0..4 = c, vw: spatial 0..12 = w, vo: spatial 0..8 = o,"
+      " vk: reduce 0..3 = k, vi: reduce 0..8 = i) { reads X[0:3, vw:1, 0:8], W[vc:1, vk:1, vi:1, "
+      "vo:1]; writes Y[vc:1, vw:1, vo:1]; init { Y[vc, vw, vo] = 0.0f32; }"
+      " Y[vc, vw, vo] = Y[vc, vw, vo] + " +
+      factor + " * W[vc, vk, vi, vo]; } } } } } } }");
+  EXPECT_TRUE(f.ok()) << f.status();
+  return *std::move(f);
+}
+
+TEST(DefaultScheduleTest, TilesHaveSeveralBlocksWhereABroadcastIsALoad) {
+  const ir::Function f = BlockedProgram("X[vk, vw, vi]");
+  EXPECT_EQ(BlockAxis(*BlocksIn(f.body)[0].block, 2), 0);
+  EXPECT_EQ(BlockAxis(*BlocksIn(f.body)[0].block, 1), -1) << "pixels have no weights of their own";
+  const ir::Function own = BlockedProgram("X[floormod(vc, 3), vw, vi]");
+  EXPECT_EQ(BlockAxis(*BlocksIn(own.body)[0].block, 2), -1) << "each block reads its own pixels";
+
+  target::Target target = MakeTarget(32, 16, 1);
+  const ir::Function tile = Check(f, target);
+  EXPECT_TRUE(Contains(tile, "in 0..2 unrolled")) << ir::Print(tile);
+  EXPECT_TRUE(Contains(tile, "in 0..6 unrolled")) << ir::Print(tile);
+  // The loop of eight channels is short, and the tile small enough to write it out.
+  EXPECT_TRUE(Contains(tile, "in 0..8 unrolled")) << ir::Print(tile);
+  target.machine.body_ops = 8 * 2 * 6 - 1;
+  EXPECT_FALSE(Contains(Check(f, target), "in 0..8 unrolled"));
+  target.machine.multiplies_broadcasts = true;
+  const ir::Function row = Check(f, target);
+  EXPECT_TRUE(Contains(row, "in 0..12 unrolled")) << ir::Print(row);
+  EXPECT_FALSE(Contains(row, "in 0..2 unrolled"));
+}
+
 // What a vector, a tile or a second thread is worth, the machine says.
 TEST(DefaultScheduleTest, FollowsTheMachine) {
   target::Target target = MakeTarget(32, 16, 2);

@@ -44,6 +44,7 @@ constexpr Machine Row(std::string_view name, int vector_bytes, int vector_regist
           .features = features,
           .vector_bytes = vector_bytes,
           .vector_registers = vector_registers,
+          .multiplies_broadcasts = vector_bytes == 64,
           .fma_per_cycle = fma_per_cycle,
           .loads_per_cycle = fma_per_cycle,
           .fma_latency = 4,
