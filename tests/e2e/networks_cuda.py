@@ -98,7 +98,8 @@ def products_of_halves():
 
 
 def products_of_bytes():
-    """Integer products of ONNX, of two inputs or of constant weights, quantised ones with all that follows: tensor cores, and exact."""
+    """Integer products of ONNX, of two inputs or of constant weights, quantised ones with all that follows: tensor cores, with
+    default schedules dot products of four, and exact."""
     random = np.random.default_rng(5)
     m, k, n = 96, 128, 80
     w = random.integers(-128, 128, (k, n), np.int8)
@@ -123,12 +124,17 @@ def products_of_bytes():
             for tensor, value in (("x", x), ("w", w)):
                 (folder / f"{tensor}.pb").write_bytes(numpy_helper.from_array(value, tensor).SerializeToString())
             given = [word for tensor in inputs for word in ("--input", f"{tensor.name}={folder}/{tensor.name}.pb")]
-            tilewright("compile", folder / "m.onnx", "--target", TARGET, "-o", folder / "m.tw", "--dump-ir", folder / "dump", code=0, said="")
-            kernels = "".join(text.read_text() for text in (folder / "dump").glob("*.cu"))
-            assert "tw_cuda_mma_" in kernels.split("__launch_bounds__", 1)[1], f"expected tensor cores for {node.op_type} of {type_}"
-            tilewright("run", folder / "m.tw", *given, "--output-dir", folder, "--repeat", 1, code=0, said="")
-            found = numpy_helper.to_array(TensorProto.FromString((folder / "output_0.pb").read_bytes()))
-            assert np.array_equal(found, expected), f"{node.op_type} of {type_}"
+            # By default, constant weights are packed for dot products; other factors are multiplied one by one.
+            for effort, called, wanted in (((), "tw_cuda_mma_", True), (("--effort", 0), "tw_dot4(", constant)):
+                dump = folder / f"dump{len(effort)}"
+                tilewright("compile", folder / "m.onnx", "--target", TARGET, *effort, "-o", folder / "m.tw", "--dump-ir", dump, code=0,
+                           said="")
+                kernels = "".join(text.read_text() for text in dump.glob("*.cu"))
+                calls = called in kernels.split("__launch_bounds__", 1)[1]
+                assert calls == wanted, f"{called} for {node.op_type} of {type_}: expected {wanted}, found {calls}"
+                tilewright("run", folder / "m.tw", *given, "--output-dir", folder, "--repeat", 1, code=0, said="")
+                found = numpy_helper.to_array(TensorProto.FromString((folder / "output_0.pb").read_bytes()))
+                assert np.array_equal(found, expected), f"{node.op_type} of {type_}"
 
 
 def rounded_products():
