@@ -31,6 +31,7 @@
 #include "compiler/schedule/loop_tree.h"
 #include "compiler/space/rules/bound_nest.h"
 #include "compiler/space/rules/rules.h"
+#include "compiler/space/rules/thread_tile_loops.h"
 #include "compiler/space/rules/tile_operands.h"
 #include "compiler/space/rules/work_shares.h"
 #include "compiler/space/step_maker.h"
@@ -89,7 +90,7 @@ class ThreadTiles final : public Sketch {
     int64_t threads = 1, rows = 1, terms = 1;
     for (size_t a = 0; a < extents_.size(); ++a) {
       const bool lanes = a == t.lane_axis;
-      if (extents_[a] % TileExtent(t, a) != 0) return false;
+      if (extents_[a] % t.extent(a) != 0) return false;
       if (lanes && t.rows[a] != 1) return false;  // `vectors` says it
       threads *= t.threads[a];
       if (!lanes) rows *= t.rows[a];
@@ -146,32 +147,12 @@ class ThreadTiles final : public Sketch {
  private:
   // Where a stage in front of P is computed; of an operand, kOwnLaunch: read where it is.
   enum Place : int64_t { kOwnLaunch, kShared, kInlined, kRegisters };
-  struct Tile {
-    size_t lane_axis = 0;
-    int64_t lanes = 1, vectors = 1;
-    std::vector<int64_t> threads, rows;  // by axis
-    std::vector<int64_t> steps;          // terms of a step, by reduction iterator
-    bool unroll = false, virtual_threads = false, staged = false, dots = false;
-    bool swap_groups = false, last_axis_inside = false;
-    bool double_buffer = false;
-    int64_t padding = 0;      // of the rows of what is staged, in elements; or how they lie
-    bool rows_apart = false;  // the padding or swizzle applies to something
-    int64_t staged_bytes = 0;
-    int64_t held = 0;  // terms of a row that are read into registers
-    int64_t tiles_of_group = 1;
-    int64_t parts = 1;       // of the sum
-    bool last_wave = false;  // only that of the last wave's tiles
-
-    int64_t group() const {
-      return std::accumulate(threads.begin(), threads.end(), int64_t{1}, std::multiplies<>());
-    }
-    int64_t shared_bytes() const { return staged_bytes * (double_buffer ? 2 : 1); }
-  };
+  using Tile = ThreadTile;
 
   // The last wave's tiles have nests of their own, with their sums in parts.
   void ApplyLastWave(const Point& point, const Tile& t, int p, int o, const schedule::Schedule& s,
                      StepMaker* make) const {
-    const int64_t first = WholeRows(t) * TileExtent(t, 0);
+    const int64_t first = WholeRows(t) * t.extent(0);
     const LastWave cut = CutLastWave(first, p, o, p_.iters.size(), s, make);
     if (cut.p < 0) return;
     Tile whole = t, rest = t;
@@ -276,7 +257,7 @@ class ThreadTiles final : public Sketch {
         });
     return !shares_stage && behind_.empty() && p_.identity_store && spatial_[0] == 0 &&
            WholeRows(t) > 0 && t.tiles_of_group <= 1 &&
-           (!t.swap_groups || WholeRows(t) > 1 || extents_[0] / TileExtent(t, 0) > 2);
+           (!t.swap_groups || WholeRows(t) > 1 || extents_[0] / t.extent(0) > 2);
   }
   size_t DotLaneIter() const { return static_cast<size_t>(p_.dot->lane_axis); }
 
@@ -407,22 +388,18 @@ class ThreadTiles final : public Sketch {
     return GroupsAtOnce(limits_, t.group(), t.shared_bytes(), Registers(t));
   }
 
-  // Of a tile of the result, along an axis.
-  int64_t TileExtent(const Tile& t, size_t axis) const {
-    return t.threads[axis] * (axis == t.lane_axis ? t.vectors * t.lanes : t.rows[axis]);
-  }
   // Tiles of the first launch: of all parts, or those in front of the last wave.
   int64_t Tiles(const Tile& t) const {
     if (t.last_wave) return WholeRows(t) * TilesInRow(t);
-    return t.parts * TilesInRow(t) * (extents_[0] / TileExtent(t, 0));
+    return t.parts * TilesInRow(t) * (extents_[0] / t.extent(0));
   }
   int64_t TilesInRow(const Tile& t) const {
     int64_t tiles = 1;
-    for (size_t a = 1; a < extents_.size(); ++a) tiles *= extents_[a] / TileExtent(t, a);
+    for (size_t a = 1; a < extents_.size(); ++a) tiles *= extents_[a] / t.extent(a);
     return tiles;
   }
   int64_t WholeRows(const Tile& t) const {
-    return WholeWaveRows(extents_[0] / TileExtent(t, 0), TilesInRow(t), Groups(t));
+    return WholeWaveRows(extents_[0] / t.extent(0), TilesInRow(t), Groups(t));
   }
 
   // Most elements that one access of a thread fetches.
@@ -437,7 +414,7 @@ class ThreadTiles final : public Sketch {
       if (p_.iters[i].reduce) {
         tile.push_back(t.steps[j++]);
       } else {
-        tile.push_back(TileExtent(t, a++));
+        tile.push_back(t.extent(a++));
       }
     }
     return SharedRows(BoxOf(p_, *block_, source.region, tile), source.element_bytes,
@@ -445,89 +422,15 @@ class ThreadTiles final : public Sketch {
                       std::max(t.lanes, FetchLanes(source)), limits_);
   }
 
-  // The axes in the order of a group's threads, outermost first.
-  std::vector<size_t> ThreadOrder(const Tile& t) const {
-    const size_t inside = t.last_axis_inside ? extents_.size() - 1 : t.lane_axis;
-    std::vector<size_t> order;
-    for (size_t a = 0; a < extents_.size(); ++a) {
-      if (a != inside) order.push_back(a);
-    }
-    order.push_back(inside);
-    return order;
-  }
-
-  // An axis of a result's nest in its parts.
-  struct Parts {
-    int group = -1, thread = -1, row = -1, vector = -1, lane = -1;
-  };
-  // `groups`: of the consumer, which has all tiles; the producer has one.
-  std::vector<Parts> SplitAxes(const Tile& t, const std::vector<int>& loops, bool groups,
-                               StepMaker* make) const {
-    std::vector<Parts> axes;
-    for (size_t a = 0; a < extents_.size(); ++a) {
-      const bool lanes = a == t.lane_axis;
-      std::vector<int64_t> factors;
-      if (groups) factors.push_back(schedule::kInfer);
-      if (lanes && t.virtual_threads) factors.push_back(t.vectors);
-      factors.push_back(t.threads[a]);
-      if (!lanes) factors.push_back(t.rows[a]);
-      if (lanes && !t.virtual_threads) factors.push_back(t.vectors);
-      if (lanes) factors.push_back(t.lanes);
-      const std::vector<int> made = make->Split(loops[a], factors, false);
-      if (made.size() != factors.size()) return {};
-      Parts parts;
-      size_t next = 0;
-      if (groups) parts.group = made[next++];
-      if (lanes && t.virtual_threads) parts.vector = made[next++];
-      parts.thread = made[next++];
-      if (!lanes) parts.row = made[next++];
-      if (lanes && !t.virtual_threads) parts.vector = made[next++];
-      if (lanes) parts.lane = made[next++];
-      axes.push_back(parts);
-    }
-    return axes;
-  }
-
-  std::vector<int> ThreadLoops(const Tile& t, const std::vector<Parts>& axes) const {
-    std::vector<int> loops;
-    for (const size_t a : ThreadOrder(t)) loops.push_back(axes[a].thread);
-    return loops;
-  }
-
-  // The loop over virtual threads, around the threads; none where a thread's vectors are
-  // neighbours.
-  static std::vector<int> VirtualLoops(const Tile& t, const std::vector<Parts>& axes) {
-    if (!t.virtual_threads) return {};
-    return {axes[t.lane_axis].vector};
-  }
-
-  // Register tile, outermost first: rows, vectors, lanes.
-  static std::vector<int> RegisterLoops(const Tile& t, const std::vector<Parts>& axes) {
-    std::vector<int> loops;
-    for (const Parts& parts : axes) {
-      if (parts.row >= 0) loops.push_back(parts.row);
-    }
-    if (!t.virtual_threads) loops.push_back(axes[t.lane_axis].vector);
-    loops.push_back(axes[t.lane_axis].lane);
-    return loops;
-  }
-
-  // All but the lanes.
-  static void MapRegisters(const std::vector<int>& virtual_loops, const std::vector<int>& loops,
-                           StepMaker* make) {
-    for (const int loop : virtual_loops) make->VirtualThread(loop);
-    for (size_t i = 0; i + 1 < loops.size(); ++i) make->Unroll(loops[i]);
-  }
-
   // Returns the loop over tiles, or over those of a group. Of sums in parts, the first loop is over
   // these.
   int TileConsumer(const Tile& t, std::vector<int> loops, StepMaker* make) const {
     std::vector<int> part(loops.begin(), loops.begin() + (t.parts > 1 ? 1 : 0));
     loops.erase(loops.begin(), loops.begin() + (t.parts > 1 ? 1 : 0));
-    const std::vector<Parts> axes = SplitAxes(t, loops, /*groups=*/true, make);
+    const std::vector<AxisLoops> axes = SplitAxes(t, loops, /*groups=*/true, make);
     if (axes.empty()) return -1;
     std::vector<int> groups;
-    for (const Parts& parts : axes) groups.push_back(parts.group);
+    for (const AxisLoops& axis : axes) groups.push_back(axis.group);
     if (t.swap_groups) {  // the lanes' axis outermost
       const auto lanes = groups.begin() + static_cast<std::ptrdiff_t>(t.lane_axis);
       std::rotate(groups.begin(), lanes, lanes + 1);
@@ -557,7 +460,7 @@ class ThreadTiles final : public Sketch {
     std::vector<int> spatial, steps, terms;
     for (size_t a = 0; a < spatial_.size(); ++a)
       spatial.push_back(loops[cut ? 1 + a : spatial_[a]]);
-    const std::vector<Parts> axes = SplitAxes(t, spatial, /*groups=*/false, make);
+    const std::vector<AxisLoops> axes = SplitAxes(t, spatial, /*groups=*/false, make);
     if (axes.empty()) return {};
     size_t j = 0;
     for (const size_t i : reduce) {
