@@ -4,17 +4,23 @@
 // A block is a launch of its own, unless another one takes it: a cheap stage is inlined, and a
 // reduction is computed in the thread of the results that need it. A block without spatial loops
 // is a launch of one thread.
+//
+// Sums of products of bytes are dot products. Constant weights that lie in rows of terms, as
+// products of matrices want them, have a copy for that. It depends on constants only, so it is made
+// once, before the first run.
 #include "compiler/schedule/legality.h"
 #include "compiler/space/default_scheduler.h"
+#include "compiler/space/rules/tile_operands.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::space {
 namespace {
 
+constexpr int64_t kFewestLanes = 4;  // the intrinsics have 4, 8 or 16
+
 // Returns the tensor intrinsic for a reduction that is a dot product of bytes along its last
 // spatial iterator; empty if it is none. Chooses the number of results of a thread if nobody did.
 std::string DotIntrinsic(const ir::StmtNode& reduction, int64_t* vectors) {
-  constexpr int64_t kFewestLanes = 4;  // the intrinsics have 4, 8 or 16
   const std::optional<DotProduct> dot = FindByteDots(reduction);
   if (!dot.has_value()) return "";
   const auto lane = static_cast<size_t>(dot->lane_axis);
@@ -106,13 +112,39 @@ int DefaultScheduler::BindResults(const std::string& name, const BlockChoice& ch
   return results;
 }
 
+// Makes a copy of the weights of a sum of products of bytes, in words of four terms. Returns the
+// tensor intrinsic that multiplies them; empty if the block is no such sum, or if its threads have
+// another number of results than an intrinsic.
+std::string DefaultScheduler::PackByteRows(const std::string& name, int64_t* vectors) {
+  const std::optional<ByteRows> rows = FindByteRows(*BlockOf(name));
+  const int64_t lanes = *vectors == 0 ? kFewestLanes : *vectors;
+  if (!rows.has_value() || lanes < kFewestLanes || rows->columns % lanes != 0) return "";
+  const int block = schedule_.BlockHandle(name);
+  Step read{.kind = StepKind::kCacheRead, .handles = {block}, .options = {{"scope", "global"}}};
+  const int64_t index = ReadIndex(schedule_, block, rows->weights->name);
+  if (index > 0) read.options["read"] = std::to_string(index);
+  if (!Try(read)) return "";
+  const std::vector<int> copy = schedule_.LastResults();  // the block, then its loops
+  const std::string packed = schedule_.StmtOf(copy[0])->name;
+  const bool packs =
+      Try({.kind = StepKind::kSplit, .handles = {copy[2]}, .factors = {kInfer, ir::kDotTerms}}) &&
+      Try({.kind = StepKind::kTransformLayout, .handles = {copy[0]}, .word = "(1/4,0,1%4)"});
+  BindResults(packed, ChoiceOf(packed));
+  if (!packs) return "";
+  if (explains()) Decide("constant weights in words of four terms", "dot products read words");
+  *vectors = lanes;
+  return support::StrCat(rows->intrinsic, lanes);
+}
+
 void DefaultScheduler::BindReduction(const std::string& name) {
   const Within rule(this, "tile", name);
   tiled_.push_back(name);
   const ir::Stmt reduction = BlockOf(name);
   const std::string target = TargetOf(*reduction);
   BlockChoice choice = ChoiceOf(name);
-  const std::string dots = target.empty() ? "" : DotIntrinsic(*reduction, &choice.vectors);
+  std::string dots = target.empty() ? "" : DotIntrinsic(*reduction, &choice.vectors);
+  const bool packs = dots.empty() && !target.empty();
+  if (packs) dots = PackByteRows(name, &choice.vectors);
   // A reduction of several values has no copy to leave through: its threads add to the result.
   const int thread = BindResults(target.empty() ? name : target, choice);
   if (target.empty() || thread < 0) return;
@@ -134,6 +166,11 @@ void DefaultScheduler::BindReduction(const std::string& name) {
   if (!dots.empty()) {
     terms = {order.back()};
     order.pop_back();
+    if (packs &&
+        Try({.kind = StepKind::kSplit, .handles = terms, .factors = {kInfer, ir::kDotTerms}})) {
+      order.push_back(schedule_.LastResults()[0]);
+      terms = {schedule_.LastResults()[1]};
+    }
   }
   for (const std::vector<int>& part : {tile, terms})
     order.insert(order.end(), part.begin(), part.end());

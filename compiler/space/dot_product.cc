@@ -12,6 +12,21 @@ namespace tilewright::space {
 using ir::Expr;
 using ir::StmtNode;
 
+namespace {
+
+const char* ByteDots(ir::DType data) {
+  return data == ir::kU8 ? "generic.dot4." : "generic.dot4_s8.";
+}
+
+// The load that is cast to i32; null if the expression is another one.
+Expr WidenedLoad(const Expr& e) {
+  const bool widens = e->kind == ir::ExprKind::kCast && e->dtype == ir::kI32 &&
+                      e->args[0]->kind == ir::ExprKind::kLoad && e->args[0]->mask == nullptr;
+  return widens ? e->args[0] : nullptr;
+}
+
+}  // namespace
+
 std::optional<DotProduct> FindDotProduct(const StmtNode& block) {
   if (block.iters.empty() || block.body->kind != ir::StmtKind::kStore) return std::nullopt;
   const ir::IterVar& last = block.iters.back();
@@ -40,10 +55,7 @@ std::optional<DotProduct> FindDotProduct(const StmtNode& block) {
   if (!fits || stride(loads[0], last.var) != 1 || stride(loads[1], last.var) != 1) {
     return std::nullopt;
   }
-  DotProduct dot{.data = data,
-                 .intrinsic = pairs             ? ir::kPairDots
-                              : data == ir::kU8 ? "generic.dot4."
-                                                : "generic.dot4_s8."};
+  DotProduct dot{.data = data, .intrinsic = pairs ? ir::kPairDots : ByteDots(data)};
   for (size_t i = 0; i < block.iters.size(); ++i) {
     const ir::Var& var = block.iters[i].var;
     if (block.iters[i].type == ir::IterType::kReduce) {
@@ -70,6 +82,33 @@ std::optional<DotProduct> FindDotProduct(const StmtNode& block) {
 std::optional<DotProduct> FindByteDots(const StmtNode& block) {
   std::optional<DotProduct> dot = FindDotProduct(block);
   return dot.has_value() && dot->data.is_float() ? std::nullopt : dot;
+}
+
+std::optional<ByteRows> FindByteRows(const StmtNode& block) {
+  if (block.iters.size() < 2 || block.body->kind != ir::StmtKind::kStore) return std::nullopt;
+  const ir::IterVar &terms = block.iters.back(), &columns = block.iters[block.iters.size() - 2];
+  const bool iterates = terms.type == ir::IterType::kReduce &&
+                        columns.type == ir::IterType::kSpatial &&
+                        ExtentOf(terms.domain.extent) % ir::kDotTerms == 0;
+  const Expr& sum = block.body->value;
+  if (!iterates || sum->kind != ir::ExprKind::kAdd || sum->dtype != ir::kI32 ||
+      sum->args[0]->kind != ir::ExprKind::kLoad || sum->args[0]->buffer != block.body->buffer ||
+      sum->args[1]->kind != ir::ExprKind::kMul) {
+    return std::nullopt;
+  }
+  const Expr a = WidenedLoad(sum->args[1]->args[0]), b = WidenedLoad(sum->args[1]->args[1]);
+  if (a == nullptr || b == nullptr) return std::nullopt;
+  const ir::Buffer& weights = b->buffer;
+  const ir::DType data = a->buffer->dtype;
+  const bool bytes = (data == ir::kU8 || data == ir::kI8) && weights->dtype == ir::kI8;
+  const bool rows = weights->role == ir::Role::kConstant && b->args.size() == 2 &&
+                    b->args[0] == columns.var && b->args[1] == terms.var;
+  if (!bytes || !rows || AccessStride(a->buffer, a->args, terms.var) != 1 ||
+      AccessStride(a->buffer, a->args, columns.var) != 0 ||
+      AccessStride(block.body->buffer, block.body->indices, columns.var) != 1) {
+    return std::nullopt;
+  }
+  return ByteRows{ExtentOf(columns.domain.extent), weights, ByteDots(data)};
 }
 
 bool HasPairDots(ir::DType type, const target::Machine& machine) {

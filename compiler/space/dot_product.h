@@ -33,6 +33,17 @@ std::optional<DotProduct> FindDotProduct(const ir::StmtNode& block);
 // The same of bytes alone, which all devices have.
 std::optional<DotProduct> FindByteDots(const ir::StmtNode& block);
 
+// Sums of products of bytes whose terms are neighbours in both factors, with constant weights in
+// rows of terms: C[.., j] += A[.., k] * B[j, k], with k the last iterator, of a multiple of four
+// terms. They are dot products of a copy of B with words of four terms, [k/4, j, k%4].
+struct ByteRows {
+  int64_t columns = 0;    // of C
+  ir::Buffer weights;     // B
+  std::string intrinsic;  // its name without its lanes
+};
+// Returns nullopt if the block has another form.
+std::optional<ByteRows> FindByteRows(const ir::StmtNode& block);
+
 // Whether the machine has an instruction for dot products of two floats of this type.
 bool HasPairDots(ir::DType type, const target::Machine& machine);
 

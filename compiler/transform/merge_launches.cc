@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <optional>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "compiler/ir/structural.h"
@@ -29,31 +28,13 @@ using ir::StmtKind;
 
 constexpr char kWithNext[] = "with_next";
 
-struct TouchedBuffers {
-  std::set<std::string> written, all;  // names
-};
-TouchedBuffers TouchedIn(const Stmt& s) {
-  TouchedBuffers touched;
-  ir::VisitStmts(s, [&](const Stmt& part) {
-    if (part->kind != StmtKind::kStore) return true;
-    touched.written.insert(part->buffer->name);
-    touched.all.insert(part->buffer->name);
-    return true;
-  });
-  ir::VisitExprsIn(s, [&](const Expr& e) {
-    if (e->kind == ir::ExprKind::kLoad) touched.all.insert(e->buffer->name);
-    return true;
-  });
-  return touched;
-}
-
 bool AreIndependent(const Stmt& a, const Stmt& b) {
   const TouchedBuffers of_a = TouchedIn(a), of_b = TouchedIn(b);
-  const auto apart = [](const auto& written, const auto& all) {
-    return std::none_of(written.begin(), written.end(),
-                        [&](const std::string& name) { return all.contains(name); });
+  const auto apart = [](const auto& stored, const auto& all) {
+    return std::none_of(stored.begin(), stored.end(),
+                        [&](const auto& buffer) { return all.contains(buffer.first); });
   };
-  return apart(of_a.written, of_b.all) && apart(of_b.written, of_a.all);
+  return apart(of_a.stored, of_b.all) && apart(of_b.stored, of_a.all);
 }
 
 // A launch of one axis, from 0 to a number.

@@ -19,7 +19,6 @@
 //   (compact_buffers shrinks it afterwards); refused where an element would pass between threads
 #include <algorithm>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -49,18 +48,6 @@ absl::Status Refused(std::string_view reason, std::string_view what, const Stmt&
   if (text.size() > kMaxShownBytes) text = text.substr(0, kMaxShownBytes) + "...";
   return support::FailedPrecondition(StrCat("transform.merge_threads.", reason),
                                      StrCat(what, " in:\n", text));
-}
-
-// Buffers that a part stores to, without those that it allocates.
-std::set<Buffer> StoredIn(const Stmt& s) {
-  std::set<Buffer> stored, own;
-  ir::VisitStmts(s, [&](const Stmt& part) {
-    if (part->kind == StmtKind::kStore) stored.insert(part->buffer);
-    if (part->kind == StmtKind::kAlloc) own.insert(part->buffer);
-    return true;
-  });
-  for (const Buffer& b : own) stored.erase(b);
-  return stored;
 }
 
 // B[i…] → B'[prefix…, i…]
@@ -259,10 +246,12 @@ absl::StatusOr<Stmt> LaunchMerger::Part(const Stmt& s, const Frame& frame) {
     return ir::MakeSeq(std::move(parts));
   }
   Stmt part = LiftAllocs(s, frame);
-  std::set<Buffer> stored = StoredIn(part);
-  auto is_private = [](const Buffer& b) { return PrivacyOf(b->scope) == Privacy::kThread; };
-  bool writes_private = std::any_of(stored.begin(), stored.end(), is_private);
-  bool writes_others = !std::all_of(stored.begin(), stored.end(), is_private);
+  const TouchedBuffers touched = TouchedIn(part);
+  const auto is_private = [](const auto& stored) {
+    return PrivacyOf(stored.second->scope) == Privacy::kThread;
+  };
+  bool writes_private = std::any_of(touched.stored.begin(), touched.stored.end(), is_private);
+  bool writes_others = !std::all_of(touched.stored.begin(), touched.stored.end(), is_private);
   unsigned missing = threads_.Several() & ~frame.active;
   if (missing != 0 && writes_private && writes_others) {
     return Refused(
@@ -276,18 +265,9 @@ absl::StatusOr<Stmt> LaunchMerger::Part(const Stmt& s, const Frame& frame) {
     for (Expr& c : AtZero(missing)) conditions.push_back(std::move(c));
   }
   bool redundant = missing != 0 && writes_private;
-  for (const auto& [buffer, uses] : uses_) {
-    (void)uses;
-    bool touched = false;
-    ir::VisitStmts(part, [&](const Stmt& x) {
-      touched |= x->kind == StmtKind::kStore && x->buffer.get() == buffer;
-      return !touched;
-    });
-    ir::VisitExprsIn(part, [&](const Expr& e) {
-      touched |= e->kind == ir::ExprKind::kLoad && e->buffer.get() == buffer;
-      return !touched;
-    });
-    if (touched) uses_[buffer].push_back({part, frame.loops, frame.active, redundant});
+  for (auto& [buffer, uses] : uses_) {
+    if (touched.all.contains(buffer->name))
+      uses.push_back({part, frame.loops, frame.active, redundant});
   }
   if (!conditions.empty()) {
     Expr all = conditions[0];

@@ -152,6 +152,26 @@ Expr Unwrapped(const Expr& e, int64_t n) { return SlotsOf(e) == n ? e->args[0] :
 
 }  // namespace
 
+TouchedBuffers TouchedIn(const ir::Stmt& s) {
+  TouchedBuffers touched;
+  std::vector<std::string> own;
+  ir::VisitStmts(s, [&](const ir::Stmt& part) {
+    if (part->kind == ir::StmtKind::kStore) touched.stored[part->buffer->name] = part->buffer;
+    if (part->kind == ir::StmtKind::kAlloc) own.push_back(part->buffer->name);
+    return true;
+  });
+  touched.all = touched.stored;
+  ir::VisitExprsIn(s, [&](const Expr& e) {
+    if (e->kind == ExprKind::kLoad) touched.all[e->buffer->name] = e->buffer;
+    return true;
+  });
+  for (const std::string& name : own) {
+    touched.stored.erase(name);
+    touched.all.erase(name);
+  }
+  return touched;
+}
+
 bool HasLoop(const ir::Stmt& s, bool (*test)(ir::ForKind)) {
   bool found = false;
   ir::VisitStmts(s, [&](const ir::Stmt& part) {

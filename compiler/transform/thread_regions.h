@@ -5,6 +5,8 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "compiler/ir/ir.h"
@@ -27,6 +29,13 @@ struct ThreadAxes {
 
 // Returns whether the kind of a loop in `s`, or of `s`, passes the test.
 bool HasLoop(const ir::Stmt& s, bool (*test)(ir::ForKind));
+
+// The buffers that a statement stores to, and all that it loads or stores, by name. Without those
+// that it allocates itself.
+struct TouchedBuffers {
+  std::map<std::string, ir::Buffer> stored, all;
+};
+TouchedBuffers TouchedIn(const ir::Stmt& s);
 
 // Whether no element lies in the boxes of two threads that differ on one of `axes`. A box is what a
 // thread touches: its ends are expressions over the thread variables and what is the same for all

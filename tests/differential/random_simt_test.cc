@@ -30,6 +30,7 @@
 #include "tests/support/random_bound.h"
 #include "tests/support/random_ir.h"
 #include "tests/support/simt/simt_plan.h"
+#include "tests/support/te_programs.h"
 #include "tests/support/test_seed.h"
 
 namespace tilewright::tests {
@@ -309,10 +310,11 @@ target::Target WithFewUnits(target::Target target, int64_t units) {
   return target;
 }
 
-// Sets a knob of the point to a value that shares out work, at random. Returns false where the
-// sketch has no such knob, or no such value is feasible.
+// Sets a knob of the point to a value that shares out work, at random: one of 0 and less, or with
+// `above_one` any but 1. Returns false where the sketch has no such knob, or no such value is
+// feasible.
 bool SetShares(const space::Space& space, std::string_view name, support::Rng* rng,
-               space::Point* point) {
+               space::Point* point, bool above_one = false) {
   const space::Sketch& sketch = *space.sketches()[static_cast<size_t>(point->sketch)];
   std::vector<space::Point> shares;
   for (size_t k = 0; k < sketch.knobs().size(); ++k) {
@@ -320,7 +322,8 @@ bool SetShares(const space::Space& space, std::string_view name, support::Rng* r
     for (size_t i = 0; i < knob.menu.size() && knob.name == name; ++i) {
       space::Point changed = *point;
       changed.choices[k] = static_cast<int>(i);
-      if (knob.menu[i] <= 0 && space.Feasible(changed)) shares.push_back(std::move(changed));
+      const bool wanted = knob.menu[i] <= 0 || (above_one && knob.menu[i] > 1);
+      if (wanted && space.Feasible(changed)) shares.push_back(std::move(changed));
     }
   }
   if (!shares.empty()) *point = rng->Choice(shares);
@@ -373,6 +376,80 @@ TEST_P(RandomSimtTest, SharesOfWork) {
   for (size_t i = 0; i < cases.size(); i += 6) {
     const auto cubin = cuda::CompileText(cases[i].text.text, "sm_90a");
     ASSERT_TRUE(cubin.ok()) << cubin.status() << "\n" << cases[i].text.text;
+  }
+}
+
+// A product or a convolution of plain numbers, of a random size: few results, longer sums.
+ir::Function LongSums(uint64_t seed) {
+  support::Rng rng(seed);
+  const auto times = [&](int64_t unit, uint64_t most) {
+    return unit * static_cast<int64_t>(1 + rng.Uniform(most));
+  };
+  const int64_t m = times(2, 8), n = times(4, 6), k = times(16, 8);
+  switch (rng.Uniform(4)) {
+    case 0:
+      return MatmulProgram(m, n, k);
+    case 1:
+      return DenseReluProgram(m, n, k);
+    case 2:
+      return PackedInt8ConvProgram(times(2, 2), 2 + m, 8);
+    default:
+      return ConvProgram({.channels_in = times(4, 4),
+                          .height = 2 + times(2, 3),
+                          .width = 2 + times(4, 2),
+                          .channels_out = times(4, 4),
+                          .kernel = rng.Uniform(2) == 0 ? 1 : 3});
+  }
+}
+
+// Sums of plain numbers in parts: of all tiles, and of the last wave's.
+TEST_P(RandomSimtTest, SumsInParts) {
+  if (GetParam().language == Language::kOpenCl) GTEST_SKIP() << "[SKIP] threads not in step";
+  if (GetParam().only_four_warps) GTEST_SKIP() << "[SKIP] as for another machine";
+  const uint64_t first = 1000 * TestSeed(6022);
+  const auto rounds = static_cast<size_t>(TestRounds(16));
+  std::vector<Case> cases;
+  size_t divided = 0;
+  for (uint64_t seed = first; cases.size() < rounds && !HasFailure(); ++seed) {
+    ASSERT_LT(seed, first + 20 * rounds) << "most spaces have no such point";
+    const ir::Function program = LongSums(seed);
+    auto space =
+        space::Space::Create(program, WithFewUnits(Target(), 2 + static_cast<int64_t>(seed % 7)));
+    ASSERT_TRUE(space.ok()) << space.status();
+    support::Rng rng(seed);
+    space::Point point;
+    const auto tiles = [&] {
+      return (*space)->sketches()[static_cast<size_t>(point.sketch)]->name() == "thread_tiles";
+    };
+    bool shares = false;
+    for (int tries = 0; tries < 400 && !shares; ++tries) {
+      shares = (*space)->Sample(&rng, &point) && tiles() &&
+               SetShares(**space, "parts", &rng, &point, /*above_one=*/seed % 2 == 0);
+    }
+    if (!shares) continue;
+    if (seed % 4 < 2) SetShares(**space, "tiles_of_group", &rng, &point);
+    auto scheduled = (*space)->Apply(point);
+    ASSERT_TRUE(scheduled.ok()) << "seed " << seed << ": " << scheduled.status() << "\n"
+                                << ir::Print(program);
+    const std::string steps = schedule::ToText(scheduled->steps());
+    EXPECT_NE(steps.find("rfactor"), std::string::npos) << steps;
+    auto made = Scheduled(program, *scheduled, seed);
+    if (!made.has_value()) continue;
+    divided += steps.find("divide") != std::string::npos;
+    cases.push_back(*std::move(made));
+  }
+  RunAll(cases);
+  std::cout << "counts: parts_of_a_wave=" << divided << "\n";
+  // The test says something only while there are both kinds.
+  EXPECT_GT(divided, 0u);
+  EXPECT_LT(divided, cases.size());
+  if (GetParam().language != Language::kCuda) return;
+  if (cuda::NvrtcName() == "nvrtc-none") GTEST_SKIP() << "[SKIP] no NVRTC";
+  for (size_t i = 0; i < cases.size(); i += 4) {
+    const auto cubin = cuda::CompileText(cases[i].text.text, "sm_90");
+    ASSERT_TRUE(cubin.ok()) << cubin.status() << "\n" << cases[i].text.text;
+    for (const codegen::KernelResources& kernel : cubin->kernels)
+      EXPECT_EQ(kernel.spill_bytes, 0) << cases[i].what;
   }
 }
 

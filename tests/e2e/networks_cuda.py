@@ -98,7 +98,8 @@ def products_of_halves():
 
 
 def products_of_bytes():
-    """Integer products of ONNX, of two inputs or of constant weights, quantised ones with all that follows: tensor cores, and exact."""
+    """Integer products of ONNX, of two inputs or of constant weights, quantised ones with all that follows: tensor cores, with
+    default schedules dot products of four, and exact."""
     random = np.random.default_rng(5)
     m, k, n = 96, 128, 80
     w = random.integers(-128, 128, (k, n), np.int8)
@@ -123,12 +124,45 @@ def products_of_bytes():
             for tensor, value in (("x", x), ("w", w)):
                 (folder / f"{tensor}.pb").write_bytes(numpy_helper.from_array(value, tensor).SerializeToString())
             given = [word for tensor in inputs for word in ("--input", f"{tensor.name}={folder}/{tensor.name}.pb")]
+            # By default, constant weights are packed for dot products; other factors are multiplied one by one.
+            for effort, called, wanted in (((), "tw_cuda_mma_", True), (("--effort", 0), "tw_dot4(", constant)):
+                dump = folder / f"dump{len(effort)}"
+                tilewright("compile", folder / "m.onnx", "--target", TARGET, *effort, "-o", folder / "m.tw", "--dump-ir", dump, code=0,
+                           said="")
+                kernels = "".join(text.read_text() for text in dump.glob("*.cu"))
+                calls = called in kernels.split("__launch_bounds__", 1)[1]
+                assert calls == wanted, f"{called} for {node.op_type} of {type_}: expected {wanted}, found {calls}"
+                tilewright("run", folder / "m.tw", *given, "--output-dir", folder, "--repeat", 1, code=0, said="")
+                found = numpy_helper.to_array(TensorProto.FromString((folder / "output_0.pb").read_bytes()))
+                assert np.array_equal(found, expected), f"{node.op_type} of {type_}"
+
+
+def long_sums():
+    """Products and convolutions of f32 with few results and many terms: sums in parts, which a second launch adds up, the same bits
+    in each run."""
+    random = np.random.default_rng(6)
+    x, w = random.standard_normal((64, 4096)).astype(np.float32), random.standard_normal((4096, 64)).astype(np.float32)
+    image, taps = (random.standard_normal(shape).astype(np.float32) for shape in ((1, 256, 7, 7), (64, 256, 1, 1)))
+    for node, data, weights, expected in (
+            (helper.make_node("MatMul", ["x", "w"], ["y"]), x, w, x.astype(np.float64) @ w),
+            (helper.make_node("Conv", ["x", "w"], ["y"]), image, taps, np.einsum("oc,nchw->nohw", taps[:, :, 0, 0].astype(np.float64), image))):
+        graph = helper.make_graph([node], "sums", [helper.make_tensor_value_info("x", TensorProto.FLOAT, data.shape)],
+                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, expected.shape)], [numpy_helper.from_array(weights, "w")])
+        with tempfile.TemporaryDirectory(prefix="tilewright-sums-") as name:
+            folder = Path(name)
+            onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), folder / "m.onnx")
+            (folder / "x.pb").write_bytes(numpy_helper.from_array(data, "x").SerializeToString())
             tilewright("compile", folder / "m.onnx", "--target", TARGET, "-o", folder / "m.tw", "--dump-ir", folder / "dump", code=0, said="")
+            program = "".join(text.read_text() for text in (folder / "dump").glob("*/00_input.tir"))
             kernels = "".join(text.read_text() for text in (folder / "dump").glob("*.cu"))
-            assert "tw_cuda_mma_" in kernels.split("__launch_bounds__", 1)[1], f"expected tensor cores for {node.op_type} of {type_}"
-            tilewright("run", folder / "m.tw", *given, "--output-dir", folder, "--repeat", 1, code=0, said="")
-            found = numpy_helper.to_array(TensorProto.FromString((folder / "output_0.pb").read_bytes()))
-            assert np.array_equal(found, expected), f"{node.op_type} of {type_}"
+            assert "_rf: " in program and "_k1(" in kernels, f"expected sums in parts for {node.op_type}"
+            results = []
+            for _ in range(2):
+                tilewright("run", folder / "m.tw", "--input", f"x={folder}/x.pb", "--output-dir", folder, "--repeat", 1, code=0, said="")
+                results.append(numpy_helper.to_array(TensorProto.FromString((folder / "output_0.pb").read_bytes())))
+            assert np.array_equal(*results), f"{node.op_type}: another result in the second run"
+            error = np.linalg.norm(results[0] - expected) / np.linalg.norm(expected)
+            assert error < 1e-6, f"{node.op_type}: error {error}"
 
 
 def rounded_products():
@@ -156,4 +190,4 @@ def rounded_products():
 
 if __name__ == "__main__":
     os.environ["LD_LIBRARY_PATH"] = FAKES
-    run_checks(*map(network, QUICK + (LONG if "--long" in sys.argv else ())), products_of_halves, products_of_bytes, rounded_products, what_users_see)
+    run_checks(*map(network, QUICK + (LONG if "--long" in sys.argv else ())), products_of_halves, products_of_bytes, long_sums, rounded_products, what_users_see)

@@ -5,6 +5,7 @@
 #include <iostream>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/codegen/host_device.h"
@@ -12,8 +13,10 @@
 #include "compiler/space/default_schedule.h"
 #include "compiler/space/space.h"
 #include "compiler/transform/passes.h"
+#include "compiler/transform/split_prepare.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
+#include "deploy/support/strings.h"
 #include "gtest/gtest.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/random_ir.h"
@@ -131,12 +134,84 @@ TEST(DefaultBound, SumsOfBytesAreDotProducts) {
   }
 }
 
+// C[i, j] = A[i, k] * B[j, k] of bytes, with weights in rows of terms, as fragments want them.
+ir::Function RowsOfBytes(int64_t m, int64_t n, int64_t k, const std::string& data,
+                         const std::string& role) {
+  auto f = ir::ParseFunction(support::StrCat(
+      "fn rows(A: ", data, "[", m, ", ", k, "] input, B: i8[", n, ", ", k, "] ", role, ", C: i32[",
+      m, ", ", n, "] output) stage=scheduled { alloc S: i32[", m, ", ", n, "]; for i in 0..", m,
+      " { for j in 0..", n, " { for k in 0..", k, " { block S(vi: spatial 0..", m,
+      " = i, vj: spatial 0..", n, " = j, vk: reduce 0..", k,
+      " = k) { reads A[vi:1, vk:1], B[vj:1, vk:1]; writes S[vi:1, vj:1]; init { S[vi, vj] = 0i32; "
+      "} S[vi, vj] = S[vi, vj] + i32(A[vi, vk]) * i32(B[vj, vk]); } } } } for i in 0..",
+      m, " { for j in 0..", n, " { block C(vi: spatial 0..", m, " = i, vj: spatial 0..", n,
+      " = j) { reads S[vi:1, vj:1]; writes C[vi:1, vj:1]; C[vi, vj] = max(S[vi, vj], -9i32); } } } "
+      "}"));
+  EXPECT_TRUE(f.ok()) << f.status();
+  return *f;
+}
+
+// Large layers of bytes were sums of single products on machines that multiply matrices of bytes.
+TEST(DefaultBound, WeightsInRowsOfTermsArePackedForDotProducts) {
+  for (const std::string data : {"u8", "i8"}) {
+    for (const auto& [n, k] : {std::pair{8, 8}, std::pair{36, 20}}) {
+      const ir::Function program = RowsOfBytes(5, n, k, data, "constant");
+      schedule::Schedule scheduled(program);
+      space::ApplyDefaultSchedule(OpenCl(), {}, &scheduled);
+      const std::string steps = schedule::ToText(scheduled.steps());
+      EXPECT_NE(steps.find(data == "u8" ? "generic.dot4.4" : "generic.dot4_s8.4"),
+                std::string::npos)
+          << steps;
+      auto plan = Checked(program, scheduled);
+      ASSERT_TRUE(plan.ok()) << plan.status() << steps;
+      // The copy is made once, before the first run.
+      auto split = transform::SplitPrepare(scheduled.function());
+      ASSERT_TRUE(split.ok()) << split.status();
+      ASSERT_TRUE(split->prepare.has_value()) << steps;
+      auto main = Checked(split->main, schedule::Schedule(split->main));
+      ASSERT_TRUE(main.ok()) << main.status() << steps;
+      EXPECT_EQ(main->launches.size(), 1u) << steps;
+    }
+  }
+  // Eight results of a thread, or two, of which no dot products are made.
+  for (const int64_t vectors : {8, 2}) {
+    const ir::Function program = RowsOfBytes(3, 16, 8, "u8", "constant");
+    schedule::Schedule scheduled(program);
+    space::ApplyDefaultSchedule(OpenCl(), {{"S", {.vectors = vectors}}}, &scheduled);
+    const std::string steps = schedule::ToText(scheduled.steps());
+    EXPECT_EQ(steps.find("generic.dot4.8") != std::string::npos, vectors == 8) << steps;
+    EXPECT_EQ(steps.find("transform_layout") != std::string::npos, vectors == 8) << steps;
+    EXPECT_TRUE(Checked(program, scheduled).ok()) << steps;
+  }
+}
+
+TEST(DefaultBound, OtherSumsOfBytesStayAsTheyAre) {
+  struct Other {
+    const char* what;
+    ir::Function program;
+  };
+  for (const Other& other :
+       {Other{"weights of this run", RowsOfBytes(5, 8, 8, "u8", "input")},
+        Other{"columns that are no words", RowsOfBytes(5, 6, 8, "u8", "constant")},
+        Other{"terms that are no words", RowsOfBytes(5, 8, 6, "u8", "constant")},
+        Other{"a zero point", tests::QuantizedDenseProgram(3, 8, 8)}}) {
+    schedule::Schedule scheduled(other.program);
+    space::ApplyDefaultSchedule(OpenCl(), {}, &scheduled);
+    const std::string steps = schedule::ToText(scheduled.steps());
+    EXPECT_EQ(steps.find("cache_read"), std::string::npos) << other.what << steps;
+    EXPECT_EQ(steps.find("tensorize"), std::string::npos) << other.what << steps;
+    auto plan = Checked(other.program, scheduled);
+    EXPECT_TRUE(plan.ok()) << other.what << plan.status();
+  }
+}
+
 // What the rules say of every program: points of each sketch, the default among them.
 TEST(BoundSpace, EveryPointOfEverySketchComputesTheSame) {
   std::map<std::string, int> points;
   support::Rng rng(tests::TestSeed(17));
   std::vector<ir::Function> programs = Programs();
   programs.push_back(tests::MatmulProgram(12, 64, 16));
+  programs.push_back(RowsOfBytes(4, 32, 12, "i8", "constant"));
   programs.push_back(tests::SoftmaxProgram(3, 96));
   programs.push_back(tests::MeanProgram(2, 64));
   programs.push_back(tests::ConvProgram(

@@ -56,6 +56,7 @@ constexpr Case kCases[] = {
     {"gpu_mma", 1, 2, 32, 256, /*sub_groups=*/false, /*only_cuda=*/true},
     {"gpu_row_sum", 1, 1, 0, 582},
     {"gpu_split_k", 2, 0, 0, 3104},
+    {"gpu_stream_k", 2, 4, 3328, 1052},
     {"gpu_sub_group_sum", 1, 1, 0, 198, /*sub_groups=*/true},
 };
 

@@ -21,6 +21,7 @@
 #include "deploy/support/strings.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/simt/simt_plan.h"
+#include "tests/support/te_programs.h"
 
 namespace tilewright::space {
 namespace {
@@ -97,11 +98,12 @@ TEST(WorkShares, WholeWavesAreRowsOfTiles) {
 const Knobs kTile = {{"fragments_rows", 1}, {"warps_rows", 2}, {"stages", 4}};
 
 // Of the point's program, in ns; nullopt where the point is not feasible.
-std::optional<double> Estimated(const ir::Function& program, const Knobs& knobs) {
+std::optional<double> Estimated(const ir::Function& program, const Knobs& knobs,
+                                const std::string& sketch = "tensor_tiles_64x128") {
   const target::Target target = Gpu("sm_90a");
   const auto space = Space::Create(program, target);
   EXPECT_TRUE(space.ok()) << StatusText(space.status());
-  const Point point = PointOf(**space, "tensor_tiles_64x128", knobs);
+  const Point point = PointOf(**space, sketch, knobs);
   if (!(*space)->Feasible(point)) return std::nullopt;
   const auto scheduled = (*space)->Apply(point);
   EXPECT_TRUE(scheduled.ok()) << StatusText(scheduled.status());
@@ -134,6 +136,41 @@ TEST(WorkShares, TheEstimatePrefersPartsWhereAWaveIsIdle) {
   for (const int64_t parts : {2, 4, 8}) EXPECT_GT(*WithParts(whole, parts), *WithParts(whole, 1));
 }
 
+// Tiles of 64x64 plain numbers in groups of 128 threads.
+const Knobs kPlainTile = {{"lanes", 4},   {"threads_vj", 16}, {"threads_vi", 8},
+                          {"rows_vi", 8}, {"step_vk", 16},    {"fetch_A", 1},
+                          {"fetch_B", 1}, {"row_padding", 4}};
+
+// Of 128x128.
+const Knobs kWidePlainTile = With(kPlainTile, {{"vectors", 2}, {"threads_vi", 16}});
+
+std::optional<double> PlainWithParts(const ir::Function& program, int64_t parts) {
+  return Estimated(program, With(kPlainTile, {{"parts", parts}}), "thread_tiles");
+}
+
+TEST(WorkShares, TheEstimatePrefersPartsOfPlainSumsWhereUnitsAreIdle) {
+  // One tile, and four: the more parts, the more units work, as long as there are units.
+  const ir::Function one = Layer(64, 64, 8192, "f32"), four = Layer(64, 256, 8192, "f32");
+  for (const ir::Function& few : {one, four}) {
+    EXPECT_LT(*PlainWithParts(few, 4), *PlainWithParts(few, 1) * 0.3);
+    EXPECT_LT(*PlainWithParts(few, 16), *PlainWithParts(few, 4) * 0.3);
+    EXPECT_FALSE(PlainWithParts(few, -2).has_value());
+  }
+  EXPECT_LT(*PlainWithParts(one, 64), *PlainWithParts(one, 32) * 0.8);
+  EXPECT_GT(*PlainWithParts(four, 64), *PlainWithParts(four, 32));
+  // Short sums do not pay for a launch that adds them up, nor for what it reads.
+  const ir::Function short_sum = Layer(512, 1024, 32, "f32");
+  EXPECT_GT(*PlainWithParts(short_sum, 2), *PlainWithParts(short_sum, 1));
+  // 324 tiles of 128x128, of which 264 run at a time: only the last rows' sums are in parts.
+  const ir::Function idle = Layer(2304, 2304, 8192, "f32");
+  const auto wide = [&](int64_t parts) {
+    return Estimated(idle, With(kWidePlainTile, {{"parts", parts}}), "thread_tiles");
+  };
+  EXPECT_LT(*wide(-4), *wide(1) * 0.7);
+  EXPECT_LT(*wide(-2), *wide(1) * 0.8);
+  for (const int64_t parts : {2, 4, 64}) EXPECT_FALSE(wide(parts).has_value());
+}
+
 TEST(WorkShares, GroupsThatShareOutStartOnce) {
   const Knobs share = With(kTile, {{"tiles_of_group", kItsShare}});
   const ir::Function idle = Layer(2304, 2304, 2304, "f16");
@@ -141,6 +178,18 @@ TEST(WorkShares, GroupsThatShareOutStartOnce) {
   EXPECT_LT(shared, plain);
   EXPECT_GT(shared, plain * 0.999);  // each group has as many tiles in turn as before
   EXPECT_FALSE(Estimated(Layer(1024, 1024, 8192, "f16"), share).has_value());  // one wave
+}
+
+// The menu of the knob `parts` of plain tiles.
+std::vector<int64_t> PartsOfPlain(const ir::Function& program) {
+  const auto space = Space::Create(program, Gpu("sm_90"));
+  EXPECT_TRUE(space.ok()) << StatusText(space.status());
+  for (const auto& sketch : (*space)->sketches()) {
+    for (const Knob& knob : sketch->knobs()) {
+      if (sketch->name() == "thread_tiles" && knob.name == "parts") return knob.menu;
+    }
+  }
+  return {};
 }
 
 // Knobs without effect have one value.
@@ -157,12 +206,30 @@ TEST(WorkShares, WhatHasNoEffectIsInfeasible) {
   EXPECT_TRUE(feasible({{"tiles_of_group", kItsShare}}));
   EXPECT_FALSE(feasible({{"parts", 2}}));  // padded
   EXPECT_FALSE(feasible({{"parts", -2}}));
+  const auto plain = [](const ir::Function& program, const Knobs& more) {
+    const auto space = Space::Create(program, Gpu("sm_90"));
+    EXPECT_TRUE(space.ok()) << StatusText(space.status());
+    return (*space)->Feasible(PointOf(**space, "thread_tiles", With(kPlainTile, more)));
+  };
+  const ir::Function few = Layer(64, 64, 2048, "f32");
+  EXPECT_TRUE(plain(few, {{"parts", 64}}));
+  EXPECT_FALSE(plain(few, {{"parts", 64}, {"step_vk", 64}}));  // a part is half a step
+  EXPECT_FALSE(plain(few, {{"parts", -2}}));                   // no wave is whole
+  const ir::Function many = Layer(4096, 4096, 2048, "f32");
+  EXPECT_FALSE(plain(many, {{"parts", 2}}));  // every unit has work
+  EXPECT_TRUE(plain(many, {{"parts", -2}}));
+  EXPECT_FALSE(plain(many, {{"parts", -2}, {"tiles_of_group", 2}}));
+  // What is no sum is not cut, nor are sums of one term in each part.
+  EXPECT_EQ(PartsOfPlain(Layer(64, 64, 16, "f32")), (std::vector<int64_t>{1, 2, 4, 8, -2, -4, -8}));
+  EXPECT_EQ(PartsOfPlain(Layer(64, 64, 6, "f32")), (std::vector<int64_t>{1, 2, -2}));
+  EXPECT_EQ(PartsOfPlain(tests::MaxPoolProgram(8, 32, 2, 2)), std::vector<int64_t>{1});
   const auto thread = Space::Create(ragged, *target::ParseTarget("opencl"));
   ASSERT_TRUE(thread.ok()) << StatusText(thread.status());
   for (const auto& sketch : (*thread)->sketches()) {
     for (const Knob& knob : sketch->knobs()) {  // threads one after the other
       const bool shares = std::count(knob.menu.begin(), knob.menu.end(), kItsShare) > 0;
       EXPECT_FALSE(knob.name == "tiles_of_group" && shares);
+      EXPECT_TRUE(knob.name != "parts" || knob.menu.size() == 1);
     }
   }
 }
@@ -232,6 +299,52 @@ TEST(WorkShares, PointsAreRight) {
         {"step_vk", 8},
         {"double_buffer", 1}},
        1},
+      // Sums of plain numbers in parts: a tile of each part, and several tiles of a group.
+      {Layer(16, 32, 96, "f32"),
+       "thread_tiles",
+       {{"parts", 4},
+        {"lanes", 4},
+        {"threads_vj", 8},
+        {"threads_vi", 8},
+        {"rows_vi", 2},
+        {"fetch_A", 1},
+        {"fetch_B", 1},
+        {"step_vk", 8},
+        {"double_buffer", 1}},
+       2},
+      {Layer(8, 64, 128, "f32"),
+       "thread_tiles",
+       {{"parts", 32},
+        {"lanes", 2},
+        {"vectors", 2},
+        {"virtual_threads", 1},
+        {"threads_vj", 8},
+        {"threads_vi", 8},
+        {"fetch_B", 1},
+        {"step_vk", 4},
+        {"row_padding", 1},
+        {"unroll", 1},
+        {"tiles_of_group", kItsShare}},
+       2},
+      // Eight rows of tiles, of which six are whole waves, and seven of two each, six.
+      {Layer(64, 32, 64, "f32"),
+       "thread_tiles",
+       {{"parts", -4},
+        {"lanes", 4},
+        {"threads_vj", 8},
+        {"threads_vi", 8},
+        {"fetch_A", 1},
+        {"step_vk", 8}},
+       2},
+      {Layer(56, 64, 64, "f32"),
+       "thread_tiles",
+       {{"parts", -8},
+        {"lanes", 4},
+        {"threads_vj", 8},
+        {"threads_vi", 8},
+        {"swap_groups", 1},
+        {"tiles_of_group", kItsShare}},
+       2},
       // Five rows of tiles, of which three are whole waves; sums of two rows in parts.
       {Layer(320, 128, 256, "f16"), "tensor_tiles_64x128", {{"parts", -4}}, 2},
       {Layer(160, 48, 256, "f16"),
@@ -272,6 +385,37 @@ TEST(WorkShares, PointsAreRight) {
   }
 }
 
+void ExpectNoSpills(const std::vector<simt::PlanText>& texts, const std::string& arch) {
+  if (cuda::NvrtcName() == "nvrtc-none") GTEST_SKIP() << "[SKIP] no NVRTC";
+  for (const simt::PlanText& text : texts) {
+    const auto cubin = cuda::CompileText(text.text, arch);
+    ASSERT_TRUE(cubin.ok()) << StatusText(cubin.status()) << "\n" << text.text;
+    for (const codegen::KernelResources& kernel : cubin->kernels)
+      EXPECT_EQ(kernel.spill_bytes + kernel.stack_bytes, 0) << kernel.registers;
+  }
+}
+
+// Plain sums in parts spill nothing, and a launch for whole sums and parts has the memory of one.
+TEST(WorkShares, PlainSumsInPartsSpillNothing) {
+  const ir::Function idle = Layer(2304, 2304, 8192, "f32");
+  std::vector<simt::PlanText> texts;
+  for (const Knobs& more : {Knobs{}, Knobs{{"parts", -4}}, Knobs{{"tiles_of_group", kItsShare}}}) {
+    const auto text = TextOf(idle, Gpu("sm_90"), "thread_tiles", With(kWidePlainTile, more));
+    ASSERT_TRUE(text.has_value());
+    texts.push_back(*text);
+    EXPECT_EQ(text->plan.launches[0].shared_bytes, texts[0].plan.launches[0].shared_bytes);
+  }
+  EXPECT_TRUE(ir::IsInt(texts[0].plan.launches[0].grid[0], 324));
+  EXPECT_TRUE(ir::IsInt(texts[1].plan.launches[0].grid[0], 252 + 4 * 72));
+  EXPECT_TRUE(ir::IsInt(texts[2].plan.launches[0].grid[0], 264));
+  const auto few = TextOf(Layer(64, 64, 8192, "f32"), Gpu("sm_90"), "thread_tiles",
+                          With(kPlainTile, {{"parts", 64}}));
+  ASSERT_TRUE(few.has_value());
+  EXPECT_TRUE(ir::IsInt(few->plan.launches[0].grid[0], 64));
+  texts.push_back(*few);
+  ExpectNoSpills(texts, "sm_90");
+}
+
 // One launch for whole sums and parts has no more of a group's shared memory, and spills nothing.
 TEST(WorkShares, OneLaunchForBothHasTheMemoryOfOne) {
   const ir::Function program = Layer(2304, 2304, 8192, "f16");
@@ -287,13 +431,7 @@ TEST(WorkShares, OneLaunchForBothHasTheMemoryOfOne) {
   EXPECT_TRUE(ir::IsInt(texts[1].plan.launches[0].grid[0], 252 + 2 * 72));
   EXPECT_TRUE(ir::IsInt(texts[2].plan.launches[0].grid[0], 132));
   EXPECT_TRUE(ir::IsInt(texts[3].plan.launches[0].grid[0], 132));
-  if (cuda::NvrtcName() == "nvrtc-none") GTEST_SKIP() << "[SKIP] no NVRTC";
-  for (const simt::PlanText& text : texts) {
-    const auto cubin = cuda::CompileText(text.text, "sm_90a");
-    ASSERT_TRUE(cubin.ok()) << StatusText(cubin.status()) << "\n" << text.text;
-    for (const codegen::KernelResources& kernel : cubin->kernels)
-      EXPECT_EQ(kernel.spill_bytes + kernel.stack_bytes, 0) << kernel.registers;
-  }
+  ExpectNoSpills(texts, "sm_90a");
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ class TensorTiles final : public Sketch {
     stages_ = AddKnob("stages", {1, 2, 3, 4});
     swap_groups_ = AddKnob("swap_groups", {0, 1});
     tiles_of_group_ = AddKnob("tiles_of_group", TilesOfGroupMenu(limits_, 8));
-    parts_ = AddKnob("parts", PartsMenu(limits_));
+    parts_ = AddKnob("parts", PartsMenu(limits_, 8));
   }
   std::string name() const override {
     const Fragments& f = product_.fragments;
@@ -255,20 +255,14 @@ class TensorTiles final : public Sketch {
   // The last wave's tiles have nests of their own, with their sums in parts.
   void ApplyLastWave(const Tile& t, int p, int o, const schedule::Schedule& s,
                      StepMaker* make) const {
-    if (o < 0) {
-      const std::vector<int> copy = make->CacheWrite(p);
-      if (copy.empty()) return;
-      o = copy[0];
-    }
     const int64_t first = WholeRows(t) * t.rows();
-    const std::vector<int> made = make->Divide({s.LoopsOf(p)[0], s.LoopsOf(o)[0]}, first);
-    if (made.empty()) return;
-    const int p_rest = made[0], o_rest = made[1 + p_.iters.size()];
+    const LastWave cut = CutLastWave(first, p, o, p_.iters.size(), s, make);
+    if (cut.p < 0) return;
     Tile whole = t, rest = t;
     whole.parts = 1;
     rest.tiles_of_group = 1;
-    make->Mark(ApplyTiles(whole, p, o, {}, s, make), "with_next");
-    ApplyTiles(rest, AddUp(t, p_rest, o_rest, Rows() - first, s, make), -1, {}, s, make);
+    make->Mark(ApplyTiles(whole, cut.p, cut.o, {}, s, make), "with_next");
+    ApplyTiles(rest, AddUp(t, cut.p_rest, cut.o_rest, Rows() - first, s, make), -1, {}, s, make);
   }
 
   // A product P in tiles, with O behind it. Returns the loop over the tiles of a group.

@@ -8,10 +8,11 @@
 //     for threads (threadIdx.x): O over the register tile
 // An operand that does not come through shared memory is read where it is; terms that are
 // neighbours in it come in vectors, into registers. A group may do several tiles, one after the
-// other. Stages in front of P
-// (padding) are a launch of their own, fetched like an operand, or inlined. A thread's vectors are
-// neighbours, or a group's width apart, one for each virtual thread, so that neighbouring threads
-// touch neighbouring memory. Sums of products of four bytes may be dot products.
+// other. Where tiles are too few for the machine, sums may be cut into parts, whose results a
+// second launch adds up, with O behind it: of all tiles, or of the last wave's. Stages in front of
+// P (padding) are a launch of their own, fetched like an operand, or inlined. A thread's vectors
+// are neighbours, or a group's width apart, one for each virtual thread, so that neighbouring
+// threads touch neighbouring memory. Sums of products of four bytes may be dot products.
 //
 // What comes through shared memory may have two versions, so that a step is fetched while the one
 // before it is used: half the barriers, twice the memory. Its rows may be padded, or turned (a
@@ -26,9 +27,11 @@
 #include <numeric>
 #include <utility>
 
+#include "compiler/ir/structural.h"
 #include "compiler/schedule/loop_tree.h"
 #include "compiler/space/rules/bound_nest.h"
 #include "compiler/space/rules/rules.h"
+#include "compiler/space/rules/thread_tile_loops.h"
 #include "compiler/space/rules/tile_operands.h"
 #include "compiler/space/rules/work_shares.h"
 #include "compiler/space/step_maker.h"
@@ -39,6 +42,7 @@ namespace {
 
 constexpr int64_t kDotLanes = 4;  // the fewest of a tensor intrinsic for dot products
 constexpr size_t kMaxBlocks = 6;
+constexpr int64_t kMostParts = 64;
 
 // What P reads through shared memory if a knob says so: an operand, or a stage in front of P.
 struct Source {
@@ -71,6 +75,7 @@ class ThreadTiles final : public Sketch {
     lane_axes_ = LaneAxes(p_, spatial_, extents_);
     if (lane_axes_.empty()) return;  // one result: no threads
     AddDotAxis();
+    FindCut();
     AddTileKnobs();
     AddSources(before);
     const KnobAdder add = Adder();
@@ -85,8 +90,7 @@ class ThreadTiles final : public Sketch {
     int64_t threads = 1, rows = 1, terms = 1;
     for (size_t a = 0; a < extents_.size(); ++a) {
       const bool lanes = a == t.lane_axis;
-      const int64_t tile = t.threads[a] * (lanes ? t.vectors * t.lanes : t.rows[a]);
-      if (extents_[a] % tile != 0) return false;
+      if (extents_[a] % t.extent(a) != 0) return false;
       if (lanes && t.rows[a] != 1) return false;  // `vectors` says it
       threads *= t.threads[a];
       if (!lanes) rows *= t.rows[a];
@@ -110,7 +114,8 @@ class ThreadTiles final : public Sketch {
     for (size_t i = 0; i < before_.size(); ++i) {
       if (PlaceOf(point, before_[i]) != kOwnLaunch && !before_[i].Untouched(point)) return false;
     }
-    if (t.double_buffer && !(t.staged && reduce_[loops - 1] > t.steps[loops - 1])) return false;
+    if (t.double_buffer && !(t.staged && TermsOf(t, loops - 1) > t.steps[loops - 1])) return false;
+    if (t.parts > 1 && !CanCut(point, t)) return false;
     if (t.padding != 0 && !t.rows_apart) return false;
     return t.shared_bytes() <= limits_.shared_bytes &&
            IsFullEnough(limits_, WholeThreads(extents_, limits_.group_threads), threads,
@@ -128,45 +133,13 @@ class ThreadTiles final : public Sketch {
     for (const BoundNest& stage : behind_) stage.Apply(*this, point, *s, &make);
     TW_TRY(make.status());
     const int p = s->BlockHandle(p_.name);
-    std::vector<std::pair<int, const Source*>> fetched;
-    std::vector<int> held;
-    for (const Source& source : sources_) {
-      if (Value(point, source.knob) == kRegisters) {
-        const std::vector<int> copy = make.CacheRead(p, ReadIndex(*s, p, source.buffer), "local");
-        TW_TRY(make.status());
-        held.push_back(copy[0]);
-      }
-      if (Value(point, source.knob) != kShared) continue;
-      if (!source.stage.empty()) {
-        fetched.emplace_back(s->BlockHandle(source.stage), &source);
-        make.SetScope(fetched.back().first, "shared");
-        continue;
-      }
-      const std::vector<int> copy = make.CacheRead(p, ReadIndex(*s, p, source.buffer), "shared");
-      TW_TRY(make.status());
-      fetched.emplace_back(copy[0], &source);
-    }
-    int o = -1;
-    if (consumer_.empty()) {
-      const std::vector<int> copy = make.CacheWrite(p);
-      TW_TRY(make.status());
-      o = copy[0];
+    const int o = consumer_.empty() ? -1 : s->BlockHandle(consumer_);
+    if (t.last_wave) {
+      ApplyLastWave(point, t, p, o, *s, &make);
+    } else if (t.parts > 1) {
+      ApplyTiles(point, t, AddUp(t, p, o, extents_[0], *s, &make), -1, *s, &make);
     } else {
-      o = s->BlockHandle(consumer_);
-    }
-    const int group = TileConsumer(t, s->LoopsOf(o), &make);
-    TW_TRY(make.status());
-    const std::vector<int> loops = make.ComputeAt(p, group);
-    TW_TRY(make.status());
-    if (!consumer_.empty()) make.SetScope(p, "local");
-    const Producer producer = TileProducer(t, loops, &make);
-    TW_TRY(make.status());
-    for (const int block : held)
-      HoldInRegisters(block, producer.outer_term, limits_.load_bytes, *s, &make);
-    for (const auto& [block, source] : fetched) {
-      FetchByThreads(block, producer.step, t.group(), FetchLanes(*source), *s, &make);
-      if (t.double_buffer) make.DoubleBuffer(block);
-      RowsOf(t, *source).Place(block, &make);
+      ApplyTiles(point, t, p, o, *s, &make);
     }
     return make.status();
   }
@@ -174,25 +147,73 @@ class ThreadTiles final : public Sketch {
  private:
   // Where a stage in front of P is computed; of an operand, kOwnLaunch: read where it is.
   enum Place : int64_t { kOwnLaunch, kShared, kInlined, kRegisters };
-  struct Tile {
-    size_t lane_axis = 0;
-    int64_t lanes = 1, vectors = 1;
-    std::vector<int64_t> threads, rows;  // by axis
-    std::vector<int64_t> steps;          // terms of a step, by reduction iterator
-    bool unroll = false, virtual_threads = false, staged = false, dots = false;
-    bool swap_groups = false, last_axis_inside = false;
-    bool double_buffer = false;
-    int64_t padding = 0;      // of the rows of what is staged, in elements; or how they lie
-    bool rows_apart = false;  // the padding or swizzle applies to something
-    int64_t staged_bytes = 0;
-    int64_t held = 0;  // terms of a row that are read into registers
-    int64_t tiles_of_group = 1;
+  using Tile = ThreadTile;
 
-    int64_t group() const {
-      return std::accumulate(threads.begin(), threads.end(), int64_t{1}, std::multiplies<>());
+  // The last wave's tiles have nests of their own, with their sums in parts.
+  void ApplyLastWave(const Point& point, const Tile& t, int p, int o, const schedule::Schedule& s,
+                     StepMaker* make) const {
+    const int64_t first = WholeRows(t) * t.extent(0);
+    const LastWave cut = CutLastWave(first, p, o, p_.iters.size(), s, make);
+    if (cut.p < 0) return;
+    Tile whole = t, rest = t;
+    whole.parts = 1;
+    rest.tiles_of_group = 1;
+    make->Mark(ApplyTiles(point, whole, cut.p, cut.o, s, make), "with_next");
+    const int64_t rows = extents_[0] - first;
+    ApplyTiles(point, rest, AddUp(t, cut.p_rest, cut.o_rest, rows, s, make), -1, s, make);
+  }
+
+  // `rows`: of the first axis, where only the last ones are in parts.
+  int AddUp(const Tile& t, int p, int o, int64_t rows, const schedule::Schedule& s,
+            StepMaker* make) const {
+    std::vector<int64_t> extents = extents_;
+    extents[0] = rows;
+    return AddUpParts(t.parts, p, o, ReduceIters()[cut_],
+                      WholeThreads(extents, limits_.usual_threads), s, make);
+  }
+
+  // P in tiles, with O behind it (-1: a copy of the result). Returns the loop over the tiles of a
+  // group.
+  int ApplyTiles(const Point& point, const Tile& t, int p, int o, const schedule::Schedule& s,
+                 StepMaker* make) const {
+    if (!make->status().ok()) return -1;
+    std::vector<std::pair<int, const Source*>> fetched;
+    std::vector<int> held;
+    for (const Source& source : sources_) {
+      const int64_t place = Value(point, source.knob);
+      if (place == kShared && !source.stage.empty()) {
+        fetched.emplace_back(s.BlockHandle(source.stage), &source);
+        make->SetScope(fetched.back().first, "shared");
+      } else if (place == kShared || place == kRegisters) {
+        const std::vector<int> copy = make->CacheRead(p, ReadIndex(s, p, source.buffer),
+                                                      place == kShared ? "shared" : "local");
+        if (copy.empty()) return -1;
+        if (place == kShared) fetched.emplace_back(copy[0], &source);
+        if (place == kRegisters) held.push_back(copy[0]);
+      }
     }
-    int64_t shared_bytes() const { return staged_bytes * (double_buffer ? 2 : 1); }
-  };
+    const bool copies = o < 0;
+    if (copies) {
+      const std::vector<int> copy = make->CacheWrite(p);
+      if (copy.empty()) return -1;
+      o = copy[0];
+    }
+    const int group = TileConsumer(t, s.LoopsOf(o), make);
+    if (!make->status().ok()) return -1;
+    const std::vector<int> loops = make->ComputeAt(p, group);
+    if (loops.empty()) return -1;
+    if (!copies) make->SetScope(p, "local");
+    const Producer producer = TileProducer(t, loops, make);
+    if (!make->status().ok()) return -1;
+    for (const int block : held)
+      HoldInRegisters(block, producer.outer_term, limits_.load_bytes, s, make);
+    for (const auto& [block, source] : fetched) {
+      FetchByThreads(block, producer.step, t.group(), FetchLanes(*source), s, make);
+      if (t.double_buffer) make->DoubleBuffer(block);
+      RowsOf(t, *source).Place(block, make);
+    }
+    return group;
+  }
 
   // Lanes of dot products run along their axis only.
   void AddDotAxis() {
@@ -201,6 +222,42 @@ class ThreadTiles final : public Sketch {
     dot_axis_ = static_cast<size_t>(at - spatial_.begin());
     if (std::find(lane_axes_.begin(), lane_axes_.end(), dot_axis_) == lane_axes_.end())
       lane_axes_.push_back(dot_axis_);
+  }
+  // Sums are cut along their longest loop, other reductions are not. Machines whose threads run one
+  // after the other have few units, which few tiles fill.
+  void FindCut() {
+    const ir::Expr& value = block_->body->value;
+    const ir::Stmt& init = block_->init;
+    const bool sums = limits_.warp > 1 && block_->body->kind == ir::StmtKind::kStore &&
+                      value->kind == ir::ExprKind::kAdd && init->kind == ir::StmtKind::kStore &&
+                      ir::StructuralEqual(init->value, ir::Zero(value->dtype));
+    const size_t loops = reduce_.size() - (p_.dot.has_value() ? 1 : 0);
+    parts_menu_ = {1};
+    if (!sums || loops == 0) return;
+    const auto longest =
+        std::max_element(reduce_.begin(), reduce_.begin() + static_cast<std::ptrdiff_t>(loops));
+    cut_ = static_cast<size_t>(longest - reduce_.begin());
+    parts_menu_ = PartsMenu(limits_, kMostParts);
+    std::erase_if(parts_menu_, [&](int64_t parts) {
+      return *longest % PartsOf(parts) != 0 || (parts != 1 && *longest == PartsOf(parts));
+    });
+  }
+  // Terms of a part of the sum along its j-th loop.
+  int64_t TermsOf(const Tile& t, size_t j) const {
+    return j == cut_ ? reduce_[j] / t.parts : reduce_[j];
+  }
+  // All sums are in parts where tiles of whole ones are less than a wave. Else rows of tiles are
+  // divided, which are the outermost loop, of blocks that nobody else uses.
+  bool CanCut(const Point& point, const Tile& t) const {
+    if (TermsOf(t, cut_) % t.steps[cut_] != 0) return false;
+    if (!t.last_wave) return Tiles(t) < t.parts * Groups(t);
+    const bool shares_stage =
+        std::any_of(sources_.begin(), sources_.end(), [&](const Source& source) {
+          return !source.stage.empty() && Value(point, source.knob) == kShared;
+        });
+    return !shares_stage && behind_.empty() && p_.identity_store && spatial_[0] == 0 &&
+           WholeRows(t) > 0 && t.tiles_of_group <= 1 &&
+           (!t.swap_groups || WholeRows(t) > 1 || extents_[0] / t.extent(0) > 2);
   }
   size_t DotLaneIter() const { return static_cast<size_t>(p_.dot->lane_axis); }
 
@@ -236,6 +293,7 @@ class ThreadTiles final : public Sketch {
     double_buffer_ = AddKnob("double_buffer", {0, 1});
     padding_ = AddKnob("row_padding", {0, 1, 4, kSwizzled, kBlocksApart});
     tiles_of_group_ = AddKnob("tiles_of_group", TilesOfGroupMenu(limits_, 4));
+    parts_ = AddKnob("parts", parts_menu_);
   }
 
   // One knob for each buffer that P reads and that somebody may fetch.
@@ -300,8 +358,10 @@ class ThreadTiles final : public Sketch {
     t.staged = std::any_of(sources_.begin(), sources_.end(), [&](const Source& source) {
       return Value(point, source.knob) == kShared;
     });
+    t.parts = PartsOf(Value(point, parts_));
+    t.last_wave = Value(point, parts_) < 0;
     for (size_t j = 0; j < reduce_.size(); ++j)
-      t.steps.push_back(t.staged ? Value(point, steps_[j]) : reduce_[j]);
+      t.steps.push_back(t.staged ? Value(point, steps_[j]) : TermsOf(t, j));
     t.double_buffer = Value(point, double_buffer_) != 0;
     t.padding = Value(point, padding_);
     t.tiles_of_group = Value(point, tiles_of_group_);
@@ -328,14 +388,18 @@ class ThreadTiles final : public Sketch {
     return GroupsAtOnce(limits_, t.group(), t.shared_bytes(), Registers(t));
   }
 
-  // Tiles of the result.
+  // Tiles of the first launch: of all parts, or those in front of the last wave.
   int64_t Tiles(const Tile& t) const {
+    if (t.last_wave) return WholeRows(t) * TilesInRow(t);
+    return t.parts * TilesInRow(t) * (extents_[0] / t.extent(0));
+  }
+  int64_t TilesInRow(const Tile& t) const {
     int64_t tiles = 1;
-    for (size_t a = 0; a < extents_.size(); ++a) {
-      const int64_t own = a == t.lane_axis ? t.vectors * t.lanes : t.rows[a];
-      tiles *= extents_[a] / (t.threads[a] * own);
-    }
+    for (size_t a = 1; a < extents_.size(); ++a) tiles *= extents_[a] / t.extent(a);
     return tiles;
+  }
+  int64_t WholeRows(const Tile& t) const {
+    return WholeWaveRows(extents_[0] / t.extent(0), TilesInRow(t), Groups(t));
   }
 
   // Most elements that one access of a thread fetches.
@@ -350,8 +414,7 @@ class ThreadTiles final : public Sketch {
       if (p_.iters[i].reduce) {
         tile.push_back(t.steps[j++]);
       } else {
-        tile.push_back(t.threads[a] * (a == t.lane_axis ? t.vectors * t.lanes : t.rows[a]));
-        ++a;
+        tile.push_back(t.extent(a++));
       }
     }
     return SharedRows(BoxOf(p_, *block_, source.region, tile), source.element_bytes,
@@ -359,95 +422,25 @@ class ThreadTiles final : public Sketch {
                       std::max(t.lanes, FetchLanes(source)), limits_);
   }
 
-  // The axes in the order of a group's threads, outermost first.
-  std::vector<size_t> ThreadOrder(const Tile& t) const {
-    const size_t inside = t.last_axis_inside ? extents_.size() - 1 : t.lane_axis;
-    std::vector<size_t> order;
-    for (size_t a = 0; a < extents_.size(); ++a) {
-      if (a != inside) order.push_back(a);
-    }
-    order.push_back(inside);
-    return order;
-  }
-
-  // An axis of a result's nest in its parts.
-  struct Parts {
-    int group = -1, thread = -1, row = -1, vector = -1, lane = -1;
-  };
-  // `groups`: of the consumer, which has all tiles; the producer has one.
-  std::vector<Parts> SplitAxes(const Tile& t, const std::vector<int>& loops, bool groups,
-                               StepMaker* make) const {
-    std::vector<Parts> axes;
-    for (size_t a = 0; a < extents_.size(); ++a) {
-      const bool lanes = a == t.lane_axis;
-      std::vector<int64_t> factors;
-      if (groups) factors.push_back(schedule::kInfer);
-      if (lanes && t.virtual_threads) factors.push_back(t.vectors);
-      factors.push_back(t.threads[a]);
-      if (!lanes) factors.push_back(t.rows[a]);
-      if (lanes && !t.virtual_threads) factors.push_back(t.vectors);
-      if (lanes) factors.push_back(t.lanes);
-      const std::vector<int> made = make->Split(loops[a], factors, false);
-      if (made.size() != factors.size()) return {};
-      Parts parts;
-      size_t next = 0;
-      if (groups) parts.group = made[next++];
-      if (lanes && t.virtual_threads) parts.vector = made[next++];
-      parts.thread = made[next++];
-      if (!lanes) parts.row = made[next++];
-      if (lanes && !t.virtual_threads) parts.vector = made[next++];
-      if (lanes) parts.lane = made[next++];
-      axes.push_back(parts);
-    }
-    return axes;
-  }
-
-  std::vector<int> ThreadLoops(const Tile& t, const std::vector<Parts>& axes) const {
-    std::vector<int> loops;
-    for (const size_t a : ThreadOrder(t)) loops.push_back(axes[a].thread);
-    return loops;
-  }
-
-  // The loop over virtual threads, around the threads; none where a thread's vectors are
-  // neighbours.
-  static std::vector<int> VirtualLoops(const Tile& t, const std::vector<Parts>& axes) {
-    if (!t.virtual_threads) return {};
-    return {axes[t.lane_axis].vector};
-  }
-
-  // Register tile, outermost first: rows, vectors, lanes.
-  static std::vector<int> RegisterLoops(const Tile& t, const std::vector<Parts>& axes) {
-    std::vector<int> loops;
-    for (const Parts& parts : axes) {
-      if (parts.row >= 0) loops.push_back(parts.row);
-    }
-    if (!t.virtual_threads) loops.push_back(axes[t.lane_axis].vector);
-    loops.push_back(axes[t.lane_axis].lane);
-    return loops;
-  }
-
-  // All but the lanes.
-  static void MapRegisters(const std::vector<int>& virtual_loops, const std::vector<int>& loops,
-                           StepMaker* make) {
-    for (const int loop : virtual_loops) make->VirtualThread(loop);
-    for (size_t i = 0; i + 1 < loops.size(); ++i) make->Unroll(loops[i]);
-  }
-
-  // Returns the loop over tiles, or over those of a group.
-  int TileConsumer(const Tile& t, const std::vector<int>& loops, StepMaker* make) const {
-    const std::vector<Parts> axes = SplitAxes(t, loops, /*groups=*/true, make);
+  // Returns the loop over tiles, or over those of a group. Of sums in parts, the first loop is over
+  // these.
+  int TileConsumer(const Tile& t, std::vector<int> loops, StepMaker* make) const {
+    std::vector<int> part(loops.begin(), loops.begin() + (t.parts > 1 ? 1 : 0));
+    loops.erase(loops.begin(), loops.begin() + (t.parts > 1 ? 1 : 0));
+    const std::vector<AxisLoops> axes = SplitAxes(t, loops, /*groups=*/true, make);
     if (axes.empty()) return -1;
     std::vector<int> groups;
-    for (const Parts& parts : axes) groups.push_back(parts.group);
+    for (const AxisLoops& axis : axes) groups.push_back(axis.group);
     if (t.swap_groups) {  // the lanes' axis outermost
       const auto lanes = groups.begin() + static_cast<std::ptrdiff_t>(t.lane_axis);
       std::rotate(groups.begin(), lanes, lanes + 1);
     }
+    groups.insert(groups.begin(), part.begin(), part.end());
     const std::vector<int> virtual_loops = VirtualLoops(t, axes);
     const std::vector<int> threads = ThreadLoops(t, axes), inner = RegisterLoops(t, axes);
     std::vector<int> order = groups;
-    for (const std::vector<int>& part : {virtual_loops, threads, inner})
-      order.insert(order.end(), part.begin(), part.end());
+    for (const std::vector<int>& next : {virtual_loops, threads, inner})
+      order.insert(order.end(), next.begin(), next.end());
     make->Reorder(order);
     const int group = BindGroups(make->Fuse(groups), t.tiles_of_group, Groups(t), make);
     make->Bind(make->Fuse(threads), "threadIdx.x");
@@ -460,18 +453,22 @@ class ThreadTiles final : public Sketch {
   struct Producer {
     int step = -1, outer_term = -1;
   };
+  // `loops`: one for each iterator. Sums in parts have the part, then spatial ones, then others.
   Producer TileProducer(const Tile& t, const std::vector<int>& loops, StepMaker* make) const {
+    const std::vector<size_t> reduce = ReduceIters();
+    const bool cut = t.parts > 1;
     std::vector<int> spatial, steps, terms;
-    for (const size_t i : spatial_) spatial.push_back(loops[i]);
-    const std::vector<Parts> axes = SplitAxes(t, spatial, /*groups=*/false, make);
+    for (size_t a = 0; a < spatial_.size(); ++a)
+      spatial.push_back(loops[cut ? 1 + a : spatial_[a]]);
+    const std::vector<AxisLoops> axes = SplitAxes(t, spatial, /*groups=*/false, make);
     if (axes.empty()) return {};
     size_t j = 0;
-    for (const size_t i : ReduceIters()) {
-      terms.push_back(loops[i]);
+    for (const size_t i : reduce) {
+      const int loop = loops[cut ? 1 + spatial_.size() + j : i];
+      terms.push_back(loop);
       const int64_t terms_of_step = t.steps[j++];
       if (!t.staged || (t.dots && j == reduce_.size())) continue;
-      const std::vector<int> parts =
-          make->Split(loops[i], {schedule::kInfer, terms_of_step}, false);
+      const std::vector<int> parts = make->Split(loop, {schedule::kInfer, terms_of_step}, false);
       if (parts.size() != 2) return {};
       steps.push_back(parts[0]);
       terms.back() = parts[1];
@@ -511,8 +508,10 @@ class ThreadTiles final : public Sketch {
   std::vector<size_t> lane_axes_;
   size_t lane_axis_ = 0, lanes_ = 0, vectors_ = 0, unroll_ = 0, virtual_threads_ = 0,
          swap_groups_ = 0, last_axis_inside_ = 0, double_buffer_ = 0, padding_ = 0, dots_ = 0,
-         dot_axis_ = 0, tiles_of_group_ = 0;
+         dot_axis_ = 0, tiles_of_group_ = 0, parts_ = 0;
   std::vector<size_t> threads_, rows_, steps_;
+  size_t cut_ = 0;  // the reduction loop that parts are made of
+  std::vector<int64_t> parts_menu_;
 };
 
 }  // namespace

@@ -35,15 +35,28 @@ int BindGroups(int loop, int64_t tiles_of_group, int64_t groups, StepMaker* make
   return parts[1];
 }
 
-std::vector<int64_t> PartsMenu(const target::LaunchLimits& limits) {
+std::vector<int64_t> PartsMenu(const target::LaunchLimits& limits, int64_t most) {
   std::vector<int64_t> menu = {1, 2, 4, 8};
   if (limits.warp > 1) menu.insert(menu.end(), {-2, -4, -8});
+  for (int64_t parts = 16; parts <= most; parts *= 2) menu.push_back(parts);
   return menu;
 }
 
 int64_t WholeWaveRows(int64_t rows, int64_t columns, int64_t groups) {
   if (groups < 1 || rows * columns % groups == 0) return 0;
   return rows * columns / groups * groups / columns;
+}
+
+LastWave CutLastWave(int64_t first, int p, int o, size_t iters, const schedule::Schedule& s,
+                     StepMaker* make) {
+  if (o < 0) {
+    const std::vector<int> copy = make->CacheWrite(p);
+    if (copy.empty()) return {};
+    o = copy[0];
+  }
+  const std::vector<int> made = make->Divide({s.LoopsOf(p)[0], s.LoopsOf(o)[0]}, first);
+  if (made.empty()) return {};
+  return {p, o, made[0], made[1 + iters]};
 }
 
 int AddUpParts(int64_t parts, int p, int o, size_t terms, int64_t threads,

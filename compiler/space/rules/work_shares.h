@@ -38,8 +38,9 @@ bool CanShareOut(int64_t tiles, int64_t tiles_of_group, int64_t groups);
 int BindGroups(int loop, int64_t tiles_of_group, int64_t groups, StepMaker* make);
 
 // Values of the knob `parts`: n > 0 cuts each sum into n parts, which a second launch adds up; -n
-// cuts only those of the last wave's tiles. New values come last, as above.
-std::vector<int64_t> PartsMenu(const target::LaunchLimits& limits);
+// cuts only those of the last wave's tiles, into 8 at most. Returns 1, 2, 4, 8, where threads go in
+// step -2, -4, -8, and powers of two from 16 up to `most`. New values come last, as above.
+std::vector<int64_t> PartsMenu(const target::LaunchLimits& limits, int64_t most);
 inline int64_t PartsOf(int64_t value) { return value < 0 ? -value : value; }
 
 // Returns how many of `rows` rows of tiles, of `columns` tiles each, are whole sums where those of
@@ -47,11 +48,21 @@ inline int64_t PartsOf(int64_t value) { return value < 0 ? -value : value; }
 // division, as all tiles are one wave or waves have no rest.
 int64_t WholeWaveRows(int64_t rows, int64_t columns, int64_t groups);
 
+// A block P and the block O that takes its sums, divided along their outermost loops: those of the
+// last wave's tiles are nests of their own.
+struct LastWave {
+  int p = -1, o = -1, p_rest = -1, o_rest = -1;
+};
+// Divides both blocks (O: -1 for a copy of the result) at iteration `first` of their outermost
+// loops. Returns handles of -1 after an error. REQUIRES: P has `iters` iterators, a loop for each.
+LastWave CutLastWave(int64_t first, int p, int o, size_t iters, const schedule::Schedule& s,
+                     StepMaker* make);
+
 // Cuts the sums of block P into parts, which are results of a block of their own, and adds these up
 // in a launch of P's, with O behind it (-1: a copy of the result). `terms`: which of P's loops is
 // cut. `threads`: of a group of that launch; they divide its results. Returns the block of the
 // parts, whose loop over them is in front of that over its terms; -1 after an error. REQUIRES:
-// `parts` divides the loop.
+// `parts` divides the loop, and a part has more than one of its terms.
 int AddUpParts(int64_t parts, int p, int o, size_t terms, int64_t threads,
                const schedule::Schedule& s, StepMaker* make);
 
