@@ -131,9 +131,10 @@ absl::StatusOr<TensorMatch> MatchTensor(const Stmt& nest, std::string_view name)
 bool IsFragmentScope(Scope scope);
 // Returns whether a statement loads or stores elements of fragments.
 bool TouchesFragments(const Stmt& s);
-// Returns whether a statement is two serial loops, the first one marked `fragment`, over the rows and
-// columns of sums, or over the rows and runs of neighbours in them (a vector): each thread does the
-// iterations of the elements that it has. The annotation alone says nothing: any loop may have it.
+// Returns whether a statement is two serial loops, the first one marked `fragment`, over the rows
+// and columns of sums, or over the rows and runs of neighbours in them (a vector): each thread does
+// the iterations of the elements that it has. The annotation alone says nothing: any loop may have
+// it.
 bool IsFragmentMap(const Stmt& s);
 
 // The intrinsic's name on a loop (`.reset` included); empty where there is none.
