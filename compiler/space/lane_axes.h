@@ -27,7 +27,7 @@ int VectorAxis(const target::Machine& machine, const ir::StmtNode& block, int la
                bool count_store);
 // A second spatial axis along which the loads that differ between lanes stay the same; -1 = none.
 int RowAxis(const ir::StmtNode& block, int vector_axis);
-// Where one vector has all of the lanes' axis: a spatial axis that goes on where it ends. Every load
+// Where one vector has all of the lanes' axis: a spatial axis that continues it. Every load
 // moves along both or along neither, and one along neither: the next block of channels. -1 = none.
 int BlockAxis(const ir::StmtNode& block, int vector_axis);
 // Whether the loads that differ between lanes move along `axis` too.

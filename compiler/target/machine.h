@@ -162,7 +162,7 @@ struct Machine {
   // Vectors of a block of channels in memory. More than one pays where a broadcast is a load of its
   // own and registers are many: a register tile of several vectors loads fewer values.
   int block_vectors = 1;
-  // A multiply-add takes one value for all lanes from memory, or from a lane of a register. Elsewhere
+  // A multiply-add takes one value for all lanes from memory, or from a register's lane. Elsewhere
   // a broadcast is an instruction and a load of its own, so tiles have several vectors for each.
   bool multiplies_broadcasts = false;
   // Vectors of that width: multiply-adds (or multiplies where there is no FMA), and loads, that
