@@ -69,8 +69,8 @@ void DefaultScheduler::PlanSquares(const StmtNode& reduction, int row_axis, Plan
 }
 
 // Lanes that are one vector have their neighbours in the next block of channels, along this axis;
-// -1 = none, or not worth a tile. With one block alone every product of a tile of bytes would load a
-// factor of its own, and every one of floats where a broadcast is a load.
+// -1 = none, or not worth a tile. With one block alone every product of a tile of bytes would load
+// a factor of its own, and every one of floats where a broadcast is a load.
 int DefaultScheduler::NextBlock(const StmtNode& reduction, const std::optional<DotProduct>& dot,
                                 int vector_axis) const {
   if (dot.has_value()) return dot->block_axis;
