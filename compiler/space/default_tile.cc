@@ -118,7 +118,8 @@ DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) con
   const int64_t vectors = (extent(vector_axis) + plan.width - 1) / plan.width;
   plan.tile = ChooseTile(vectors, extent(row_axis), extent(plane_axis), panel, target_);
   const bool may_block = !row_chosen && vector_axis >= 0 && extent(vector_axis) == lanes;
-  const int next = may_block ? NextBlock(reduction, plan.dot, vector_axis) : -1;
+  int next = may_block ? NextBlock(reduction, plan.dot, vector_axis) : -1;
+  if (next == row_axis) next = -1;  // of a single pixel
   if (next >= 0) {
     const Tile tile = ChooseTile(extent(next), extent(row_axis), 1, panel, target_);
     if (plan.dot.has_value() || tile.score > plan.tile.score) {

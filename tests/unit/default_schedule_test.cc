@@ -239,14 +239,16 @@ TEST(DefaultScheduleTest, LanesRunAlongSmallStrides) {
 }
 
 // A convolution of blocks of eight channels: lanes are one vector, the next one is the next block.
-ir::Function BlockedProgram(const std::string& factor) {
+ir::Function BlockedProgram(const std::string& factor, const std::string& pixels = "12") {
   auto f = ir::ParseFunction(
-      "fn blocked(X: f32[3,12,8] input, W: f32[4,3,8,8] constant, Y: f32[4,12,8] output)"
-      " stage=scheduled { for c in 0..4 { for w in 0..12 { for o in 0..8 { for k in 0..3 {"
-      " for i in 0..8 { block Y(vc: spatial 0..4 = c, vw: spatial 0..12 = w, vo: spatial 0..8 = o,"
-      " vk: reduce 0..3 = k, vi: reduce 0..8 = i) { reads X[0:3, vw:1, 0:8], W[vc:1, vk:1, vi:1, "
-      "vo:1]; writes Y[vc:1, vw:1, vo:1]; init { Y[vc, vw, vo] = 0.0f32; }"
-      " Y[vc, vw, vo] = Y[vc, vw, vo] + " +
+      "fn blocked(X: f32[3," + pixels + ",8] input, W: f32[4,3,8,8] constant, Y: f32[4," + pixels +
+      ",8] output) stage=scheduled { for c in 0..4 { for w in 0.." + pixels +
+      " { for o in 0..8 { for k in 0..3 { for i in 0..8 { block Y(vc: spatial 0..4 = c,"
+      " vw: spatial 0.." +
+      pixels +
+      " = w, vo: spatial 0..8 = o, vk: reduce 0..3 = k, vi: reduce 0..8 = i)"
+      " { reads X[0:3, vw:1, 0:8], W[vc:1, vk:1, vi:1, vo:1]; writes Y[vc:1, vw:1, vo:1];"
+      " init { Y[vc, vw, vo] = 0.0f32; } Y[vc, vw, vo] = Y[vc, vw, vo] + " +
       factor + " * W[vc, vk, vi, vo]; } } } } } } }");
   EXPECT_TRUE(f.ok()) << f.status();
   return *std::move(f);
@@ -265,6 +267,9 @@ TEST(DefaultScheduleTest, TilesHaveSeveralBlocksWhereABroadcastIsALoad) {
   EXPECT_TRUE(Contains(tile, "in 0..6 unrolled")) << ir::Print(tile);
   // The loop of eight channels is short, and the tile small enough to write it out.
   EXPECT_TRUE(Contains(tile, "in 0..8 unrolled")) << ir::Print(tile);
+  // A single pixel: all blocks share its broadcasts.
+  const ir::Function pixel = Check(BlockedProgram("X[vk, vw, vi]", "1"), target);
+  EXPECT_TRUE(Contains(pixel, "in 0..4 unrolled")) << ir::Print(pixel);
   target.machine.body_ops = 8 * 2 * 6 - 1;
   EXPECT_FALSE(Contains(Check(f, target), "in 0..8 unrolled"));
   target.machine.multiplies_broadcasts = true;
