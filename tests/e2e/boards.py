@@ -19,7 +19,7 @@ from networks_quick import VARIANTS  # noqa: E402
 C_LIBRARIES = {"libc.so.6", "libm.so.6", "ld-linux-aarch64.so.1"}
 MODELS = ("dqn", "resnet18", "mobilenet")  # all seven, in full size: tests/long/aarch64.py
 SMALL = ("--size", 61, "--width", 0.4, "--seed", 14)  # dqn
-TRIALS = 12
+TRIALS = 20  # until one of them is faster than the default schedule
 
 
 # Cycles of one instruction, from a thousand of them.
