@@ -250,8 +250,11 @@ void DefaultScheduler::UnrollReduction(const Plan& plan, const StmtNode& reducti
   int64_t wanted = plan.choice.unroll;
   const bool small = plan.is_short && steps * sums <= plan.most_written_out;
   if (wanted == 0 && steps > 1 && small) wanted = -1;
-  // A short loop in another one: its end is a branch that is often foretold wrong.
-  const bool short_end = innermost < steps && innermost * sums <= target_.machine.body_ops;
+  // A block of channels in another loop: its end is a branch that is often foretold wrong. Two or
+  // three taps of a filter are not worth it: transposed convolutions lost a third.
+  constexpr int64_t kLeastBlock = 4;
+  const bool short_end =
+      innermost >= kLeastBlock && innermost < steps && innermost * sums <= target_.machine.body_ops;
   if (wanted == 0 && !plan.dot.has_value() && short_end) wanted = innermost;
   const int64_t of_one_row = target_.machine.tile.steps_of_one_row;
   const bool fits = of_one_row * sums * ProductsOf(reduction) <= target_.machine.body_ops;
