@@ -14,6 +14,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/llvm_emitter.h"
@@ -33,9 +34,13 @@ namespace {
 void InitializeLlvmOnce() {
   static std::once_flag once;
   std::call_once(once, [] {
-    for (const LlvmTarget& family : LlvmTargets()) family.initialize();
-    const char* arguments[] = {"tilewright", "-disable-lsr", "-enable-misched=false"};
-    llvm::cl::ParseCommandLineOptions(3, arguments, "", &llvm::errs());
+    std::vector<const char*> arguments = {"tilewright", "-disable-lsr", "-enable-misched=false"};
+    for (const LlvmTarget& family : LlvmTargets()) {
+      family.initialize();
+      if (family.option != nullptr) arguments.push_back(family.option);
+    }
+    llvm::cl::ParseCommandLineOptions(static_cast<int>(arguments.size()), arguments.data(), "",
+                                      &llvm::errs());
   });
 }
 

@@ -133,6 +133,7 @@ absl::Status FunctionEmitter::EmitBody(const Stmt& body) {
   builder_.CreateRet(builder_.getInt32(TW_OK));
   llvm::IRBuilder<>(entry_).CreateBr(first);
   PromoteSlots();
+  if (module_.family().finish != nullptr) module_.family().finish(*function_);
   return absl::OkStatus();
 }
 

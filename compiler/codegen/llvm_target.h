@@ -28,7 +28,7 @@ struct Dot4 {
   llvm::Value* b;    // 4 * `lanes` bytes
   bool a_signed, b_signed;
   int lanes;
-  bool b_below_128 = false;  // so that it is the same with a sign
+  int b_most = 255;  // no byte of b is larger, without a sign; below 128 it is the same with one
 };
 
 // sum[j] + Σ_k a[2j + k] * b[2j + k] of bf16, k in 0..2: `lanes` of f32, `lanes` words of a pair.
@@ -75,6 +75,8 @@ struct LlvmTarget {
   HalfProducts (*half_products)(const target::Target& target, int lanes) = nullptr;  // or null
   // Orders non-temporal stores before all later ones.
   void (*fence_stores)(llvm::IRBuilderBase& builder);
+  // Rewrites a function that is complete, with its slots as values. Or null.
+  void (*finish)(llvm::Function& function) = nullptr;
   // a * b + c of floats of 32 bits with one rounding, for any number of lanes. Null, or returns
   // null: LLVM's fma, which is a call of libm where the target has no instruction.
   llvm::Value* (*fused)(llvm::IRBuilderBase& builder, const target::Target& target, llvm::Value* a,
@@ -87,6 +89,7 @@ struct LlvmTarget {
   // the target is such a name.
   const char* cpu = nullptr;
   const char* (*features)(const target::Target& target) = nullptr;
+  const char* option = nullptr;  // of LLVM's command line, for the whole process; or null
   llvm::Reloc::Model relocation = llvm::Reloc::PIC_;
   // Of one buffer: what the target's addresses reach.
   int64_t most_bytes = std::numeric_limits<int64_t>::max();

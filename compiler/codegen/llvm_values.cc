@@ -1,6 +1,8 @@
 // Values: expressions of the tensor IR as LLVM IR.
 #include <llvm/IR/Intrinsics.h>
 
+#include <algorithm>
+
 #include "compiler/codegen/llvm_emitter.h"
 #include "compiler/codegen/llvm_math.h"
 #include "compiler/codegen/llvm_scope.h"
@@ -513,11 +515,16 @@ Value* FunctionEmitter::EmitFused(const Expr& e, const std::vector<Value*>& args
   return hook(builder_, module_.target(), args[0], args[1], args[2]);
 }
 
-// Whether the words' bytes have no highest bit: those of words & 0x0f0f0f0f, for example.
-static bool HasSmallBytes(const Expr& words) {
-  if (words->kind != ir::ExprKind::kCall || words->intrinsic != Intrinsic::kBitAnd) return false;
+// What no byte of the words is above: 15 for those of words & 0x0f0f0f0f, for example.
+static int LargestByte(const Expr& words) {
+  if (words->kind != ir::ExprKind::kCall || words->intrinsic != Intrinsic::kBitAnd) return 255;
   const int64_t* bits = ir::AsInt(ir::OfEachLane(words->args[1]));
-  return bits != nullptr && (*bits & 0x80808080) == 0;
+  if (bits == nullptr) return 255;
+  int largest = 0;
+  for (int byte = 0; byte < 4; ++byte) {
+    largest = std::max(largest, static_cast<int>(*bits >> 8 * byte & 255));
+  }
+  return largest;
 }
 
 // Brings the operands to one form; the target's family has the instruction.
@@ -545,7 +552,7 @@ Value* FunctionEmitter::EmitDot4(const Expr& e, const std::vector<Value*>& args)
                                 .a_signed = e->args[1]->dtype.code == ir::TypeCode::kInt,
                                 .b_signed = !words && e->args[2]->dtype.code == ir::TypeCode::kInt,
                                 .lanes = lanes,
-                                .b_below_128 = words && HasSmallBytes(e->args[2])});
+                                .b_most = words ? LargestByte(e->args[2]) : 255});
 }
 
 // Without an instruction: the halves of each word as f32, and two multiply-adds.

@@ -7,6 +7,7 @@
 
 #include "compiler/ir/buffer_bytes.h"
 #include "compiler/ir/streamed_writes.h"
+#include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/type_rules.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
@@ -233,14 +234,29 @@ Steps DefaultSchedule(const ir::Function& function, const target::Target& target
   return schedule.steps();
 }
 
+namespace {
+// Floats of fields cost a mask, a shift and a conversion next to each multiply-add: as much again.
+// Instead of four of them, three limbs of an activation have a dot product each
+// (op/fixed_point_dense.h).
+bool PaysInFixedPoint(const FieldSums& fields, const target::Machine& machine) {
+  const double dots = fields.intrinsic == ir::kNibbleDots
+                          ? std::max(machine.dots_per_cycle, machine.small_dots_per_cycle)
+                          : machine.dots_per_cycle;
+  return dots > machine.fma_per_cycle / 2;
+}
+}  // namespace
+
 size_t DefaultVariant(std::span<const schedule::Variant> variants, const target::Target& target) {
   const target::Machine& machine = target.machine;
   if (machine.has_groups() || machine.has_matrix()) return 0;
-  if (machine.dots_per_cycle < machine.fma_per_cycle) return 0;
   for (size_t v = 1; v < variants.size(); ++v) {
     const ir::Function& function = variants[v].function;
-    if (FindFieldSums(function, machine).has_value()) return v;
-    if (!MakeDepthwiseDots(function, target).empty()) return v;
+    const std::optional<FieldSums> fields = FindFieldSums(function, machine);
+    if (fields.has_value() && PaysInFixedPoint(*fields, machine)) return v;
+    if (machine.dots_per_cycle >= machine.fma_per_cycle &&
+        !MakeDepthwiseDots(function, target).empty()) {
+      return v;
+    }
   }
   return 0;
 }

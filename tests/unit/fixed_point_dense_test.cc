@@ -181,7 +181,12 @@ TEST(FixedPointDense, IsTheDefaultWhereBytesAreMultipliedFast) {
   };
   EXPECT_EQ(by_default(Task({}), "cpu,arch=x86_64,cpu=cascadelake"), "fixed_point");
   EXPECT_EQ(by_default(Task({.bits = 8}), "cpu,arch=x86_64,cpu=alderlake"), "fixed_point");
-  EXPECT_EQ(by_default(Task({}), "cpu,arch=x86_64,cpu=x86-64-v4"), "direct");
+  // vpmaddubsw is exact for fields of four bits, not for bytes.
+  EXPECT_EQ(by_default(Task({}), "cpu,arch=x86_64,cpu=x86-64-v4"), "fixed_point");
+  EXPECT_EQ(by_default(Task({}), "cpu,arch=x86_64,cpu=znver3"), "fixed_point");
+  EXPECT_EQ(by_default(Task({.bits = 8}), "cpu,arch=x86_64,cpu=znver3"), "direct");
+  EXPECT_EQ(by_default(Task({}), "cpu,arch=x86_64,cpu=x86-64"), "direct");
+  EXPECT_EQ(by_default(Task({}), "cpu,arch=x86_64,cpu=x86-64-v2"), "fixed_point");
   EXPECT_EQ(by_default(Task({}), "opencl"), "direct");
   // Many rows, a block of which only some columns exist, groups whose sums do not fit.
   EXPECT_EQ(VariantsOf(Task({.rows = kRowsInFixedPoint})).size(), 2u);

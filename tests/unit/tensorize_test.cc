@@ -414,6 +414,55 @@ TEST(TensorizeTest, FieldsOfWordsAreFactors) {
   }
 }
 
+// Sums of nine words in registers, at the ends of their types: more products than 16 bits hold.
+TEST(TensorizeTest, SumsOfFieldsStayIn16BitsAsLongAsTheyFit) {
+  support::Rng rng(11);
+  constexpr int kWords = 9;
+  for (int lanes : {4, 8, 16}) {
+    const std::string n = std::to_string(lanes), all = std::to_string(kWords * lanes);
+    const std::string loop = "for j in 0.." + n + " @{tensor=\"generic.dot4_nibbles." + n;
+    std::string body = loop + ".reset\"} { S[j] = 0i32; } ";
+    for (int w = 0; w < kWords; ++w) {
+      body += loop + "\"} { for p in 0..2 { for k in 0..4 { S[j] = S[j] + i32(A[4 * p + k + " +
+              std::to_string(8 * w) + "]) * bit_and(shift_right(shift_right(W[j + " +
+              std::to_string(w * lanes) + "], i32(p * 4)), i32(k * 8)), 15i32); } } } ";
+    }
+    auto f =
+        ir::ParseFunction("fn sums(A: i8[72] input, W: i32[" + all + "] input, C: i32[" + n +
+                          "] output) stage=scheduled { alloc S: i32[" + n + "] scope=local { " +
+                          body + "for j in 0.." + n + " vectorized { C[j] = S[j]; } } }");
+    ASSERT_TRUE(f.ok()) << f.status();
+    ASSERT_TRUE(ir::Verify(*f).ok()) << ir::Verify(*f);
+    for (int round = 0; round < 4; ++round) {
+      ir::TensorData x{std::vector<uint8_t>(8 * kWords)};
+      ir::TensorData w{std::vector<uint8_t>(static_cast<size_t>(4 * kWords * lanes), 0xff)};
+      for (uint8_t& b : x.bytes) {
+        b = round == 0 ? 0x80 : round == 1 ? 0x7f : static_cast<uint8_t>(rng.Uniform(256));
+      }
+      if (round == 3) {
+        for (uint8_t& b : w.bytes) b = static_cast<uint8_t>(rng.Uniform(256));
+      }
+      ir::TensorData expected, found;
+      ASSERT_TRUE(ir::Interpret(*f, {}, {&x, &w, &expected}).ok());
+      for (const target::Target& target : tests::RunnableDotTargets()) {
+        absl::Status ran = tests::RunCompiled(*f, target, 1, {}, {&x, &w, &found});
+        ASSERT_TRUE(ran.ok()) << ran;
+        EXPECT_EQ(found.bytes, expected.bytes) << target.ToString() << " " << lanes;
+      }
+    }
+    const std::string text = AssemblyFor(*f, "x86-64-v4");
+    const auto count = [&](std::string_view word) {
+      int found = 0;
+      for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+        ++found;
+      }
+      return found;
+    };
+    EXPECT_EQ(count("vpmaddubsw"), 2 * kWords) << text;
+    EXPECT_EQ(count("vpmaddwd"), (2 * kWords + 7) / 8) << text;  // 8 * 2 * 128 * 15 < 2^15
+  }
+}
+
 // A convolution in bytes with guarded padding, its rows tiled: interpreted, and compiled after
 // loops were cut at the borders. Padding of zeros leaves products out, any other does not.
 TEST(TensorizeTest, GuardedFactorsMatchTheInterpreter) {

@@ -72,7 +72,7 @@ Value* WideDot(IRBuilderBase& b, const Dot4& dot, Value* sum, Value* x, Value* y
 Value* DotOfRegister(IRBuilderBase& b, const target::Target& target, const Dot4& dot, Value* sum,
                      Value* x, Value* y) {
   if (!target.machine.Has("dotprod")) return WideDot(b, dot, sum, x, y);
-  if (dot.a_signed == dot.b_signed || (dot.a_signed && dot.b_below_128)) {
+  if (dot.a_signed == dot.b_signed || (dot.a_signed && dot.b_most < 128)) {
     return DotInstruction(
         b, dot.a_signed ? llvm::Intrinsic::aarch64_neon_sdot : llvm::Intrinsic::aarch64_neon_udot,
         sum, x, y);

@@ -1,19 +1,15 @@
-// Dot products are vpdpbusd where the target has VNNI (AVX-512's or AVX's), else vpmaddwd on 16-bit
-// numbers. Both are exact: vpmaddubsw, which saturates at 16 bits, is never used, and a pair of
-// products of 8-bit numbers is far from 32 bits.
+// The row of x86-64: rounding, scaling and look-ups by instruction, dot products (dots_x86.h).
 #include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/Support/TargetSelect.h>
 
-#include <algorithm>
-#include <numeric>
-#include <optional>
+#include <vector>
 
 #include "compiler/targets/llvm_targets.h"
+#include "compiler/targets/x86/dots_x86.h"
 
 namespace tilewright::x86 {
 namespace {
 
-using codegen::Dot4;
 using llvm::IRBuilderBase;
 using llvm::Value;
 
@@ -30,74 +26,6 @@ void Initialize() {
 void AddAttributes(const target::Target& target, llvm::Function& function) {
   // x86-64-v4, skylake-avx512 and others would split 64-byte vectors in two.
   if (target.machine.vector_bytes == 64) function.addFnAttr("prefer-vector-width", "512");
-}
-
-// For each 32-bit lane the sum of the products of its two 16-bit halves, in pieces as wide as the
-// target's instruction.
-Value* PairSums(IRBuilderBase& b, const target::Target& target, Value* x, Value* y) {
-  const int lanes =
-      static_cast<int>(llvm::cast<llvm::FixedVectorType>(x->getType())->getNumElements());
-  constexpr int kLeast = 8;  // 16-bit numbers of the narrowest instruction
-  if (lanes < kLeast) {
-    std::vector<int> padded(kLeast, llvm::PoisonMaskElem);
-    std::iota(padded.begin(), padded.begin() + lanes, 0);
-    Value* sums =
-        PairSums(b, target, b.CreateShuffleVector(x, padded), b.CreateShuffleVector(y, padded));
-    return codegen::LanesOf(b, sums, 0, lanes / 2);
-  }
-  int piece = target.machine.Has("avx512bw") ? 32 : target.machine.Has("avx2") ? 16 : kLeast;
-  piece = std::min(piece, lanes & -lanes);
-  const llvm::Intrinsic::ID id = piece == 32   ? llvm::Intrinsic::x86_avx512_pmaddw_d_512
-                                 : piece == 16 ? llvm::Intrinsic::x86_avx2_pmadd_wd
-                                               : llvm::Intrinsic::x86_sse2_pmadd_wd;
-  std::vector<Value*> sums;
-  for (int at = 0; at < lanes; at += piece) {
-    Value* parts[2] = {x, y};
-    for (Value*& part : parts) {
-      if (piece < lanes) part = codegen::LanesOf(b, part, at, piece);
-    }
-    sums.push_back(b.CreateIntrinsic(id, {}, {parts[0], parts[1]}));
-  }
-  return codegen::JoinLanes(b, std::move(sums));
-}
-
-// vpdpbusd of `lanes` words, or nothing where the target has none.
-std::optional<llvm::Intrinsic::ID> ByteDotInstruction(const target::Target& target, int lanes) {
-  const bool narrow = target.machine.Has("avx512vnni") || target.machine.Has("avxvnni");
-  if (lanes == 16 && target.machine.Has("avx512vnni")) {
-    return llvm::Intrinsic::x86_avx512_vpdpbusd_512;
-  }
-  if (lanes == 8 && narrow) return llvm::Intrinsic::x86_avx512_vpdpbusd_256;
-  if (lanes == 4 && narrow) return llvm::Intrinsic::x86_avx512_vpdpbusd_128;
-  return std::nullopt;
-}
-
-Value* EmitDot4(IRBuilderBase& b, const target::Target& target, const Dot4& dot) {
-  if (const auto id = ByteDotInstruction(target, dot.lanes);
-      dot.a_signed != dot.b_signed && id.has_value()) {
-    Value* other = b.CreateBitCast(dot.b, dot.a->getType());
-    return b.CreateIntrinsic(*id, {},
-                             {dot.sum, dot.a_signed ? other : dot.a, dot.a_signed ? dot.a : other});
-  }
-  // Bytes of even places in one vector of 16-bit numbers, of odd places in another: their sums of
-  // pairs lie in the lanes where they belong, no shuffle is needed.
-  llvm::Type* halves =
-      llvm::FixedVectorType::get(b.getInt16Ty(), 2 * static_cast<unsigned>(dot.lanes));
-  Value* eight = llvm::ConstantInt::get(halves, 8);
-  Value* even[2];
-  Value* odd[2];
-  for (int side = 0; side < 2; ++side) {
-    Value* both = b.CreateBitCast(side == 0 ? dot.a : dot.b, halves);
-    if (side == 0 ? dot.a_signed : dot.b_signed) {
-      even[side] = b.CreateAShr(b.CreateShl(both, eight), eight);
-      odd[side] = b.CreateAShr(both, eight);
-    } else {
-      even[side] = b.CreateAnd(both, llvm::ConstantInt::get(halves, 0xff));
-      odd[side] = b.CreateLShr(both, eight);
-    }
-  }
-  Value* sum = b.CreateAdd(dot.sum, PairSums(b, target, even[0], even[1]));
-  return b.CreateAdd(sum, PairSums(b, target, odd[0], odd[1]));
 }
 
 Value* EmitPairDot(IRBuilderBase& b, const target::Target& target, const codegen::PairDot& dot) {
@@ -171,6 +99,9 @@ constinit const codegen::LlvmTarget kLlvmTarget = {
     .power_scaling = FindPowerScaling,
     .nibble_floats = FindNibbleFloats,
     .fence_stores = FenceStores,
+    .finish = FoldPairSums,
+    // It reorders sums of integers, so that more of them are alive than there are registers.
+    .option = "-x86-machine-combiner=false",
 };
 
 }  // namespace tilewright::x86

@@ -40,6 +40,7 @@ constexpr Machine Row(std::string_view name, int vector_bytes, int vector_regist
                       double fma_per_cycle, int64_t l1_bytes, int64_t l2_bytes, int64_t l3_bytes,
                       std::string_view features) {
   const bool dots = features.find("vnni") != std::string_view::npos;
+  const bool pairs = !dots && features.find("ssse3") != std::string_view::npos;
   return {.name = name,
           .features = features,
           .vector_bytes = vector_bytes,
@@ -51,6 +52,8 @@ constexpr Machine Row(std::string_view name, int vector_bytes, int vector_regist
           .sums_in_flight = 10,
           .dots_per_cycle = dots ? fma_per_cycle : 0.5,
           .dot_latency = name.starts_with("znver") ? 4.0 : 5.0,
+          // By vpmaddubsw, whose 16 bits hold eight products of fields of four bits.
+          .small_dots_per_cycle = pairs ? 1.25 : 0,
           .converts_f16 = features.find("f16c") != std::string_view::npos,
           .computes_f16 = features.find("avx512fp16") != std::string_view::npos,
           .l1 = {.bytes = l1_bytes},
