@@ -85,10 +85,15 @@ PoolTask ReadTask(const std::filesystem::path& path) {
       task.text = row["text"];
       task.target = row["target"];
       const target::Target target = Must(target::ParseTarget(task.target), task.name);
-      const driver::Task described = Must(driver::MakeTask(task.text), task.name);
+      const absl::StatusOr<driver::Task> described = driver::MakeTask(task.text);
+      if (!described.ok()) {  // of another version of the compiler, as its programs
+        fprintf(stderr, "[SKIP] %s: %s\n", task.name.c_str(),
+                support::StatusText(described.status()).c_str());
+        return task;
+      }
       space = Must(space::Space::Create(Must(driver::TaskVariants(task.text), task.name), target),
                    task.name);
-      maker = std::make_unique<search::DraftMaker>(space.get(), described.flops, target);
+      maker = std::make_unique<search::DraftMaker>(space.get(), described->flops, target);
       continue;
     }
     const std::string program = row["program"];
