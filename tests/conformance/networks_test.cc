@@ -15,6 +15,7 @@
 #include "compiler/space/default_schedule.h"
 #include "compiler/space/space.h"
 #include "compiler/space/trace.h"
+#include "compiler/transform/passes.h"
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/runtime/tensor_io.h"
@@ -197,6 +198,62 @@ TEST_P(Networks, SpacesHoldTheDefaultSchedules) {
         "cpu,arch=aarch64,cpu=cortex-a76", "opencl", "cuda,arch=sm_90a", "vulkan"}) {
     ExpectNothingRefused(*imported, other);
   }
+}
+
+// Points of the search on a device of groups and threads lower: what the pipeline refuses costs a
+// trial and teaches nothing.
+void ExpectPointsLower(const graph::Graph& imported, const std::string& text, int points) {
+  SCOPED_TRACE(text);
+  const auto target = target::ParseTarget(text);
+  ASSERT_TRUE(target.ok()) << target.status();
+  graph::GraphPassContext passes = driver::PassContext(*target);
+  passes.enabled = {kBlockLayouts};
+  const auto fused = graph::RunGraphPasses(imported, passes);
+  ASSERT_TRUE(fused.ok()) << fused.status();
+  const auto tasks = driver::ExtractTasks(*fused);
+  ASSERT_TRUE(tasks.ok()) << tasks.status();
+  transform::PassContext context;
+  context.target = *target;
+  support::Rng rng(7);
+  int lowered = 0;
+  for (const driver::Task& task : *tasks) {
+    const auto variants = driver::TaskVariants(task.text);
+    ASSERT_TRUE(variants.ok()) << variants.status();
+    const auto space = space::Space::Create(*variants, *target);
+    ASSERT_TRUE(space.ok()) << space.status();
+    for (int i = 0; i < points; ++i) {
+      space::Point point;
+      ASSERT_TRUE((*space)->Sample(&rng, &point));
+      const auto& sketch = *(*space)->sketches()[static_cast<size_t>(point.sketch)];
+      const auto scheduled = (*space)->Apply(point);
+      ASSERT_TRUE(scheduled.ok()) << sketch.name() << ": " << scheduled.status();
+      const auto made =
+          transform::RunPipeline(scheduled->function(), transform::GpuPipeline(), context);
+      EXPECT_TRUE(made.ok()) << task.name << ", " << sketch.name() << ": "
+                             << schedule::ToText(scheduled->steps()) << "\n"
+                             << made.status() << "\n"
+                             << task.text;
+      lowered += made.ok();
+    }
+  }
+  std::printf("%s: %zu tasks, %d points lower\n", text.c_str(), tasks->size(), lowered);
+}
+
+TEST_P(Networks, PointsOfDevicesLower) {
+  auto folder = support::TempDir::Create("networks");
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  std::vector<std::string> arguments = GetParam();
+  const std::string name = arguments[0];
+  arguments.insert(arguments.begin(), folder->path());
+  const absl::Status made = RunScript("make_models.py", arguments);
+  ASSERT_TRUE(made.ok()) << made;
+  const auto bytes = support::ReadFile(folder->File(name + "/model.onnx"), kMaxFile);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  const auto imported = graph::ImportOnnx(*bytes);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  constexpr int kPoints = 3;  // of each task
+  ExpectPointsLower(*imported, "cuda,arch=sm_90a", kPoints);
+  ExpectPointsLower(*imported, "opencl", kPoints);
 }
 
 using V = std::vector<std::string>;
