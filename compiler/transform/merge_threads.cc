@@ -78,8 +78,8 @@ class Prefixer : public ir::Rewriter {
 };
 
 // The statements of `s` once for each iteration of the unrolled loops around them: pieces of a
-// thread's work that may be apart from each other, with those of other threads in between. Just
-// `s` where there are too many.
+// thread's work that may be apart from each other, with those of other threads in between. What
+// they allocate stays away: it is for regions of other buffers. Just `s` where there are too many.
 std::vector<Stmt> UnrolledPieces(const Stmt& s) {
   constexpr size_t kMaxPieces = 512;
   std::vector<Stmt> pieces;
@@ -88,6 +88,8 @@ std::vector<Stmt> UnrolledPieces(const Stmt& s) {
   };
   if (s->kind == StmtKind::kSeq) {
     for (const Stmt& child : s->stmts) add(UnrolledPieces(child));
+  } else if (s->kind == StmtKind::kAlloc) {
+    add(UnrolledPieces(s->body));
   } else if (s->kind == StmtKind::kFor) {
     const int64_t* extent = ir::AsInt(s->range.extent);
     if (s->for_kind == ir::ForKind::kUnrolled && extent != nullptr && ir::IsInt(s->range.min, 0)) {

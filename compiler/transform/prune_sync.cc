@@ -6,7 +6,8 @@
 //       all threads, and reads nothing that it stores: the rounds of a copy
 // Loops are looked at over some iterations one after the other, so that what the end of one
 // iteration and the start of the next share counts as well. A barrier that any of these views needs
-// stays.
+// stays. Loops in loops have as many views as the product of their iterations: a launch with too many
+// keeps all barriers.
 #include <algorithm>
 #include <iterator>
 #include <optional>
@@ -30,6 +31,8 @@ using ir::StmtKind;
 
 // Iterations of a loop that are looked at: more than any ring of slots is long.
 constexpr int kIterations = 5;
+// Comparisons of two accesses, of a launch: the networks' kernels need up to 1,200.
+constexpr int64_t kMostComparisons = 1 << 14;
 
 bool IsBarrier(const Stmt& s) {
   return s->kind == StmtKind::kSync && s->sync == ir::SyncKind::kBarrier;
@@ -116,7 +119,7 @@ class Pruner {
   }
 
   absl::StatusOr<Stmt> Run() {
-    for (size_t before = SIZE_MAX; before != kept_.size();) {
+    for (size_t before = SIZE_MAX; before != kept_.size() && !TooLong();) {
       before = kept_.size();
       pending_.clear();
       open_.clear();
@@ -124,7 +127,7 @@ class Pruner {
       candidate_ = nullptr;
       TW_TRY(Simulate(body_));
     }
-    Stmt body = Remove(body_);
+    Stmt body = TooLong() ? body_ : Remove(body_);
     for (size_t i = axes_.size(); i-- > 0;) {
       const Stmt& l = axes_[i];
       body = ir::MakeFor(l->var, l->range.min, l->range.extent, body, l->for_kind, l->annotations);
@@ -133,7 +136,10 @@ class Pruner {
   }
 
  private:
+  bool TooLong() const { return comparisons_ > kMostComparisons; }
+
   absl::Status Simulate(const Stmt& s) {
+    if (TooLong()) return absl::OkStatus();
     if (IsBarrier(s)) {
       candidate_ = s.get();
       if (kept_.contains(s.get())) pending_.clear();
@@ -238,6 +244,8 @@ class Pruner {
           accesses.push_back({b, write, *own, *region(everywhere, b, analyzer_, {})});
       }
     }
+    comparisons_ += std::ssize(pending_) * std::ssize(accesses);
+    if (TooLong()) return absl::OkStatus();
     bool conflict = false;
     for (const Access& a : pending_) {
       for (const Access& b : accesses) conflict = conflict || Conflict(a, b);
@@ -295,6 +303,7 @@ class Pruner {
   std::vector<Access> open_;                 // asynchronous, not committed
   std::vector<std::vector<Access>> flying_;  // committed, oldest first
   const ir::StmtNode* candidate_ = nullptr;
+  int64_t comparisons_ = 0;
 };
 
 class LaunchFinder {

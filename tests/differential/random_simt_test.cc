@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -451,6 +452,48 @@ TEST_P(RandomSimtTest, SumsInParts) {
     for (const codegen::KernelResources& kernel : cubin->kernels)
       EXPECT_EQ(kernel.spill_bytes, 0) << cases[i].what;
   }
+}
+
+// What the search offers lowers: a refused point costs a trial and teaches nothing.
+TEST_P(RandomSimtTest, PointsOfTheSearchLower) {
+  if (GetParam().only_four_warps) GTEST_SKIP() << "[SKIP] as for another machine";
+  const uint64_t first = 1000 * TestSeed(2502);
+  // One whose barriers were simulated without end, one whose threads own no boxes.
+  std::vector<uint64_t> seeds = {2502018, 2502194};
+  for (int i = 0; i < TestRounds(16); ++i) seeds.push_back(first + static_cast<uint64_t>(i));
+  std::map<std::string, int> lowered;
+  for (const uint64_t seed : seeds) {
+    if (HasFailure()) break;
+    const ir::Function program = seed % 2 == 0 ? LongSums(seed) : SpaceProgram(seed / 2);
+    transform::PassContext context;
+    context.target =
+        seed % 3 == 0 ? Target() : WithFewUnits(Target(), 2 + static_cast<int64_t>(seed % 7));
+    auto space = space::Space::Create(program, context.target);
+    ASSERT_TRUE(space.ok()) << space.status();
+    support::Rng rng(seed);
+    for (int i = 0; i < 8; ++i) {
+      space::Point point;
+      for (int tries = 0; tries < 40; ++tries) {  // most points of small programs are no tiles
+        if (!(*space)->Sample(&rng, &point)) break;
+        if ((*space)->sketches()[static_cast<size_t>(point.sketch)]->name() == "thread_tiles")
+          break;
+      }
+      if (!(*space)->Contains(point)) continue;
+      if (i % 2 != 0) SetShares(**space, "parts", &rng, &point, /*above_one=*/true);
+      if (i % 4 == 3) SetShares(**space, "tiles_of_group", &rng, &point);
+      const auto scheduled = (*space)->Apply(point);
+      const std::string name = (*space)->sketches()[static_cast<size_t>(point.sketch)]->name();
+      ASSERT_TRUE(scheduled.ok()) << "seed " << seed << ", " << name << ": " << scheduled.status();
+      const auto made =
+          transform::RunPipeline(scheduled->function(), transform::GpuPipeline(), context);
+      EXPECT_TRUE(made.ok()) << "seed " << seed << ", " << name << ": "
+                             << schedule::ToText(scheduled->steps()) << "\n"
+                             << made.status() << "\n"
+                             << ir::Print(program);
+      lowered[name] += made.ok();
+    }
+  }
+  for (const auto& [name, n] : lowered) std::cout << "counts: " << name << "=" << n << "\n";
 }
 
 constexpr char kHalves[] =
