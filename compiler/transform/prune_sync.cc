@@ -6,8 +6,8 @@
 //       all threads, and reads nothing that it stores: the rounds of a copy
 // Loops are looked at over some iterations one after the other, so that what the end of one
 // iteration and the start of the next share counts as well. A barrier that any of these views needs
-// stays. Loops in loops have as many views as the product of their iterations: a launch with too many
-// keeps all barriers.
+// stays. Loops in loops have as many views as the product of their iterations: a launch with too
+// many keeps all its barriers.
 #include <algorithm>
 #include <iterator>
 #include <optional>
