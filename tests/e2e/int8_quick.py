@@ -3,12 +3,13 @@
 evaluator: outputs are the same integers but for a few that are next to them, and every layer runs on bytes."""
 
 import json
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
-from fleet import expected_output, make_models, run_checks  # noqa: E402
+from fleet import BIN, expected_output, make_models, run_checks  # noqa: E402
 from network_check import SHARED, command, load  # noqa: E402
 
 import numpy as np  # noqa: E402
@@ -90,6 +91,17 @@ def layers_run_on_bytes():
         assert any("generic.dot4" in path.read_text() for path in stages), "no dot products of bytes"
 
 
+def it_says_where_bytes_gain_little():
+    with tempfile.TemporaryDirectory(prefix="tilewright-int8-") as folder:
+        for model, cpu, slow in (("quantized", "x86-64-v3", True), ("quantized", "cascadelake", False), ("lstm_cell", "x86-64-v3", False)):
+            path = make_models(folder, model) / model / "model.onnx"
+            done = subprocess.run([BIN / "tilewright", "compile", path, "--target", f"cpu,arch=x86_64,cpu={cpu}", "--effort", "0", "-o",
+                                   Path(folder) / "m.tw"], capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            said = f"launches compute with int8 numbers, for whose dot products {cpu} has no instruction" in done.stderr
+            assert said == slow and ("int8" in done.stderr) == slow, (model, cpu, done.stderr)
+
+
 def a_public_model_gives_its_golden_outputs():
     """ShuffleNet of the ONNX model zoo, in QLinearConv, QLinearMatMul and ONNX Runtime's QLinearAdd: every operator's
     result is a definite integer, so the outputs are the same numbers."""
@@ -107,5 +119,5 @@ def a_public_model_gives_its_golden_outputs():
 
 
 if __name__ == "__main__":
-    run_checks(whole_blocks, channels_that_fill_no_block, layers_run_on_bytes, on_an_opencl_device,
+    run_checks(whole_blocks, channels_that_fill_no_block, layers_run_on_bytes, it_says_where_bytes_gain_little, on_an_opencl_device,
                a_public_model_gives_its_golden_outputs)

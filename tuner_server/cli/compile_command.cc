@@ -7,6 +7,7 @@
 #include <set>
 
 #include "compiler/target/machine.h"
+#include "compiler/target/target.h"
 #include "deploy/support/file.h"
 #include "deploy/support/measure_units.h"
 #include "deploy/support/strings.h"
@@ -80,6 +81,23 @@ void TellNoDevices(const std::string& target) {
   PrintErr(StrCat("note: this version has no device plug-in for ", kind,
                   ": it compiles the module, and cannot run, measure or tune it; no device of the "
                   "kind has been tested\n"));
+}
+
+// Integers may be slower than floats, which have faster algorithms, where no instruction sums
+// products of bytes.
+void TellBytes(const target::Target& target, const v1::JobOpened& opened) {
+  const target::Machine& machine = target.machine;
+  const bool plain = !machine.has_groups() && !machine.has_matrix();
+  if (!plain || machine.dots_per_cycle >= machine.fma_per_cycle) return;
+  int uses = 0;
+  for (const v1::BuilderTask& task : opened.tasks()) {
+    if (task.data_type() == "int8") uses += task.weight();
+  }
+  if (uses == 0) return;
+  PrintErr(StrCat("note: ", uses, " launches compute with int8 numbers, for whose dot products ",
+                  machine.name,
+                  " has no instruction: they gain little over float32, and lose where Winograd's "
+                  "convolutions serve. Race both modules: tilewright bench diff\n"));
 }
 
 // Kernels of sizes that calls decide about are the processor's, whose schedules nobody measures.
@@ -179,6 +197,8 @@ absl::Status Compile(const CompileOptions& options) {
   TW_TRY(CheckRam(summary, options.max_ram));
   TW_TRY(support::MoveFile(compiled.path(), output));
   TellNoDevices(target);
+  TW_ASSIGN(const target::Target parsed, target::ParseTarget(target));
+  TellBytes(parsed, compiler.opened());
   TellHostKernels(target, summary);
   if (options.format == OutputFormat::kJson) {
     for (json& kernel : summary["kernels"]) {
