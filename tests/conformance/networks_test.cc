@@ -68,28 +68,44 @@ Errors Difference(const float* actual, const std::string& expected) {
   return {std::sqrt(error / size), worst / largest};
 }
 
+// A network that make_models.py has written, and its graph as imported.
+struct Network {
+  support::TempDir folder;
+  std::string name, model;
+  graph::Graph graph;
+};
+
+absl::StatusOr<Network> MakeNetwork(std::vector<std::string> arguments) {
+  TW_ASSIGN(support::TempDir folder, support::TempDir::Create("networks"));
+  const std::string name = arguments[0], model = folder.File(name + "/model.onnx");
+  arguments.insert(arguments.begin(), folder.path());
+  TW_TRY(RunScript("make_models.py", arguments));
+  TW_ASSIGN(const std::string bytes, support::ReadFile(model, kMaxFile));
+  TW_ASSIGN(graph::Graph graph, graph::ImportOnnx(bytes));
+  return Network{std::move(folder), name, model, std::move(graph)};
+}
+
+// The tasks of a network on a target, with its images in blocks of channels.
+absl::StatusOr<std::vector<driver::Task>> TasksOn(const graph::Graph& imported,
+                                                  const target::Target& target) {
+  graph::GraphPassContext context = driver::PassContext(target);
+  context.enabled = {kBlockLayouts};
+  TW_ASSIGN(const graph::Graph fused, graph::RunGraphPasses(imported, context));
+  return driver::ExtractTasks(fused);
+}
+
 class Networks : public ::testing::TestWithParam<std::vector<std::string>> {};
 
 TEST_P(Networks, CompiledOutputsMatchNumpy) {
-  auto folder = support::TempDir::Create("networks");
-  ASSERT_TRUE(folder.ok()) << folder.status();
-  std::vector<std::string> arguments = GetParam();
-  const std::string name = arguments[0];
-  arguments.insert(arguments.begin(), folder->path());
-  absl::Status made = RunScript("make_models.py", arguments);
-  ASSERT_TRUE(made.ok()) << made;
-  const std::string model = folder->File(name + "/model.onnx");
-  const std::string input = folder->File(name + "/test_data_set_0/input_0.pb");
-  absl::Status evaluated = RunScript("numpy_eval.py", {model, input, "-o", folder->path()});
+  const auto network = MakeNetwork(GetParam());
+  ASSERT_TRUE(network.ok()) << network.status();
+  const support::TempDir& folder = network->folder;
+  const std::string input = folder.File(network->name + "/test_data_set_0/input_0.pb");
+  absl::Status evaluated = RunScript("numpy_eval.py", {network->model, input, "-o", folder.path()});
   ASSERT_TRUE(evaluated.ok()) << evaluated;
-
-  auto bytes = support::ReadFile(model, kMaxFile);
-  ASSERT_TRUE(bytes.ok()) << bytes.status();
-  auto imported = graph::ImportOnnx(*bytes);
-  ASSERT_TRUE(imported.ok()) << imported.status();
   graph::GraphPassContext blocks;
   blocks.enabled = {kBlockLayouts};
-  auto fused = graph::RunGraphPasses(*imported, blocks);
+  auto fused = graph::RunGraphPasses(network->graph, blocks);
   ASSERT_TRUE(fused.ok()) << fused.status();
   driver::CompileReport report;
   auto module = driver::CompileModel(*fused, tests::WidestTarget(), nullptr, {}, &report);
@@ -99,7 +115,7 @@ TEST_P(Networks, CompiledOutputsMatchNumpy) {
   auto loaded = runtime::LoadedModule::Load(*module::ModuleFile::FromBytes(*module));
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   auto feed = runtime::ReadTensorFile(input);
-  auto expected = runtime::ReadTensorFile(folder->File("output_0.pb"));
+  auto expected = runtime::ReadTensorFile(folder.File("output_0.pb"));
   ASSERT_TRUE(feed.ok() && expected.ok());
   for (int threads : {1, 2}) {
     runtime::SessionOptions options;
@@ -115,7 +131,7 @@ TEST_P(Networks, CompiledOutputsMatchNumpy) {
     ASSERT_EQ(output.bytes, expected->data.size());
     const Errors errors = Difference(static_cast<const float*>(output.data), expected->data);
     std::printf("%s, %d threads: %zu kernels, |a-e|/|e| %.2g, max %.2g, arena %lld of %lld\n",
-                name.c_str(), threads, report.kernels.size(), errors.norm, errors.max,
+                network->name.c_str(), threads, report.kernels.size(), errors.norm, errors.max,
                 static_cast<long long>(report.arena_bytes),
                 static_cast<long long>(report.arena_bound_bytes));
     EXPECT_LE(errors.norm, kNorm);
@@ -129,11 +145,7 @@ void ExpectNothingRefused(const graph::Graph& imported, const std::string& text)
   SCOPED_TRACE(text);
   const auto target = target::ParseTarget(text);
   ASSERT_TRUE(target.ok()) << target.status();
-  graph::GraphPassContext context = driver::PassContext(*target);
-  context.enabled = {kBlockLayouts};
-  const auto fused = graph::RunGraphPasses(imported, context);
-  ASSERT_TRUE(fused.ok()) << fused.status();
-  const auto tasks = driver::ExtractTasks(*fused);
+  const auto tasks = TasksOn(imported, *target);
   ASSERT_TRUE(tasks.ok()) << tasks.status();
   for (const driver::Task& task : *tasks) {
     auto variants = driver::TaskVariants(task.text);
@@ -150,24 +162,11 @@ void ExpectNothingRefused(const graph::Graph& imported, const std::string& text)
 // Of every task the default schedule is a point of the space, with neighbours; whatever else is
 // drawn from the space is legal.
 TEST_P(Networks, SpacesHoldTheDefaultSchedules) {
-  auto folder = support::TempDir::Create("networks");
-  ASSERT_TRUE(folder.ok()) << folder.status();
-  std::vector<std::string> arguments = GetParam();
-  const std::string name = arguments[0];
-  arguments.insert(arguments.begin(), folder->path());
-  const absl::Status made = RunScript("make_models.py", arguments);
-  ASSERT_TRUE(made.ok()) << made;
-  auto bytes = support::ReadFile(folder->File(name + "/model.onnx"), kMaxFile);
-  ASSERT_TRUE(bytes.ok()) << bytes.status();
-  auto imported = graph::ImportOnnx(*bytes);
-  ASSERT_TRUE(imported.ok()) << imported.status();
+  const auto network = MakeNetwork(GetParam());
+  ASSERT_TRUE(network.ok()) << network.status();
   const auto target = target::ParseTarget("cpu,arch=x86_64,cpu=znver4,threads=2");
   ASSERT_TRUE(target.ok());
-  graph::GraphPassContext context = driver::PassContext(*target);
-  context.enabled = {kBlockLayouts};
-  auto fused = graph::RunGraphPasses(*imported, context);
-  ASSERT_TRUE(fused.ok()) << fused.status();
-  const auto tasks = driver::ExtractTasks(*fused);
+  const auto tasks = TasksOn(network->graph, *target);
   ASSERT_TRUE(tasks.ok()) << tasks.status();
   support::Rng rng(1);
   int sketches = 0;
@@ -192,11 +191,11 @@ TEST_P(Networks, SpacesHoldTheDefaultSchedules) {
       EXPECT_TRUE(legal.ok()) << legal.status();
     }
   }
-  std::printf("%s: %zu tasks, %d sketches\n", name.c_str(), tasks->size(), sketches);
+  std::printf("%s: %zu tasks, %d sketches\n", network->name.c_str(), tasks->size(), sketches);
   for (const char* other :
        {"cpu,arch=x86_64,cpu=znver4,threads=2", "cpu,arch=x86_64,cpu=skylake",
         "cpu,arch=aarch64,cpu=cortex-a76", "opencl", "cuda,arch=sm_90a", "vulkan"}) {
-    ExpectNothingRefused(*imported, other);
+    ExpectNothingRefused(network->graph, other);
   }
 }
 
@@ -206,11 +205,7 @@ void ExpectPointsLower(const graph::Graph& imported, const std::string& text, in
   SCOPED_TRACE(text);
   const auto target = target::ParseTarget(text);
   ASSERT_TRUE(target.ok()) << target.status();
-  graph::GraphPassContext passes = driver::PassContext(*target);
-  passes.enabled = {kBlockLayouts};
-  const auto fused = graph::RunGraphPasses(imported, passes);
-  ASSERT_TRUE(fused.ok()) << fused.status();
-  const auto tasks = driver::ExtractTasks(*fused);
+  const auto tasks = TasksOn(imported, *target);
   ASSERT_TRUE(tasks.ok()) << tasks.status();
   transform::PassContext context;
   context.target = *target;
@@ -240,20 +235,11 @@ void ExpectPointsLower(const graph::Graph& imported, const std::string& text, in
 }
 
 TEST_P(Networks, PointsOfDevicesLower) {
-  auto folder = support::TempDir::Create("networks");
-  ASSERT_TRUE(folder.ok()) << folder.status();
-  std::vector<std::string> arguments = GetParam();
-  const std::string name = arguments[0];
-  arguments.insert(arguments.begin(), folder->path());
-  const absl::Status made = RunScript("make_models.py", arguments);
-  ASSERT_TRUE(made.ok()) << made;
-  const auto bytes = support::ReadFile(folder->File(name + "/model.onnx"), kMaxFile);
-  ASSERT_TRUE(bytes.ok()) << bytes.status();
-  const auto imported = graph::ImportOnnx(*bytes);
-  ASSERT_TRUE(imported.ok()) << imported.status();
+  const auto network = MakeNetwork(GetParam());
+  ASSERT_TRUE(network.ok()) << network.status();
   constexpr int kPoints = 1;  // of each task
-  ExpectPointsLower(*imported, "cuda,arch=sm_90a", kPoints);
-  ExpectPointsLower(*imported, "opencl", kPoints);
+  ExpectPointsLower(network->graph, "cuda,arch=sm_90a", kPoints);
+  ExpectPointsLower(network->graph, "opencl", kPoints);
 }
 
 using V = std::vector<std::string>;
