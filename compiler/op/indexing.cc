@@ -289,6 +289,11 @@ absl::StatusOr<TensorTypes> InferPad(std::span<const TensorType> inputs, const A
   return TensorTypes{out};
 }
 
+// What stands around the operand, as a number of its type.
+double PadValue(const Attrs& attrs, ir::DType type) {
+  return RoundToType(GetDouble(attrs, "value", 0), type);
+}
+
 ir::Expr PadElement(const ElementArgs& a) {
   const auto& [b, inputs, input_types, output, index, attrs] = a;
   const std::vector<Dim> pads = GetDims(attrs, "pads");
@@ -300,7 +305,7 @@ ir::Expr PadElement(const ElementArgs& a) {
     if (!crops(pads[d])) inside.push_back(at[d] >= ir::Int(0));
     if (!crops(pads[d + index.size()])) inside.push_back(at[d] < SizeExpr(b, shape[d]));
   }
-  const double value = GetDouble(attrs, "value", 0);
+  const double value = PadValue(attrs, output.dtype);
   return Guarded(inside, inputs[0](at),
                  output.dtype.is_float() ? ir::Float(value, output.dtype)
                                          : ir::Int(static_cast<int64_t>(value), output.dtype));
@@ -310,7 +315,7 @@ absl::StatusOr<std::vector<RefTensor>> PlainPad(std::span<const RefTensor> input
                                                 std::span<const TensorType> outputs,
                                                 const Attrs& attrs) {
   const std::vector<int64_t> pads = GetInts(attrs, "pads", {});
-  const double value = GetDouble(attrs, "value", 0);
+  const double value = PadValue(attrs, outputs[0].dtype);
   const std::vector<int64_t> shape = inputs[0].type.sizes();
   const std::vector<int64_t> strides = RowMajorStrides(shape);
   return std::vector<RefTensor>{Mapped(outputs[0], [&](std::vector<int64_t> index) {
@@ -444,7 +449,7 @@ std::vector<OpSpec> IndexingRows() {
   pad.element = PadElement;
   pad.reference = PlainPad;
   pad.of_empty = [](ir::DType type, const Attrs& attrs) -> absl::StatusOr<RefTensor> {
-    return RefTensor{{type, {}}, {RoundToType(GetDouble(attrs, "value", 0), type)}};
+    return RefTensor{{type, {}}, {PadValue(attrs, type)}};
   };
 
   OpSpec expand = Row("expand");

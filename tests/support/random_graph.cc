@@ -355,7 +355,7 @@ class Generator {
     };
     switch (rng_.UniformInt(0, 4)) {
       case 0:
-        return element({x}, "select((x0 < 0.0), (0.1 * x0), (x0 - 0.25))");
+        return element({x}, "select((x0 < 0.0), (0.1 * x0), (0.5 * x0))");
       case 1:
         return element({x, x}, "(max(x0, 0.5) * sigmoid((x1 - 0.5)))");
       case 2:

@@ -219,6 +219,11 @@ TEST(OpCompute, IndexingOperators) {
       {"slice", {{5, 7}}, {{"starts", V{1, 6}}, {"steps", V{2, -3}}, {"sizes", V{2, 3}}}}, &rng);
   ExpectComputeMatchesReference({"pad", {{3, 4}}, {{"pads", V{1, 0, 2, 3}}, {"value", 0.5}}}, &rng);
   ExpectComputeMatchesReference({"pad", {{3, 4}}, {{"pads", V{-1, 2, 0, -1}}}}, &rng);
+  for (const ir::DType type : {ir::kBool, ir::kI32}) {  // the value as one of the type
+    Case whole = {"pad", {{3, 4}}, {{"pads", V{1, 0, 2, 3}}, {"value", 0.5}}};
+    whole.dtype = type;
+    ExpectComputeMatchesReference(whole, &rng);
+  }
 }
 
 TEST(OpReference, GatherClampsAndCountsFromTheEnd) {
