@@ -18,6 +18,7 @@
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
+#include "tests/support/count_text.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/run_compiled.h"
 #include "tests/support/run_emulated.h"
@@ -69,12 +70,6 @@ ir::Function DefaultOf(const std::string& task, const target::Target& target, st
   space::ApplyDefaultSchedule(target, {}, &s);
   *steps = schedule::ToText(s.steps());
   return s.function();
-}
-
-int Count(std::string_view text, std::string_view word) {
-  int count = 0;
-  for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) ++count;
-  return count;
 }
 
 std::string AssemblyFor(const ir::Function& f, const target::Target& target) {
@@ -266,9 +261,9 @@ TEST(MatrixProductsCode, HalfTheMultiplications) {
   const std::string text =
       AssemblyFor(DefaultOf(task, Arm("neoverse-v1"), &steps), Arm("neoverse-v1"));
   EXPECT_THAT(steps, testing::HasSubstr("intrin=arm.smmla")) << steps;
-  EXPECT_GT(Count(text, "\tsmmla\t"), 7) << text;
-  EXPECT_EQ(Count(text, "\tsdot\t"), 0) << text;
-  EXPECT_LE(Count(text, "\tzip"), Count(text, "\tsmmla\t")) << text;
+  EXPECT_GT(tests::CountOf(text, "\tsmmla\t"), 7) << text;
+  EXPECT_EQ(tests::CountOf(text, "\tsdot\t"), 0) << text;
+  EXPECT_LE(tests::CountOf(text, "\tzip"), tests::CountOf(text, "\tsmmla\t")) << text;
 }
 
 }  // namespace

@@ -27,6 +27,7 @@
 #include "deploy/support/file.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
+#include "tests/support/count_text.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/golden.h"
 #include "tests/support/metal_types.h"
@@ -90,12 +91,6 @@ absl::StatusOr<codegen::HostPlan> Lowered(const ir::Function& scheduled,
   return codegen::SplitHostDevice(f);
 }
 
-int Occurrences(const std::string& text, std::string_view what) {
-  int count = 0;
-  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; ++at) ++count;
-  return count;
-}
-
 class GpuSchedules : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
@@ -155,7 +150,7 @@ TEST_P(GpuSchedules, OpenClText) {
   ASSERT_TRUE(text.ok()) << StatusText(text.status());
   EXPECT_EQ(*opencl::EmitOpenCl(kernels, GetParam().sub_groups), *text);
   EXPECT_TRUE(MatchesGolden(StrCat("gpu/", GetParam().name, ".cl"), *text));
-  EXPECT_EQ(Occurrences(*text, "barrier("), GetParam().barriers) << *text;
+  EXPECT_EQ(tests::CountOf(*text, "barrier("), GetParam().barriers) << *text;
   auto device = PlanDevice::Open(TILEWRIGHT_DEVICE_OPENCL);
   if (!device.ok()) GTEST_SKIP() << "[SKIP] no OpenCL device: " << StatusText(device.status());
   const std::string run = GetParam().sub_groups ? WithEmulatedSubGroups(*text) : *text;
@@ -177,7 +172,7 @@ TEST_P(GpuSchedules, CudaText) {
   auto text = cuda::EmitCuda(kernels);
   ASSERT_TRUE(text.ok()) << StatusText(text.status());
   EXPECT_TRUE(MatchesGolden(StrCat("gpu/", GetParam().name, ".cu"), *text));
-  EXPECT_EQ(Occurrences(*text, "__syncthreads();"), GetParam().barriers) << *text;
+  EXPECT_EQ(tests::CountOf(*text, "__syncthreads();"), GetParam().barriers) << *text;
   auto compiled = simt::CompilePlans({{simt::Language::kCuda, *plan, *text}});
   ASSERT_TRUE(compiled.ok()) << StatusText(compiled.status());
   simt::Traffic traffic;
@@ -228,7 +223,7 @@ TEST_P(GpuSchedules, TextsOfLanguagesWithoutADevice) {
     if (*row.suffix != '\0') {
       EXPECT_TRUE(MatchesGolden(StrCat("gpu/", GetParam().name, row.suffix), *text));
     }
-    EXPECT_EQ(Occurrences(*text, row.barrier), GetParam().barriers) << *text;
+    EXPECT_EQ(tests::CountOf(*text, row.barrier), GetParam().barriers) << *text;
     if (row.language == simt::Language::kMetal) {
       const absl::Status types = CheckMetalTypes(*text);
       EXPECT_TRUE(types.ok() || support::Slug(types) == "test.metal_types.no_clang") << types;

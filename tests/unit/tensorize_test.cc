@@ -21,6 +21,7 @@
 #include "deploy/support/file.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
+#include "tests/support/count_text.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/run_compiled.h"
 #include "tests/support/schedule_case.h"
@@ -451,15 +452,9 @@ TEST(TensorizeTest, SumsOfFieldsStayIn16BitsAsLongAsTheyFit) {
       }
     }
     const std::string text = AssemblyFor(*f, "x86-64-v4");
-    const auto count = [&](std::string_view word) {
-      int found = 0;
-      for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
-        ++found;
-      }
-      return found;
-    };
-    EXPECT_EQ(count("vpmaddubsw"), 2 * kWords) << text;
-    EXPECT_EQ(count("vpmaddwd"), (2 * kWords + 7) / 8) << text;  // 8 * 2 * 128 * 15 < 2^15
+    EXPECT_EQ(tests::CountOf(text, "vpmaddubsw"), 2 * kWords) << text;
+    EXPECT_EQ(tests::CountOf(text, "vpmaddwd"), (2 * kWords + 7) / 8)
+        << text;  // 8 * 2 * 128 * 15 < 2^15
   }
 }
 

@@ -11,6 +11,7 @@
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/verify.h"
 #include "compiler/transform/passes.h"
+#include "tests/support/count_text.h"
 #include "tests/support/equivalence.h"
 
 namespace tilewright::vta {
@@ -68,16 +69,10 @@ std::string Interleaved(const std::string& text) {
   return ir::Print(*simple);
 }
 
-int Count(const std::string& text, std::string_view word) {
-  int count = 0;
-  for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += word.size()) ++count;
-  return count;
-}
-
 TEST(VtaSharedLoadsTest, ThreadsLoadTheSameInputsOnce) {
   const std::string text = Interleaved(Products("A[m,n * 3 + k,l]"));
-  EXPECT_EQ(Count(text, "vta.load.inp"), 1) << text;
-  EXPECT_EQ(Count(text, "vta.load.wgt"), 2) << text;
+  EXPECT_EQ(tests::CountOf(text, "vta.load.inp"), 1) << text;
+  EXPECT_EQ(tests::CountOf(text, "vta.load.wgt"), 2) << text;
   // As much space as two threads of their own have, and the steps of the sum take turns.
   EXPECT_THAT(text, HasSubstr("alloc X: i8[2, 2, 16]"));
   EXPECT_THAT(text, HasSubstr("floormod(n + k, 2)"));
@@ -85,13 +80,13 @@ TEST(VtaSharedLoadsTest, ThreadsLoadTheSameInputsOnce) {
 
 TEST(VtaSharedLoadsTest, OtherLoadsStayTheThreadsOwn) {
   const std::string own = Interleaved(Products("A[m,v * 3 + k,l]"));
-  EXPECT_EQ(Count(own, "vta.load.inp"), 2) << own;
+  EXPECT_EQ(tests::CountOf(own, "vta.load.inp"), 2) << own;
   EXPECT_THAT(own, Not(HasSubstr("floormod")));
   // A second load of the same buffer that depends on the thread.
   const std::string both = Interleaved(Products(
       "A[m,n * 3 + k,l]",
       "for m in 0..2 @{tensor=\"vta.load.inp\"} { for l in 0..16 { X[m,l] = A[m,v,l]; } }"));
-  EXPECT_EQ(Count(both, "vta.load.inp"), 4) << both;
+  EXPECT_EQ(tests::CountOf(both, "vta.load.inp"), 4) << both;
 }
 
 }  // namespace
