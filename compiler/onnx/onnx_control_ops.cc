@@ -158,8 +158,8 @@ Result ImportIf(NodeReader& n) {
   if (yes.size() != no.size()) {
     return n.Error("outputs", "expected branches with the same number of outputs, found others");
   }
-  Ids results;
-  for (size_t i = 0; i < yes.size(); ++i) {
+  Ids results;  // of the outputs that the node has: branches may have more
+  for (size_t i = 0; i < yes.size() && static_cast<int>(i) < n.num_outputs(); ++i) {
     results.push_back(Chosen(c, condition, yes[i], no[i], static_cast<int>(i)));
     TW_TRY(c.status());
   }

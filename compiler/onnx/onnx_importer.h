@@ -389,7 +389,8 @@ class NodeReader {
   bool IsDynamic(int i);
   // What the model states about an output, see Importer::StatedShape.
   std::optional<std::vector<int64_t>> StatedShape(int output = 0) const;
-  const std::string& output_name(int i = 0) const { return node_.output(i); }
+  // Empty where the node has no such output, or gives it no name.
+  std::string output_name(int i = 0) const { return HasOutput(i) ? node_.output(i) : ""; }
   // Names the value of an output after the first; nothing where the model does not ask for it.
   absl::Status BindOutput(int i, ValueId id);
   // The error of this node: graph.onnx.<reason>: <node and operator>: <detail>.

@@ -82,6 +82,21 @@ TEST(OnnxIf, BranchesOfOtherSizesAreAsLongAsARunFinds) {
             "graph.interp.stated_shape");
 }
 
+// A node may ask for fewer results than its branches have: of the others only a run knows the size.
+TEST(OnnxIf, ANodeMayLeaveOutResultsOfItsBranches) {
+  OnnxBuilder b(13);
+  b.Input("x", {2, 1}).Input("c", {}, kBool).Output("y", {2, 1});
+  pb::NodeProto* node = b.Node("If", {"c"}, "y");
+  AddBody(node, "then_branch", {}, {"t", "other"}, [](OnnxBuilder& g) {
+    g.Node("Add", {"x", "x"}, "t");
+    g.Node("Transpose", {"x"}, "other");
+  });
+  AddBody(node, "else_branch", {}, {"e", "x"}, [](OnnxBuilder& g) { g.Node("Neg", {"x"}, "e"); });
+  const RefTensor x = TensorOf({2, 1}, {1, 2});
+  EXPECT_EQ(Evaluate(b, {x, Flag(true)})[0].values, (Numbers{2, 4}));
+  EXPECT_EQ(Evaluate(b, {x, Flag(false)})[0].values, (Numbers{-1, -2}));
+}
+
 // if (condition) { relu(x) * w * w } else { x * w }, and z, which one way makes and one reads.
 OnnxBuilder Products(int64_t size, bool other_sizes) {
   OnnxBuilder b(13);
