@@ -148,16 +148,15 @@ TEST_F(OpenSizesSession, SchedulesOfOpenTasksArePredicted) {
   module->set_output_path(folder_->File("m.tw"));
   for (const v1::BuilderTask& task : opened.job_opened().open_tasks()) {
     EXPECT_GT(task.default_estimate_ns(), 0) << task.description();
-    v1::BuilderRequest request;
-    request.mutable_predict_schedule()->set_task(task.hash());
-    const v1::BuilderReply reply = session_->Handle(request);
-    ASSERT_TRUE(reply.has_schedule_predicted()) << reply.error().message();
-    const v1::SchedulePredicted& one = reply.schedule_predicted();
-    EXPECT_EQ(one.why_not(), "");
-    if (one.steps().empty()) continue;
-    (*module->mutable_steps_by_task())[task.hash()] = one.steps();
-    (*module->mutable_program_hash_by_task())[task.hash()] = one.program_hash();
-    module->add_predicted_tasks(task.hash());
+  }
+  v1::BuilderRequest request;
+  request.mutable_predict_schedules();
+  const v1::BuilderReply answer = session_->Handle(request);
+  ASSERT_TRUE(answer.has_schedules_predicted()) << answer.error().message();
+  for (const auto& one : answer.schedules_predicted().schedules()) {
+    (*module->mutable_steps_by_task())[one.task()] = one.steps();
+    (*module->mutable_program_hash_by_task())[one.task()] = one.program_hash();
+    module->add_predicted_tasks(one.task());
   }
   ASSERT_GT(module->predicted_tasks_size(), 0);
   const v1::BuilderReply reply = session_->Handle(compile);

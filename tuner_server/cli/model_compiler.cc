@@ -1,5 +1,7 @@
 #include "tuner_server/cli/model_compiler.h"
 
+#include <google/protobuf/util/time_util.h>
+
 #include "deploy/support/file.h"
 #include "deploy/support/process.h"
 #include "deploy/support/strings.h"
@@ -11,7 +13,7 @@ namespace tilewright::cli {
 namespace {
 
 constexpr int64_t kOpenTimeoutMs = 600'000;
-constexpr int64_t kPredictTimeoutMs = 600'000;
+constexpr int64_t kPredictTimeoutMs = 600'000;  // beyond the time that was asked for
 constexpr int64_t kCompileTimeoutMs = 3'600'000;
 constexpr int64_t kPassesTimeoutMs = 30'000;
 
@@ -49,14 +51,18 @@ absl::StatusOr<ModelCompiler> ModelCompiler::Open(const ModelSource& source) {
   return opened;
 }
 
-absl::StatusOr<v1::SchedulePredicted> ModelCompiler::Predict(const std::string& task_hash) {
+absl::StatusOr<v1::SchedulesPredicted> ModelCompiler::Predict(const v1::CompileModule& known,
+                                                              double seconds) {
   v1::BuilderRequest ask;
-  ask.mutable_predict_schedule()->set_task(task_hash);
-  TW_ASSIGN(v1::BuilderReply reply, client_->Ask(std::move(ask), kPredictTimeoutMs));
-  if (!reply.has_schedule_predicted()) {
-    return support::Internal("builder.reply.unexpected", "expected schedule_predicted");
+  v1::PredictSchedules* predict = ask.mutable_predict_schedules();
+  for (const auto& [hash, steps] : known.steps_by_task()) predict->add_known_tasks(hash);
+  const auto time_ms = static_cast<int64_t>(seconds * 1000);
+  *predict->mutable_time() = google::protobuf::util::TimeUtil::MillisecondsToDuration(time_ms);
+  TW_ASSIGN(v1::BuilderReply reply, client_->Ask(std::move(ask), time_ms + kPredictTimeoutMs));
+  if (!reply.has_schedules_predicted()) {
+    return support::Internal("builder.reply.unexpected", "expected schedules_predicted");
   }
-  return std::move(*reply.mutable_schedule_predicted());
+  return std::move(*reply.mutable_schedules_predicted());
 }
 
 absl::StatusOr<v1::ModuleCompiled> ModelCompiler::CompileFile(v1::CompileModule request) {

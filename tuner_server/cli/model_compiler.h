@@ -35,8 +35,9 @@ class ModelCompiler {
   static absl::StatusOr<ModelCompiler> Open(const ModelSource& source);
 
   const v1::JobOpened& opened() const { return opened_; }
-  // A schedule of this task that was never measured. Wants `predict`.
-  absl::StatusOr<v1::SchedulePredicted> Predict(const std::string& task_hash);
+  // Schedules that were never measured, in so many seconds, of tasks that `known` has none for.
+  // Wants `predict`.
+  absl::StatusOr<v1::SchedulesPredicted> Predict(const v1::CompileModule& known, double seconds);
   // Sets output_path of the request. The module is a file of the scratch folder: path() of the
   // reply.
   absl::StatusOr<v1::ModuleCompiled> CompileFile(v1::CompileModule request);

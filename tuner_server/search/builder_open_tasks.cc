@@ -1,20 +1,11 @@
-// Tasks of open sizes in a builder's session: kernels that nothing measures. The cost model chooses
-// their schedules.
-#include <algorithm>
-
+// Tasks of open sizes in a builder's session: kernels that nothing measures.
 #include "compiler/driver/compile.h"
 #include "compiler/driver/specialise.h"
-#include "cost_model/shipped_model.h"
 #include "deploy/support/status.h"
 #include "tuner_server/log/cost_models.h"
 #include "tuner_server/search/builder_session.h"
 
 namespace tilewright::search {
-namespace {
-
-constexpr double kMinShare = 0.01;  // of the open kernels' time: less is not worth the effort
-
-}  // namespace
 
 absl::Status BuilderSession::AddOpenTask(const driver::Task& task, const v1::OpenJob& request,
                                          v1::JobOpened* reply) {
@@ -39,39 +30,15 @@ absl::Status BuilderSession::AddOpenTask(const driver::Task& task, const v1::Ope
   TW_ASSIGN(entry.search,
             SearchTask::Create(std::move(variants), graph::Flops(*fixed), target_, options));
   TW_ASSIGN(entry.default_steps, driver::DefaultSteps(task.text, target_));
-  TW_ASSIGN(const double estimate_ns, entry.search->EstimateNs(entry.default_steps));
+  TW_ASSIGN(entry.estimate_ns, entry.search->EstimateNs(entry.default_steps));
   v1::BuilderTask* out = reply->add_open_tasks();
   out->set_hash(task.hash);
   out->set_name(task.label);
   out->set_description(task.name);
   out->set_weight(task.weight);
   out->set_default_steps(entry.default_steps);
-  out->set_default_estimate_ns(estimate_ns);
-  entry.estimate_ns = estimate_ns;
+  out->set_default_estimate_ns(entry.estimate_ns);
   tasks_[task.hash] = std::move(entry);
-  return absl::OkStatus();
-}
-
-// By the model that ships, not by what a job has learned: equal schedules of what is measured then
-// make equal modules.
-absl::Status BuilderSession::PredictOpenTasks(v1::CompileModule* request) const {
-  if (base_.empty()) return absl::OkStatus();  // no model knows the target's machines
-  TW_ASSIGN(const auto model, cost_model::ModelBeforeMeasurements(target_.machine));
-  double all_ns = 0;
-  for (const auto& [hash, task] : tasks_) {
-    if (task.task.open_sizes) all_ns += task.task.weight * task.estimate_ns;
-  }
-  for (const auto& [hash, task] : tasks_) {
-    if (!task.task.open_sizes || request->steps_by_task().contains(hash)) continue;
-    if (task.task.weight * task.estimate_ns < kMinShare * all_ns) continue;
-    TW_ASSIGN(const bool known, KnowsProgramsLike(task));
-    if (!known) continue;
-    TW_ASSIGN(const Prediction best, task.search->PredictBest(task.default_steps, model.get()));
-    if (best.steps.empty()) continue;
-    (*request->mutable_steps_by_task())[hash] = best.steps;
-    (*request->mutable_program_hash_by_task())[hash] = best.program_hash;
-    request->add_predicted_tasks(hash);
-  }
   return absl::OkStatus();
 }
 

@@ -79,8 +79,8 @@ absl::Status BuilderSession::Dispatch(const v1::BuilderRequest& request, v1::Bui
       return LoadModel(request.load_model());
     case v1::BuilderRequest::kAsk:
       return Ask(request.ask(), reply->mutable_asked());
-    case v1::BuilderRequest::kPredictSchedule:
-      return PredictSchedule(request.predict_schedule(), reply->mutable_schedule_predicted());
+    case v1::BuilderRequest::kPredictSchedules:
+      return PredictSchedules(request.predict_schedules(), reply->mutable_schedules_predicted());
     case v1::BuilderRequest::kCompileModule:
       return CompileModule(request.compile_module(), reply->mutable_module_compiled());
     default:
@@ -196,10 +196,10 @@ absl::Status BuilderSession::AddTask(const driver::Task& task, const v1::OpenJob
   TW_ASSIGN(ir::Function scheduled, schedule::Replay(variants, entry.default_steps));
   entry.default_program_hash = ir::ProgramHash(scheduled);
 
-  TW_ASSIGN(const double estimate_ns, entry.search->EstimateNs(entry.default_steps));
+  TW_ASSIGN(entry.estimate_ns, entry.search->EstimateNs(entry.default_steps));
 
   v1::BuilderTask* out = reply->add_tasks();
-  out->set_default_estimate_ns(estimate_ns);
+  out->set_default_estimate_ns(entry.estimate_ns);
   out->set_hash(task.hash);
   out->set_name(task.label);
   out->set_description(task.name);
@@ -390,37 +390,6 @@ absl::Status BuilderSession::Ask(const v1::Ask& request, v1::Asked* reply) {
                                    : model_id_.empty()                    ? log::kPriorModel
                                                                           : kTrainedModel;
   FillAsked(result, std::string(chooser), model_id_, reply);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<bool> BuilderSession::KnowsProgramsLike(const JobTask& task) {
-  if (task.task.data_type == "int8") return false;
-  TW_ASSIGN(const schedule::Steps parsed, schedule::ParseSteps(task.default_steps));
-  return std::none_of(parsed.begin(), parsed.end(), [](const schedule::Step& step) {
-    return step.kind == schedule::StepKind::kTensorize;
-  });
-}
-
-absl::Status BuilderSession::PredictSchedule(const v1::PredictSchedule& request,
-                                             v1::SchedulePredicted* reply) {
-  TW_ASSIGN(JobTask * task, FindTask(request.task()));
-  const target::Predictor predictor = target_.family().predictor;
-  const bool learned = predictor == target::Predictor::kShippedModel;
-  if (predictor == target::Predictor::kNone || (learned && model_id_.empty())) {
-    reply->set_why_not("no cost model knows machines of " + target_.ToString());
-    return absl::OkStatus();
-  }
-  if (learned) {
-    TW_ASSIGN(const bool known, KnowsProgramsLike(*task));
-    if (!known) return absl::OkStatus();
-  }
-  const auto estimate = cost_model::MakePriorModel(target_.machine.feature_set);
-  TW_ASSIGN(
-      const Prediction best,
-      task->search->PredictBest(task->default_steps, learned ? model_.get() : estimate.get()));
-  reply->set_steps(best.steps);
-  reply->set_program_hash(best.program_hash);
-  reply->set_gain(best.gain);
   return absl::OkStatus();
 }
 

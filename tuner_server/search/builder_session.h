@@ -4,6 +4,8 @@
 
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,7 +33,7 @@ class BuilderSession {
     driver::Task task;
     std::string default_steps;
     std::string default_program_hash;
-    double estimate_ns = 0;  // of the default, one use; of open tasks
+    double estimate_ns = 0;  // of the default, one use
     std::unique_ptr<SearchTask> search;
   };
 
@@ -48,6 +50,11 @@ class BuilderSession {
                            v1::JobOpened* reply);
   // Adds schedules of open tasks that the request has none for.
   absl::Status PredictOpenTasks(v1::CompileModule* request) const;
+  absl::StatusOr<std::vector<const JobTask*>> TasksToPredict(const std::set<std::string>& known,
+                                                             bool learned, bool only_open) const;
+  // Without `time_ns` as long as it takes.
+  absl::Status Predict(const std::set<std::string>& known, bool only_open,
+                       std::optional<int64_t> time_ns, v1::SchedulesPredicted* reply) const;
   // Whether the shipped model was trained on programs like that of the task: on none of bytes, nor
   // with tensor intrinsics. Of those it would choose ones at half the speed of the default one.
   static absl::StatusOr<bool> KnowsProgramsLike(const JobTask& task);
@@ -59,7 +66,8 @@ class BuilderSession {
   absl::Status Use(TrainedModel trained, v1::ModelTrained* reply);
   absl::Status LoadModel(const v1::LoadModel& request);
   absl::Status Ask(const v1::Ask& request, v1::Asked* reply);
-  absl::Status PredictSchedule(const v1::PredictSchedule& request, v1::SchedulePredicted* reply);
+  absl::Status PredictSchedules(const v1::PredictSchedules& request,
+                                v1::SchedulesPredicted* reply) const;
   absl::Status CompileModule(const v1::CompileModule& request, v1::ModuleCompiled* reply);
   absl::Status Build(const v1::Build& request, v1::Built* reply);
   absl::StatusOr<JobTask*> FindTask(const std::string& hash);

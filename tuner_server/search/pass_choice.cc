@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "compiler/driver/specialise.h"
 #include "compiler/driver/tasks.h"
 #include "cost_model/shipped_model.h"
+#include "deploy/support/parallel.h"
 #include "deploy/support/status.h"
 #include "tuner_server/search/search_task.h"
 
@@ -58,15 +60,23 @@ absl::StatusOr<bool> IsFaster(const Graph& with, const Graph& without,
   std::map<std::string, Uses> uses;
   TW_TRY(Count(with, 1, &uses));
   TW_TRY(Count(without, -1, &uses));
-  TW_ASSIGN(const auto model, cost_model::ModelBeforeMeasurements(target.machine));
-  double more_ns = 0;
-  for (const auto& [hash, use] : uses) {
-    if (use.more == 0) continue;
-    TW_ASSIGN(const double ns, PredictNs(use.task, target, model.get()));
-    const bool blocks = use.more > 0 && use.task.flops > 0 && model->pretrained();
-    more_ns += use.more * ns * (blocks ? kShareInBlocks : 1);
-  }
-  return more_ns < 0;
+  std::erase_if(uses, [](const auto& use) { return use.second.more == 0; });
+  std::vector<const Uses*> judged;
+  for (const auto& [hash, use] : uses) judged.push_back(&use);
+  std::vector<double> more_ns(judged.size());
+  TW_TRY(support::ForEachInParallel(
+      judged.size(), [&]() -> absl::StatusOr<support::PieceOfWork> {
+        TW_ASSIGN(const std::shared_ptr<cost_model::CostModel> model,
+                  cost_model::ModelBeforeMeasurements(target.machine));
+        return [&, model](size_t i) -> absl::Status {
+          const Uses& use = *judged[i];
+          TW_ASSIGN(const double ns, PredictNs(use.task, target, model.get()));
+          const bool blocks = use.more > 0 && use.task.flops > 0 && model->pretrained();
+          more_ns[i] = use.more * ns * (blocks ? kShareInBlocks : 1);
+          return absl::OkStatus();
+        };
+      }));
+  return std::accumulate(more_ns.begin(), more_ns.end(), 0.0) < 0;
 }
 
 // The graph at the sizes at which it is judged.

@@ -1,0 +1,109 @@
+// Schedules that nothing measured: what a builder's session predicts.
+#include <algorithm>
+
+#include "cost_model/shipped_model.h"
+#include "deploy/support/clock.h"
+#include "deploy/support/duration.h"
+#include "deploy/support/parallel.h"
+#include "deploy/support/status.h"
+#include "tuner_server/search/builder_session.h"
+
+namespace tilewright::search {
+namespace {
+
+constexpr double kMinShare = 0.01;  // of the tasks' estimated time: less is not worth the effort
+
+}  // namespace
+
+absl::StatusOr<bool> BuilderSession::KnowsProgramsLike(const JobTask& task) {
+  if (task.task.data_type == "int8") return false;
+  TW_ASSIGN(const schedule::Steps parsed, schedule::ParseSteps(task.default_steps));
+  return std::none_of(parsed.begin(), parsed.end(), [](const schedule::Step& step) {
+    return step.kind == schedule::StepKind::kTensorize;
+  });
+}
+
+// Those with the largest share of the time first. Without those that the predictor knows nothing
+// of, and without those that take hardly any time.
+absl::StatusOr<std::vector<const BuilderSession::JobTask*>> BuilderSession::TasksToPredict(
+    const std::set<std::string>& known, bool learned, bool only_open) const {
+  const auto time = [](const JobTask* task) { return task->task.weight * task->estimate_ns; };
+  double all_ns = 0;
+  std::vector<const JobTask*> chosen;
+  for (const auto& [hash, task] : tasks_) {
+    if (only_open && !task.task.open_sizes) continue;
+    all_ns += time(&task);
+    if (known.contains(hash)) continue;
+    if (learned) {
+      TW_ASSIGN(const bool knows, KnowsProgramsLike(task));
+      if (!knows) continue;
+    }
+    chosen.push_back(&task);
+  }
+  std::erase_if(chosen, [&](const JobTask* task) { return time(task) < kMinShare * all_ns; });
+  std::stable_sort(chosen.begin(), chosen.end(),
+                   [&](const JobTask* a, const JobTask* b) { return time(a) > time(b); });
+  return chosen;
+}
+
+absl::Status BuilderSession::PredictSchedules(const v1::PredictSchedules& request,
+                                              v1::SchedulesPredicted* reply) const {
+  const std::set<std::string> known(request.known_tasks().begin(), request.known_tasks().end());
+  std::optional<int64_t> time_ns;
+  if (request.has_time()) time_ns = support::DurationNs(request.time());
+  return Predict(known, /*only_open=*/false, time_ns, reply);
+}
+
+absl::Status BuilderSession::Predict(const std::set<std::string>& known, bool only_open,
+                                     std::optional<int64_t> time_ns,
+                                     v1::SchedulesPredicted* reply) const {
+  const target::Predictor predictor = target_.family().predictor;
+  const bool learned = predictor == target::Predictor::kShippedModel;
+  if (predictor == target::Predictor::kNone || (learned && base_.empty())) return absl::OkStatus();
+  support::SystemClock clock;
+  const int64_t start_ns = clock.NowNs();
+  TW_ASSIGN(const std::vector<const JobTask*> tasks, TasksToPredict(known, learned, only_open));
+  std::vector<std::optional<Prediction>> predicted(tasks.size());
+  // The search of a task and a model have one owner each: models are made for each thread.
+  TW_TRY(support::ForEachInParallel(
+      tasks.size(), [&]() -> absl::StatusOr<support::PieceOfWork> {
+        std::shared_ptr<cost_model::CostModel> model =
+            cost_model::MakePriorModel(target_.machine.feature_set);
+        if (learned) {
+          TW_ASSIGN(model, cost_model::ModelBeforeMeasurements(target_.machine));
+        }
+        return [&, model](size_t i) -> absl::Status {
+          if (time_ns && clock.NowNs() - start_ns >= *time_ns) return absl::OkStatus();
+          TW_ASSIGN(predicted[i],
+                    tasks[i]->search->PredictBest(tasks[i]->default_steps, model.get()));
+          return absl::OkStatus();
+        };
+      }));
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    if (!predicted[i]) reply->set_out_of_time(reply->out_of_time() + 1);
+    if (!predicted[i] || predicted[i]->steps.empty()) continue;
+    v1::SchedulesPredicted::Schedule* schedule = reply->add_schedules();
+    schedule->set_task(tasks[i]->task.hash);
+    schedule->set_steps(predicted[i]->steps);
+    schedule->set_program_hash(predicted[i]->program_hash);
+    schedule->set_gain(predicted[i]->gain);
+  }
+  return absl::OkStatus();
+}
+
+// By the model that ships, not by what a job has learned: equal schedules of what is measured then
+// make equal modules.
+absl::Status BuilderSession::PredictOpenTasks(v1::CompileModule* request) const {
+  std::set<std::string> known;
+  for (const auto& [hash, steps] : request->steps_by_task()) known.insert(hash);
+  v1::SchedulesPredicted predicted;
+  TW_TRY(Predict(known, /*only_open=*/true, std::nullopt, &predicted));
+  for (const v1::SchedulesPredicted::Schedule& one : predicted.schedules()) {
+    (*request->mutable_steps_by_task())[one.task()] = one.steps();
+    (*request->mutable_program_hash_by_task())[one.task()] = one.program_hash();
+    request->add_predicted_tasks(one.task());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tilewright::search
