@@ -54,8 +54,7 @@ std::map<std::string, std::shared_ptr<const graph::ConstantData>> ConstantsOf(
     if (tensor.kind != module::TensorKind::kConstant) continue;
     const std::string_view bytes = file.constants().substr(static_cast<size_t>(tensor.offset),
                                                            static_cast<size_t>(tensor.bytes));
-    found[support::Sha256Hex(bytes)] =
-        std::make_shared<graph::ConstantData>(graph::ConstantData{std::string(bytes)});
+    found[support::Sha256Hex(bytes)] = std::make_shared<graph::ConstantData>(std::string(bytes));
   }
   return found;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tuner_server/cli/layer_compare.h"
+#include "tuner_server/cli/predicted_schedules.h"
 #include "tuner_server/cli/table.h"
 
 namespace tilewright::cli {
@@ -17,7 +18,7 @@ struct CompareOptions {
   std::string target = "native";
   std::string log_path;                // tuned schedules; empty: none
   std::string device_class;            // of the log
-  double effort_s = 10;                // as for compile
+  double effort_s = kDefaultEffortS;   // as for compile
   std::vector<std::string> shapes;     // NAME=1x3x224x224
   std::vector<std::string> operators;  // files with definitions of custom operators
   std::vector<std::string> libraries;  // paths of those whose functions the model may call

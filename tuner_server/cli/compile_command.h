@@ -7,6 +7,7 @@
 
 #include "deploy/support/status.h"
 #include "tilewright/v1/builder.pb.h"
+#include "tuner_server/cli/predicted_schedules.h"
 #include "tuner_server/cli/schedule_choice.h"
 #include "tuner_server/cli/shape_flags.h"
 #include "tuner_server/cli/table.h"
@@ -22,7 +23,7 @@ struct CompileOptions {
   std::string device_class;  // device class of the records; empty: the one with most tasks
   SizeFlags sizes;
   std::vector<std::string> operators;  // files with definitions of custom operators
-  double effort_s = 10;                // to predict schedules of kernels that the log does not know
+  double effort_s = kDefaultEffortS;   // to predict schedules of kernels that the log does not know
   double require_tuned = -1;           // least percentage of time in tuned kernels; < 0: any
   uint64_t max_ram = 0;                // bytes that a session may hold for its data; 0: any number
   std::string dump_dir;
