@@ -22,7 +22,7 @@
 #include "compiler/transform/clone.h"
 #include "compiler/transform/passes.h"
 #include "compiler/transform/split_prepare.h"
-#include "deploy/module/module_file.h"
+#include "deploy/module/module_writer.h"
 #include "deploy/runtime/c_abi.h"
 #include "deploy/runtime/external_library.h"
 #include "deploy/support/clock.h"
@@ -456,9 +456,11 @@ std::vector<bool> TasksOnHost(std::span<const graph::Graph* const> graphs, const
   return on_host;
 }
 
-absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const target::Target& target,
-                                         ScheduleProvider* schedules, const CompileOptions& options,
-                                         CompileReport* report) {
+absl::StatusOr<module::ModuleParts> CompileParts(const graph::Graph& fused,
+                                                 const target::Target& target,
+                                                 ScheduleProvider* schedules,
+                                                 const CompileOptions& options,
+                                                 CompileReport* report) {
   CompileReport local;
   CompileReport& out = report != nullptr ? *report : local;
   out = CompileReport();
@@ -484,9 +486,15 @@ absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const target
     out.seconds_codegen += part.code.codegen_seconds;
     out.seconds_link += part.code.link_seconds;
   }
-  TW_ASSIGN(const module::ModuleParts module,
-            ModelParts(functions, model.tasks, lowering.placed(), parts, options, &out));
-  return module::SerializeModule(module);
+  return ModelParts(functions, model.tasks, lowering.placed(), parts, options, &out);
+}
+
+absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const target::Target& target,
+                                         ScheduleProvider* schedules, const CompileOptions& options,
+                                         CompileReport* report) {
+  TW_ASSIGN(const module::ModuleParts parts,
+            CompileParts(fused, target, schedules, options, report));
+  return module::SerializeModule(parts);
 }
 
 absl::StatusOr<BuiltCandidate> BuildCandidate(std::string_view task_text, std::string_view steps,

@@ -14,6 +14,7 @@
 #include "compiler/driver/tasks.h"
 #include "compiler/graph/graph.h"
 #include "compiler/target/target.h"
+#include "deploy/module/module_writer.h"
 
 namespace tilewright::driver {
 
@@ -70,8 +71,15 @@ struct CompileReport {
   int64_t arena_bound_bytes = 0;  // of live intermediates: no arena can be smaller
   double seconds_graph = 0, seconds_lower = 0, seconds_codegen = 0, seconds_link = 0;
 };
-// The bytes of a model.tw. `fused` is what RunGraphPasses returns; `schedules` and `report` may be
-// null. INVALID_ARGUMENT driver.specialise.* if a specialised graph is not the same model.
+// The parts of a model.tw, which refer to the graphs' weights. `fused` is what RunGraphPasses
+// returns; `schedules` and `report` may be null. INVALID_ARGUMENT driver.specialise.* if a
+// specialised graph is not the same model.
+absl::StatusOr<module::ModuleParts> CompileParts(const graph::Graph& fused,
+                                                 const target::Target& target,
+                                                 ScheduleProvider* schedules,
+                                                 const CompileOptions& options,
+                                                 CompileReport* report);
+// The same as the bytes of the file.
 absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const target::Target& target,
                                          ScheduleProvider* schedules, const CompileOptions& options,
                                          CompileReport* report);

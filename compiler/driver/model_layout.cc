@@ -14,26 +14,26 @@ namespace tilewright::driver {
 using graph::ValueId;
 using support::StrCat;
 
-int64_t ConstantSection::OffsetOf(const graph::ConstantData& data) {
-  const auto [seen, first] = seen_.try_emplace(&data, 0);
+int64_t ConstantSection::OffsetOf(const std::shared_ptr<const graph::ConstantData>& data) {
+  const auto [seen, first] = seen_.try_emplace(data.get(), 0);
   if (!first) return seen->second;
-  const std::string_view bytes = data.view();
-  std::vector<int64_t>& stored = by_size_[bytes.size()];
-  for (const int64_t offset : stored) {
-    if (parts_.constants.compare(static_cast<size_t>(offset), bytes.size(), bytes) == 0) {
-      return seen->second = offset;
-    }
+  const std::string_view bytes = data->view();
+  std::vector<Stored>& stored = by_size_[bytes.size()];
+  for (const Stored& one : stored) {
+    if (one.bytes == bytes) return seen->second = one.offset;
   }
-  stored.push_back(static_cast<int64_t>(parts_.constants.size()));
-  parts_.constants += bytes;
+  const auto offset = static_cast<int64_t>(parts_.constants.size());
+  stored.push_back({bytes, offset});
+  parts_.constants.Append(absl::MakeCordFromExternal(absl::string_view(bytes.data(), bytes.size()),
+                                                     [data](absl::string_view) {}));
   const auto end = static_cast<int64_t>(parts_.constants.size());
-  parts_.constants.resize(static_cast<size_t>(RoundUp(end, alignment_)), '\0');
+  parts_.constants.Append(std::string(static_cast<size_t>(RoundUp(end, alignment_) - end), '\0'));
   parts_.manifest.constants_bytes = static_cast<int64_t>(parts_.constants.size());
-  return seen->second = stored.back();
+  return seen->second = offset;
 }
 
 absl::StatusOr<int64_t> ConstantSection::TensorOf(const graph::Value& value) {
-  const int64_t offset = OffsetOf(*value.constant);
+  const int64_t offset = OffsetOf(value.constant);
   std::vector<module::Tensor>& tensors = parts_.manifest.tensors;
   TW_ASSIGN(module::Tensor tensor, driver::TensorOf(value.type, module::TensorKind::kConstant,
                                                     static_cast<int64_t>(tensors.size())));

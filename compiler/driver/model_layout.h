@@ -5,7 +5,9 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -13,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/graph/graph.h"
 #include "compiler/graph/graph_passes.h"
-#include "deploy/module/module_file.h"
+#include "deploy/module/module_writer.h"
 
 namespace tilewright::driver {
 
@@ -24,16 +26,21 @@ class ConstantSection {
   // `parts` must outlive it.
   ConstantSection(int64_t alignment, module::ModuleParts* parts)
       : alignment_(alignment), parts_(*parts) {}
-  // Returns the id of the constant's tensor. The values of all calls must outlive the section.
+  // Returns the id of the constant's tensor. The values of all calls must outlive the section; the
+  // parts refer to their bytes, and keep them.
   absl::StatusOr<int64_t> TensorOf(const graph::Value& value);
 
  private:
-  int64_t OffsetOf(const graph::ConstantData& data);
+  int64_t OffsetOf(const std::shared_ptr<const graph::ConstantData>& data);
 
   const int64_t alignment_;
   module::ModuleParts& parts_;
   std::map<const graph::ConstantData*, int64_t> seen_;  // graphs share constants
-  std::map<size_t, std::vector<int64_t>> by_size_;      // offsets of those of so many bytes
+  struct Stored {
+    std::string_view bytes;
+    int64_t offset = 0;
+  };
+  std::map<size_t, std::vector<Stored>> by_size_;
   std::map<std::tuple<int64_t, module::DType, std::vector<int64_t>>, int64_t> tensors_;
 };
 

@@ -206,19 +206,6 @@ void AddProvenance(const CompileOptions& options, const CompileReport& report,
   }
 }
 
-// Room for all constants, once: a section that grows moves hundreds of megabytes again and again.
-void Reserve(std::span<const ModelFunction> functions, int64_t alignment, std::string* section) {
-  std::map<const graph::ConstantData*, size_t> bytes;
-  for (const ModelFunction& function : functions) {
-    for (const graph::Value& value : function.fused->values) {
-      if (value.constant) bytes[value.constant.get()] = value.constant->view().size();
-    }
-  }
-  size_t all = 0;
-  for (const auto& [constant, size] : bytes) all += size + static_cast<size_t>(alignment);
-  section->reserve(all);
-}
-
 }  // namespace
 
 absl::StatusOr<module::ModuleParts> ModelParts(std::span<const ModelFunction> functions,
@@ -246,7 +233,6 @@ absl::StatusOr<module::ModuleParts> ModelParts(std::span<const ModelFunction> fu
   for (const graph::SizeEquality& equal : main.equal_sizes) {
     manifest.equal_sizes.push_back({equal.left, equal.right, equal.what});
   }
-  Reserve(functions, targets::BackendOf(code[0].target).alignment, &parts.constants);
   TW_TRY(ModelWriter(tasks, placed, report->kernels, code, &parts).Add(functions));
   if (!counted.empty()) Substitute(counted, &manifest);
   manifest.format_version = manifest.NeededFormatVersion();

@@ -10,7 +10,7 @@
 #include "compiler/codegen/codegen.h"
 #include "compiler/driver/compile.h"
 #include "compiler/graph/graph_passes.h"
-#include "deploy/module/module_file.h"
+#include "deploy/module/module_writer.h"
 
 namespace tilewright::driver {
 

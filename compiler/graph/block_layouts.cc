@@ -195,9 +195,11 @@ class Blocker : BlockedForms {
     const op::Layout plain("OIHW");
     TW_ASSIGN(const op::Layout to, op::Layout::Parse(layout, "OIHW"));
     const Ints sizes = weight.type.sizes();
-    return AddConstant(
-        &g_, weight.name + "_packed", {weight.type.dtype, to.Stored(sizes)},
-        op::Repack(weight.constant->view(), plain, to, sizes, weight.type.dtype.bytes()));
+    return AddConstant(&g_, weight.name + "_packed", {weight.type.dtype, to.Stored(sizes)},
+                       [weight, plain, to, sizes] {
+                         return op::Repack(weight.constant->view(), plain, to, sizes,
+                                           weight.type.dtype.bytes());
+                       });
   }
 
   // Sums of signed bytes that become bytes without floats (requantize_sums): a matrix unit computes
@@ -243,7 +245,8 @@ class Blocker : BlockedForms {
     const Value& value = g_.values[id];
     if (value.type.elements() == 1) {
       if (value.type.shape.size() <= 4) {
-        return AddConstant(&g_, value.name + "_b", {value.type.dtype, {}}, value.constant->view());
+        return AddConstant(&g_, value.name + "_b", {value.type.dtype, {}},
+                           std::string(value.constant->view()));
       }
       return std::nullopt;
     }

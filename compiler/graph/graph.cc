@@ -120,10 +120,10 @@ class Verifier {
                                     ", found ", op::ToText(value.type)));
     }
     TW_TRY(Define(id, "constant"));
-    if (static_cast<int64_t>(value.constant->bytes.size()) != value.type.bytes()) {
+    if (value.constant->size() != value.type.bytes()) {
       return Bad("constant",
                  StrCat("expected ", value.type.bytes(), " bytes for ", support::Quote(value.name),
-                        ", found ", value.constant->bytes.size()));
+                        ", found ", value.constant->size()));
     }
     return absl::OkStatus();
   }
@@ -203,10 +203,28 @@ ValueId AddValue(Graph* graph, std::string name, op::TensorType type) {
   return static_cast<ValueId>(graph->values.size()) - 1;
 }
 
-ValueId AddConstant(Graph* graph, std::string name, op::TensorType type, std::string_view bytes) {
+std::string_view ConstantData::view() const {
+  std::call_once(made_, [this] {
+    if (make_ == nullptr) return;
+    bytes_ = make_();
+    make_ = nullptr;  // and with it what the bytes were made of
+    TW_CHECK(static_cast<int64_t>(bytes_.size()) == size_) << size_ << " bytes";
+  });
+  return bytes_;
+}
+
+ValueId AddConstant(Graph* graph, std::string name, op::TensorType type, std::string bytes) {
   TW_CHECK(static_cast<int64_t>(bytes.size()) == type.bytes()) << name << " " << op::ToText(type);
   const ValueId id = AddValue(graph, std::move(name), std::move(type));
-  graph->values[id].constant = std::make_shared<ConstantData>(ConstantData{std::string(bytes)});
+  graph->values[id].constant = std::make_shared<ConstantData>(std::move(bytes));
+  return id;
+}
+
+ValueId AddConstant(Graph* graph, std::string name, op::TensorType type,
+                    std::function<std::string()> make) {
+  const int64_t bytes = type.bytes();
+  const ValueId id = AddValue(graph, std::move(name), std::move(type));
+  graph->values[id].constant = std::make_shared<ConstantData>(bytes, std::move(make));
   return id;
 }
 

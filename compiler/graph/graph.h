@@ -5,11 +5,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,9 +23,23 @@ namespace tilewright::graph {
 
 using ValueId = int;
 
-struct ConstantData {
-  std::string bytes;  // row-major, little endian
-  std::string_view view() const { return bytes; }
+// The bytes of a constant: row-major, little endian.
+class ConstantData {
+ public:
+  explicit ConstantData(std::string bytes)
+      : size_(static_cast<int64_t>(bytes.size())), bytes_(std::move(bytes)) {}
+  // So many bytes that `make` makes when somebody asks for them first. Of a graph that is only
+  // compared with another one, packed weights are never made.
+  ConstantData(int64_t size, std::function<std::string()> make)
+      : size_(size), make_(std::move(make)) {}
+  int64_t size() const { return size_; }
+  std::string_view view() const;
+
+ private:
+  const int64_t size_;
+  mutable std::once_flag made_;
+  mutable std::function<std::string()> make_;
+  mutable std::string bytes_;
 };
 struct Value {
   std::string name;  // unique
@@ -88,7 +105,10 @@ inline constexpr std::string_view kViewAttr = "view";
 
 // Appends a value (the name gets a suffix where it is taken); returns its id.
 ValueId AddValue(Graph* graph, std::string name, op::TensorType type);
-ValueId AddConstant(Graph* graph, std::string name, op::TensorType type, std::string_view bytes);
+ValueId AddConstant(Graph* graph, std::string name, op::TensorType type, std::string bytes);
+// One whose bytes are made when somebody asks for them.
+ValueId AddConstant(Graph* graph, std::string name, op::TensorType type,
+                    std::function<std::string()> make);
 // Nodes that read each value; a node that reads it twice stands twice. Graph outputs are no
 // readers.
 std::vector<std::vector<int>> Readers(const Graph& graph);

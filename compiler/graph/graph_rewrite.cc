@@ -129,8 +129,7 @@ absl::StatusOr<Graph> FoldConstants(Graph g, const GraphPassContext& ctx) {
     }
     TW_ASSIGN(const std::vector<op::RefTensor> values, std::move(folded));
     for (size_t i = 0; i < node.outputs.size(); ++i) {
-      g.values[node.outputs[i]].constant =
-          std::make_shared<ConstantData>(ConstantData{op::ToBytes(values[i])});
+      g.values[node.outputs[i]].constant = std::make_shared<ConstantData>(op::ToBytes(values[i]));
     }
   }
   return Compact(g);
@@ -194,9 +193,8 @@ absl::StatusOr<Graph> SplitBias(Graph g, const GraphPassContext&) {
     const std::string base = g.values[bias].name;
     ValueId addend;
     if (IsConstant(g, bias)) {
-      // Copied first: AddConstant may move the values.
-      const std::shared_ptr<const ConstantData> data = g.values[bias].constant;
-      addend = AddConstant(&g, base + "_wide", wide, data->view());
+      addend = AddValue(&g, base + "_wide", wide);
+      g.values[addend].constant = g.values[bias].constant;
     } else {
       addend = AddValue(&g, base + "_wide", wide);
       result.push_back(MakeNode(node.name + "_bias", std::string(kViewOp), {bias}, addend,

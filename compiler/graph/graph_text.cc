@@ -288,13 +288,12 @@ class Parser {
       if (!bytes || static_cast<int64_t>(bytes->size()) != value.type.bytes()) {
         return Error("constant", StrCat("expected ", value.type.bytes(), " bytes in hexadecimal"));
       }
-      value.constant = std::make_shared<ConstantData>(ConstantData{*std::move(bytes)});
+      value.constant = std::make_shared<ConstantData>(*std::move(bytes));
       return absl::OkStatus();
     }
     TW_TRY(Expect(kDigestPrefix));
     auto it = constants_.find(Word());
-    if (it == constants_.end() ||
-        static_cast<int64_t>(it->second->bytes.size()) != value.type.bytes()) {
+    if (it == constants_.end() || it->second->size() != value.type.bytes()) {
       return Error("constant", "expected the digest of a constant that was given");
     }
     value.constant = it->second;

@@ -146,7 +146,9 @@ absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext& ctx) {
         const Value weight = g.values[from];
         to = AddConstant(&g, StrCat(weight.name, "_", support::ToLower(rule.to)),
                          op::TensorType(type, r.to.Stored(r.sizes)),
-                         op::Repack(weight.constant->view(), r.from, r.to, r.sizes, type.bytes()));
+                         [data = weight.constant, r, type] {
+                           return op::Repack(data->view(), r.from, r.to, r.sizes, type.bytes());
+                         });
       }
       const int64_t units = r.Size(r.units, spec);
       if (units % r.to.Block(r.units) != 0) {

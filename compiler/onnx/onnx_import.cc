@@ -448,14 +448,13 @@ std::optional<ValueId> Importer::Folded(const op::OpSpec& spec, const std::vecto
   return Constant(name, type, op::ToBytes((*results)[0]));
 }
 
-ValueId Importer::Constant(const std::string& name, op::TensorType type, std::string_view bytes) {
-  return Constant(name, std::move(type),
-                  std::make_shared<ConstantData>(ConstantData{std::string(bytes)}));
+ValueId Importer::Constant(const std::string& name, op::TensorType type, std::string bytes) {
+  return Constant(name, std::move(type), std::make_shared<ConstantData>(std::move(bytes)));
 }
 
 ValueId Importer::Constant(const std::string& name, op::TensorType type,
                            std::shared_ptr<const ConstantData> data) {
-  if (!scopes_.empty()) body_work_.bytes += static_cast<int64_t>(data->bytes.size());
+  if (!scopes_.empty()) body_work_.bytes += data->size();
   Value value;
   value.name = FreshName(name);
   value.type = std::move(type);

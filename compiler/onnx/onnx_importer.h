@@ -143,7 +143,7 @@ class Importer {
   int64_t NewLoop() { return loops_++; }
   // The variables of sizes so far.
   const std::map<std::string, SizeRange>& size_ranges() const { return graph_.size_ranges; }
-  ValueId Constant(const std::string& name, op::TensorType type, std::string_view bytes);
+  ValueId Constant(const std::string& name, op::TensorType type, std::string bytes);
   ValueId Constant(const std::string& name, op::TensorType type,
                    std::shared_ptr<const ConstantData> data);
   // The constant of a tensor of the model. Inside a subgraph each tensor is one value, however

@@ -88,7 +88,7 @@ void TakeWeights(OnnxModel::Parsed* parsed) {
     const absl::StatusOr<StoredType> stored = StoredTypeOf(tensor, kMaxExternalBytes);
     if (!stored.ok() || stored->packed != nullptr) continue;
     parsed->weights[&tensor] =
-        std::make_shared<ConstantData>(ConstantData{std::move(*tensor.mutable_raw_data())});
+        std::make_shared<ConstantData>(std::move(*tensor.mutable_raw_data()));
   }
 }
 

@@ -278,10 +278,11 @@ Result ImportConstantOfShape(NodeReader& n) {
     }
     count *= size;
   }
-  std::string bytes;
-  bytes.reserve(static_cast<size_t>(count * width));
-  for (int64_t i = 0; i < count; ++i) bytes += element.bytes;
-  return importer.Constant(n.output_name(), {element.type.dtype, shape}, bytes);
+  const auto all = static_cast<size_t>(count * width);
+  std::string bytes = count == 0 ? "" : element.bytes;
+  bytes.reserve(all);
+  while (bytes.size() < all) bytes.append(bytes, 0, all - bytes.size());
+  return importer.Constant(n.output_name(), {element.type.dtype, shape}, std::move(bytes));
 }
 
 Result ImportShape(NodeReader& n) {

@@ -56,11 +56,11 @@ absl::StatusOr<ValueId> Importer::TensorConstant(const pb::TensorProto& tensor,
   const auto shared = weights_.find(&tensor);
   if (shared != weights_.end()) {
     TW_ASSIGN(StoredType stored, StoredTypeOf(tensor, options_.max_bytes));
-    TW_TRY(CheckStored(tensor, stored, shared->second->bytes.size()));
+    TW_TRY(CheckStored(tensor, stored, static_cast<size_t>(shared->second->size())));
     return Constant(name, std::move(stored.type), shared->second);
   }
   TW_ASSIGN(HostConstant constant, ReadTensor(tensor, options_.max_bytes));
-  const ValueId id = Constant(name, std::move(constant.type), constant.bytes);
+  const ValueId id = Constant(name, std::move(constant.type), std::move(constant.bytes));
   MarkPacked(id, support::FindPackedInteger(tensor.data_type()));
   if (!scopes_.empty()) body_tensors_[&tensor] = id;
   return id;

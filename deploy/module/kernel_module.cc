@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "deploy/module/module_file.h"
+#include "deploy/module/module_writer.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::module {

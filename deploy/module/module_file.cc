@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "deploy/module/module_format.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/shortage.h"
@@ -16,45 +17,6 @@ namespace {
 
 using support::DataLoss;
 using support::Sha256;
-
-constexpr std::string_view kMagic = "TWMODULE";
-constexpr uint64_t kHeaderBytes = 64;
-constexpr uint64_t kEntryBytes = 64;
-constexpr uint64_t kManifestAlignment = 64;
-constexpr uint64_t kPageAlignment = 4096;
-constexpr uint32_t kMaxSections = 65536;
-constexpr size_t kDigestBytes = 32;
-
-enum SectionKind : uint32_t { kManifest = 1, kCode = 2, kConstants = 3 };
-
-struct Section {
-  uint32_t kind = 0;
-  uint32_t index = 0;
-  uint64_t offset = 0;
-  uint64_t size = 0;
-  Sha256::Digest digest{};
-};
-
-uint64_t AlignUp(uint64_t value, uint64_t alignment) {
-  return (value + alignment - 1) / alignment * alignment;
-}
-
-uint64_t AlignmentOf(uint32_t kind) {
-  return kind == kManifest ? kManifestAlignment : kPageAlignment;
-}
-
-Sha256::Digest DigestOf(std::string_view data) {
-  Sha256 hash;
-  hash.Update(data);
-  return hash.Finish();
-}
-
-template <typename Int>
-void Put(std::string* out, Int value) {
-  for (size_t i = 0; i < sizeof(Int); ++i) {
-    out->push_back(static_cast<char>((value >> (8 * i)) & 0xFF));
-  }
-}
 
 template <typename Int>
 Int Take(std::string_view bytes, uint64_t offset) {
@@ -67,59 +29,6 @@ Int Take(std::string_view bytes, uint64_t offset) {
 
 bool AllZero(std::string_view bytes) {
   return bytes.find_first_not_of('\0') == std::string_view::npos;
-}
-
-std::string EncodeTable(const std::vector<Section>& sections) {
-  std::string table;
-  for (const Section& section : sections) {
-    Put<uint32_t>(&table, section.kind);
-    Put<uint32_t>(&table, section.index);
-    Put<uint64_t>(&table, section.offset);
-    Put<uint64_t>(&table, section.size);
-    table.append(reinterpret_cast<const char*>(section.digest.data()), kDigestBytes);
-    Put<uint64_t>(&table, 0);
-  }
-  return table;
-}
-
-std::string EncodeHeader(const std::string& table, uint32_t sections, uint64_t file_size) {
-  std::string header(kMagic);
-  Put<uint32_t>(&header, kModuleFileVersion);
-  Put<uint32_t>(&header, sections);
-  Put<uint64_t>(&header, file_size);
-  const Sha256::Digest digest = DigestOf(table);
-  header.append(reinterpret_cast<const char*>(digest.data()), kDigestBytes);
-  Put<uint64_t>(&header, 0);
-  return header;
-}
-
-struct PartDigests {
-  std::vector<Sha256::Digest> code;
-  Sha256::Digest constants = {};
-};
-PartDigests DigestsOf(const ModuleParts& parts) {
-  PartDigests digests;
-  for (const std::string& code : parts.code) digests.code.push_back(DigestOf(code));
-  if (!parts.constants.empty()) digests.constants = DigestOf(parts.constants);
-  return digests;
-}
-
-// The manifest with sizes and digests of the parts filled in.
-absl::StatusOr<Manifest> Completed(const ModuleParts& parts, const PartDigests& digests) {
-  Manifest manifest = parts.manifest;
-  if (manifest.code.size() != parts.code.size()) {
-    return support::InvalidArgument(
-        "module.file.code_count", "expected " + std::to_string(manifest.code.size()) +
-                                      " code objects, found " + std::to_string(parts.code.size()));
-  }
-  for (size_t i = 0; i < parts.code.size(); ++i) {
-    manifest.code[i].size = static_cast<int64_t>(parts.code[i].size());
-    manifest.code[i].digest = support::DigestHex(digests.code[i]);
-  }
-  manifest.constants_bytes = static_cast<int64_t>(parts.constants.size());
-  manifest.constants_digest =
-      parts.constants.empty() ? std::string() : support::DigestHex(digests.constants);
-  return manifest;
 }
 
 absl::StatusOr<std::vector<Section>> DecodeTable(std::string_view bytes) {
@@ -203,45 +112,6 @@ struct FreeDeleter {
 };
 
 }  // namespace
-
-absl::StatusOr<std::string> SerializeModule(const ModuleParts& parts) {
-  const PartDigests digests = DigestsOf(parts);
-  TW_ASSIGN(const Manifest manifest, Completed(parts, digests));
-  TW_ASSIGN(const std::string json, ManifestToJson(manifest));
-  std::vector<std::string_view> contents = {json};
-  std::vector<Section> sections = {{kManifest, 0, 0, 0, DigestOf(json)}};
-  for (size_t i = 0; i < parts.code.size(); ++i) {
-    contents.push_back(parts.code[i]);
-    sections.push_back({kCode, static_cast<uint32_t>(i), 0, 0, digests.code[i]});
-  }
-  if (!parts.constants.empty()) {
-    contents.push_back(parts.constants);
-    sections.push_back({kConstants, 0, 0, 0, digests.constants});
-  }
-  if (sections.size() > kMaxSections) {
-    return support::InvalidArgument("module.file.code_count", "too many code objects");
-  }
-  uint64_t end = kHeaderBytes + kEntryBytes * sections.size();
-  for (size_t i = 0; i < sections.size(); ++i) {
-    sections[i].offset = AlignUp(end, AlignmentOf(sections[i].kind));
-    sections[i].size = contents[i].size();
-    end = sections[i].offset + sections[i].size;
-  }
-  const std::string table = EncodeTable(sections);
-  std::string out = EncodeHeader(table, static_cast<uint32_t>(sections.size()), end);
-  out.reserve(end);
-  out += table;
-  for (size_t i = 0; i < sections.size(); ++i) {
-    out.resize(sections[i].offset, '\0');
-    out.append(contents[i]);
-  }
-  return out;
-}
-
-absl::Status WriteModule(const std::string& path, const ModuleParts& parts) {
-  TW_ASSIGN(const std::string bytes, SerializeModule(parts));
-  return support::WriteFileAtomic(path, bytes);
-}
 
 struct ModuleFile::Impl {
   // One of the two holds the bytes.

@@ -10,7 +10,7 @@
 //   then        the sections in table order (manifest, code 0…n-1, constants), manifest aligned to
 //               64 bytes, the others to 4096 so that they can be mapped; zero padding between
 //
-// The writer is reproducible: the same parts give the same bytes. A ModuleFile owns its mapping or
+// The writer is module_writer.h. A ModuleFile owns its mapping or
 // its bytes. The views stay valid when it is moved. Const use is thread-safe.
 #ifndef DEPLOY_MODULE_MODULE_FILE_H_
 #define DEPLOY_MODULE_MODULE_FILE_H_
@@ -29,20 +29,6 @@ namespace tilewright::module {
 
 inline constexpr uint32_t kModuleFileVersion = 1;
 inline constexpr std::string_view kModuleFileExtension = ".tw";
-
-// The parts of a module. The writer sets the sizes and digests of `manifest.code` and of the
-// constants. The caller sets a format in `manifest.code` for each code object.
-struct ModuleParts {
-  Manifest manifest;
-  std::vector<std::string> code;
-  std::string constants;
-};
-
-// Returns the file's bytes. INVALID_ARGUMENT if the manifest is invalid or contradicts the parts.
-absl::StatusOr<std::string> SerializeModule(const ModuleParts& parts);
-
-// Serializes and writes atomically: after an error, the file at `path` has not changed.
-absl::Status WriteModule(const std::string& path, const ModuleParts& parts);
 
 struct ReadOptions {
   // Whether the reader checks the digest of the constants and the zero padding. Without it, the

@@ -143,20 +143,30 @@ bool IsSpecialFile(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
 }
 
-absl::Status WriteInPlace(const std::string& path, std::string_view data) {
+absl::Status WriteEach(int fd, std::span<const std::string_view> pieces, const std::string& path) {
+  for (const std::string_view piece : pieces) TW_TRY(WriteAll(fd, piece, path));
+  return absl::OkStatus();
+}
+
+absl::Status WriteInPlace(const std::string& path, std::span<const std::string_view> pieces) {
   Fd fd(OpenRetry(path, O_WRONLY, 0));
   if (fd.get() < 0) return ErrnoError(errno, "file.write.failed", path);
-  return WriteAll(fd.get(), data, path);
+  return WriteEach(fd.get(), pieces, path);
 }
 
 }  // namespace
 
 absl::Status WriteFileAtomic(const std::string& path, std::string_view data, uint32_t mode) {
-  if (IsSpecialFile(path)) return WriteInPlace(path, data);
+  return WriteFileAtomic(path, std::span(&data, 1), mode);
+}
+
+absl::Status WriteFileAtomic(const std::string& path, std::span<const std::string_view> pieces,
+                             uint32_t mode) {
+  if (IsSpecialFile(path)) return WriteInPlace(path, pieces);
   const std::string temporary = TemporaryName(path);
   Fd fd(OpenRetry(temporary, O_WRONLY | O_CREAT | O_EXCL, mode));
   if (fd.get() < 0) return ErrnoError(errno, "file.write.failed", path);
-  absl::Status status = WriteAll(fd.get(), data, path);
+  absl::Status status = WriteEach(fd.get(), pieces, path);
   HitFailpoint(Failpoint::file_written);
   if (status.ok() && fsync(fd.get()) != 0) status = ErrnoError(errno, "file.write.failed", path);
   HitFailpoint(Failpoint::file_synced);

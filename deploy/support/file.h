@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,9 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t max_bytes
 // crash sees the old content or the new one, never a part. The temporary file is gone after
 // failure. A device or a pipe is written to directly.
 absl::Status WriteFileAtomic(const std::string& path, std::string_view data, uint32_t mode = 0644);
+// The same of pieces, one behind the other.
+absl::Status WriteFileAtomic(const std::string& path, std::span<const std::string_view> pieces,
+                             uint32_t mode = 0644);
 
 // Creates the folder and its parents; ok when it exists already.
 absl::Status MakeDirs(const std::string& path);

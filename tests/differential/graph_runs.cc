@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "deploy/module/module_file.h"
+#include "deploy/module/module_writer.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"

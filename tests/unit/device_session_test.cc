@@ -10,6 +10,7 @@
 
 #include "deploy/module/kernel_module.h"
 #include "deploy/module/module_file.h"
+#include "deploy/module/module_writer.h"
 #include "deploy/runtime/device_loader.h"
 #include "deploy/runtime/result_check.h"
 #include "deploy/support/status.h"

@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <memory>
 #include <set>
+#include <thread>
 
 #include "compiler/graph/graph_passes.h"
 #include "deploy/support/hash.h"
@@ -110,6 +113,28 @@ TEST(GraphText, AttributesOfEveryKindAndStrangeNames) {
   EXPECT_EQ(std::get<std::string>(g.nodes[0].attrs.at("s")), "x\ny");
   EXPECT_TRUE(std::holds_alternative<double>(g.nodes[0].attrs.at("d")));
   EXPECT_TRUE(std::isnan(std::get<double>(g.nodes[0].attrs.at("nan"))));
+}
+
+// Copies of a graph share constants, and threads may ask for the bytes of one at the same time.
+TEST(GraphConstants, AreMadeOnceWhereSomebodyAsks) {
+  const auto source = std::make_shared<std::string>(12, '\2');
+  std::atomic<int> made{0};
+  Graph g;
+  const ValueId c = AddConstant(&g, "c", {ir::kF32, {3}}, [source, &made] {
+    ++made;
+    return *source;
+  });
+  const Graph copy = g;
+  EXPECT_EQ(copy.values[c].constant->size(), 12);
+  EXPECT_EQ(made, 0);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] { EXPECT_EQ(copy.values[c].constant->view(), *source); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(g.values[c].constant->view(), *source);
+  EXPECT_EQ(made, 1);
+  EXPECT_EQ(source.use_count(), 1) << "what it was made of is kept";
 }
 
 TEST(GraphText, LargeConstantsStandAsDigests) {

@@ -2,7 +2,7 @@
 #include <iostream>
 #include <string_view>
 
-#include "deploy/module/module_file.h"
+#include "deploy/module/module_writer.h"
 #include "tests/unit/module_fixture.h"
 
 int main(int argc, char** argv) {
@@ -12,10 +12,10 @@ int main(int argc, char** argv) {
     std::cerr << "usage: tilewright_make_test_module OUT.tw [--every-type | --open-rows]\n";
     return 2;
   }
-  const absl::Status status =
+  const auto written =
       tilewright::module::WriteModule(argv[1], kind == "--every-type"  ? test::EveryTypeModule()
                                                : kind == "--open-rows" ? test::OpenRowsModule()
                                                                        : test::DenseModule());
-  if (!status.ok()) std::cerr << status << "\n";
-  return status.ok() ? 0 : 1;
+  if (!written.ok()) std::cerr << written.status() << "\n";
+  return written.ok() ? 0 : 1;
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "deploy/module/launch_names.h"
+#include "deploy/module/module_file.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "gtest/gtest.h"

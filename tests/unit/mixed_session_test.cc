@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "deploy/module/module_file.h"
+#include "deploy/module/module_writer.h"
 #include "deploy/runtime/code_loader.h"
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/runtime.h"

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "deploy/module/memory_need.h"
+#include "deploy/module/module_writer.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/rng.h"
@@ -33,7 +34,7 @@ TEST(ModuleFileTest, WhatIsWrittenIsRead) {
   ASSERT_EQ(file->num_code(), 2u);
   EXPECT_EQ(file->code(0), parts.code[0]);
   EXPECT_EQ(file->code(1), parts.code[1]);
-  EXPECT_EQ(file->constants(), parts.constants);
+  EXPECT_EQ(file->constants(), std::string(parts.constants));
   EXPECT_EQ(reinterpret_cast<uintptr_t>(file->constants().data()) % 64, 0u);
   EXPECT_EQ(file->manifest().code[1].size, 5000);
   EXPECT_EQ(file->manifest_json(), *ManifestToJson(file->manifest()));
@@ -84,6 +85,25 @@ TEST(ModuleFileTest, MissingAndForeignFiles) {
   EXPECT_FALSE(ModuleFile::Open(path).ok());
 }
 
+// Weights come in pieces that others own.
+TEST(ModuleFileTest, WhatIsWrittenInPiecesIsTheSameFile) {
+  const auto dir = support::TempDir::Create();
+  ASSERT_TRUE(dir.ok());
+  ModuleParts parts = test::FormatModule();
+  const std::string whole(parts.constants);
+  ASSERT_GT(whole.size(), 3U);
+  parts.constants.Clear();
+  for (size_t at = 0; at < whole.size(); at += 3) {
+    const auto piece = std::make_shared<std::string>(whole.substr(at, 3));
+    parts.constants.Append(absl::MakeCordFromExternal(*piece, [piece](absl::string_view) {}));
+  }
+  const auto written = WriteModule(dir->File("model.tw"), parts);
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_EQ(*support::ReadFile(dir->File("model.tw"), 1 << 20), Good());
+  EXPECT_EQ(written->bytes, Good().size());
+  EXPECT_EQ(written->sha256, support::Sha256Hex(Good()));
+}
+
 TEST(ModuleFileTest, FailedWriteLeavesNothing) {
   const auto dir = support::TempDir::Create();
   ASSERT_TRUE(dir.ok());
@@ -93,7 +113,8 @@ TEST(ModuleFileTest, FailedWriteLeavesNothing) {
   EXPECT_TRUE(support::ListDir(dir->path())->empty());
   parts = test::FormatModule();
   parts.code.pop_back();
-  EXPECT_EQ(support::Slug(WriteModule(dir->File("model.tw"), parts)), "module.file.code_count");
+  EXPECT_EQ(support::Slug(WriteModule(dir->File("model.tw"), parts).status()),
+            "module.file.code_count");
 }
 
 TEST(ModuleFileTest, EveryTruncationIsFound) {

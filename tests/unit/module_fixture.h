@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "deploy/module/manifest.h"
-#include "deploy/module/module_file.h"
+#include "deploy/module/module_writer.h"
 
 namespace tilewright::test {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "deploy/module/module_file.h"
+#include "deploy/module/module_writer.h"
 #include "deploy/runtime/tilewright.h"
 #include "gtest/gtest.h"
 #include "tests/unit/module_fixture.h"

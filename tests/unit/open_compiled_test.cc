@@ -10,6 +10,7 @@
 #include "compiler/codegen/codegen.h"
 #include "compiler/ir/ir_text.h"
 #include "deploy/module/module_file.h"
+#include "deploy/module/module_writer.h"
 #include "deploy/module/size_plan.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/support/status.h"
@@ -113,7 +114,8 @@ module::ModuleParts Parts(const codegen::Artifact& artifact) {
   for (int64_t k = 0; k < kIn; ++k) {
     for (int64_t j = 0; j < kOut; ++j) {
       const float value = Weight(k, j);
-      parts.constants.append(reinterpret_cast<const char*>(&value), sizeof(value));
+      parts.constants.Append(
+          absl::string_view(reinterpret_cast<const char*>(&value), sizeof(value)));
     }
   }
   m.code.push_back({artifact.format, 1, 0, ""});

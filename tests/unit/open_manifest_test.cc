@@ -9,6 +9,7 @@
 #include "deploy/module/found_vars.h"
 #include "deploy/module/manifest.h"
 #include "deploy/module/module_file.h"
+#include "deploy/module/module_writer.h"
 #include "deploy/module/size_plan.h"
 #include "deploy/support/status.h"
 #include "tests/unit/module_fixture.h"

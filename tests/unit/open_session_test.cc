@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "deploy/module/module_file.h"
+#include "deploy/module/module_writer.h"
 #include "deploy/runtime/device_loader.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/runtime/session_memory.h"

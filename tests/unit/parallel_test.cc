@@ -69,9 +69,8 @@ TEST(Parallel, EachThreadHasItsOwnState) {
 }
 
 TEST(Parallel, WhatCannotBeMadeIsAnError) {
-  const absl::Status status = ForEachInParallel(3, []() -> absl::StatusOr<PieceOfWork> {
-    return Internal("test.make", "no model");
-  });
+  const absl::Status status = ForEachInParallel(
+      3, []() -> absl::StatusOr<PieceOfWork> { return Internal("test.make", "no model"); });
   EXPECT_EQ(Slug(status), "test.make");
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "deploy/module/module_file.h"
+#include "deploy/module/module_writer.h"
 #include "deploy/runtime/tilewright.h"
 #include "deploy/support/file.h"
 #include "gtest/gtest.h"

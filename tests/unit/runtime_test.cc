@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "deploy/module/module_file.h"
+#include "deploy/module/module_writer.h"
 #include "deploy/runtime/buffer.h"
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/result_check.h"

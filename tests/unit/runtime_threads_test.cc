@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "deploy/module/module_file.h"
+#include "deploy/module/module_writer.h"
 #include "deploy/runtime/tilewright.h"
 #include "deploy/support/file.h"
 #include "gtest/gtest.h"

@@ -11,6 +11,7 @@
 
 #include "deploy/module/memory_need.h"
 #include "deploy/module/module_file.h"
+#include "deploy/module/module_writer.h"
 #include "deploy/module/size_plan.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/support/status.h"

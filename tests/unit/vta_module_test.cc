@@ -15,6 +15,7 @@
 #include "compiler/graph/graph.h"
 #include "compiler/graph/graph_passes.h"
 #include "deploy/module/module_file.h"
+#include "deploy/module/module_writer.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"

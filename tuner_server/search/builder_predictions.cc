@@ -65,20 +65,18 @@ absl::Status BuilderSession::Predict(const std::set<std::string>& known, bool on
   TW_ASSIGN(const std::vector<const JobTask*> tasks, TasksToPredict(known, learned, only_open));
   std::vector<std::optional<Prediction>> predicted(tasks.size());
   // The search of a task and a model have one owner each: models are made for each thread.
-  TW_TRY(support::ForEachInParallel(
-      tasks.size(), [&]() -> absl::StatusOr<support::PieceOfWork> {
-        std::shared_ptr<cost_model::CostModel> model =
-            cost_model::MakePriorModel(target_.machine.feature_set);
-        if (learned) {
-          TW_ASSIGN(model, cost_model::ModelBeforeMeasurements(target_.machine));
-        }
-        return [&, model](size_t i) -> absl::Status {
-          if (time_ns && clock.NowNs() - start_ns >= *time_ns) return absl::OkStatus();
-          TW_ASSIGN(predicted[i],
-                    tasks[i]->search->PredictBest(tasks[i]->default_steps, model.get()));
-          return absl::OkStatus();
-        };
-      }));
+  TW_TRY(support::ForEachInParallel(tasks.size(), [&]() -> absl::StatusOr<support::PieceOfWork> {
+    std::shared_ptr<cost_model::CostModel> model =
+        cost_model::MakePriorModel(target_.machine.feature_set);
+    if (learned) {
+      TW_ASSIGN(model, cost_model::ModelBeforeMeasurements(target_.machine));
+    }
+    return [&, model](size_t i) -> absl::Status {
+      if (time_ns && clock.NowNs() - start_ns >= *time_ns) return absl::OkStatus();
+      TW_ASSIGN(predicted[i], tasks[i]->search->PredictBest(tasks[i]->default_steps, model.get()));
+      return absl::OkStatus();
+    };
+  }));
   for (size_t i = 0; i < tasks.size(); ++i) {
     if (!predicted[i]) reply->set_out_of_time(reply->out_of_time() + 1);
     if (!predicted[i] || predicted[i]->steps.empty()) continue;

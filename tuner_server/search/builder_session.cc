@@ -19,6 +19,7 @@
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
+#include "deploy/support/parallel.h"
 #include "deploy/support/shortage.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -108,10 +109,17 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
   for (const graph::Graph& g : specialised_) graphs.push_back(&g);
   TW_ASSIGN(const driver::ModelTasks model, driver::ExtractModelTasks(graphs));
   const std::vector<bool> on_host = driver::TasksOnHost(graphs, model, target_);
-  for (size_t t = 0; t < model.tasks.size(); ++t) {
-    const driver::Task& task = model.tasks[t];
-    if (!task.library.empty() || on_host[t]) continue;
-    TW_TRY(task.open_sizes ? AddOpenTask(task, request, reply) : AddTask(task, request, reply));
+  std::vector<std::optional<JobTask>> made(model.tasks.size());
+  TW_TRY(support::ForEachInParallel(made.size(), [&] {
+    return support::PieceOfWork([&](size_t t) -> absl::Status {
+      const driver::Task& task = model.tasks[t];
+      if (!task.library.empty() || on_host[t]) return absl::OkStatus();
+      TW_ASSIGN(made[t], task.open_sizes ? MakeOpenTask(task) : MakeTask(task));
+      return absl::OkStatus();
+    });
+  }));
+  for (std::optional<JobTask>& task : made) {
+    if (task) AddTask(*std::move(task), reply);
   }
   model_ = UntrainedModel(request.cost_model(), request.seed(), target_.machine.feature_set);
   if (request.cost_model() == log::kXgboostModel && parts_.shipped_model &&
@@ -173,46 +181,48 @@ absl::Status BuilderSession::ImportModel(const v1::OpenJob& request, v1::Digest*
   return absl::OkStatus();
 }
 
-SearchOptions BuilderSession::OptionsOf(const driver::Task& task,
-                                        const v1::OpenJob& request) const {
+SearchOptions BuilderSession::OptionsOf(const driver::Task& task) const {
   SearchOptions options;
   UseParts(parts_, &options);
-  options.seed = request.seed() ^ support::StableHash64(task.hash);
+  options.seed = job_.seed() ^ support::StableHash64(task.hash);
   options.exploration_share =
-      request.exploration_share() > 0 ? request.exploration_share() : kDefaultExploration;
+      job_.exploration_share() > 0 ? job_.exploration_share() : kDefaultExploration;
   return options;
 }
 
-absl::Status BuilderSession::AddTask(const driver::Task& task, const v1::OpenJob& request,
-                                     v1::JobOpened* reply) {
-  JobTask entry;
-  entry.task = task;
+absl::StatusOr<std::optional<BuilderSession::JobTask>> BuilderSession::MakeTask(
+    const driver::Task& task) const {
+  JobTask made{task};
   TW_ASSIGN(std::vector<schedule::Variant> variants, driver::TaskVariants(task.text));
-  const SearchOptions options = OptionsOf(task, request);
-  TW_ASSIGN(entry.search, SearchTask::Create(variants, task.flops, target_, options));
-  TW_ASSIGN(entry.default_steps, driver::DefaultSteps(task.text, target_));
+  TW_ASSIGN(made.search, SearchTask::Create(variants, task.flops, target_, OptionsOf(task)));
+  TW_ASSIGN(made.default_steps, driver::DefaultSteps(task.text, target_));
   // What a matrix unit does not run is on the processor next to it: the device measures nothing.
-  if (target_.machine.has_matrix() && entry.default_steps.empty()) return absl::OkStatus();
-  TW_ASSIGN(ir::Function scheduled, schedule::Replay(variants, entry.default_steps));
-  entry.default_program_hash = ir::ProgramHash(scheduled);
+  if (target_.machine.has_matrix() && made.default_steps.empty()) return std::nullopt;
+  TW_ASSIGN(ir::Function scheduled, schedule::Replay(variants, made.default_steps));
+  made.default_program_hash = ir::ProgramHash(scheduled);
+  TW_ASSIGN(made.estimate_ns, made.search->EstimateNs(made.default_steps));
+  return made;
+}
 
-  TW_ASSIGN(entry.estimate_ns, entry.search->EstimateNs(entry.default_steps));
-
-  v1::BuilderTask* out = reply->add_tasks();
-  out->set_default_estimate_ns(entry.estimate_ns);
+void BuilderSession::AddTask(JobTask made, v1::JobOpened* reply) {
+  const driver::Task& task = made.task;
+  v1::BuilderTask* out = task.open_sizes ? reply->add_open_tasks() : reply->add_tasks();
+  out->set_default_estimate_ns(made.estimate_ns);
   out->set_hash(task.hash);
   out->set_name(task.label);
   out->set_description(task.name);
   out->set_weight(task.weight);
-  out->set_data_type(task.data_type);
-  out->set_launch_names(module::LaunchNamesText(task.uses));
-  out->set_flops(task.flops);
-  out->set_canonical_text(task.text);
-  out->set_default_steps(entry.default_steps);
-  out->set_default_program_hash(entry.default_program_hash);
-  task_order_.push_back(task.hash);
-  tasks_[task.hash] = std::move(entry);
-  return absl::OkStatus();
+  out->set_default_steps(made.default_steps);
+  if (!task.open_sizes) {
+    out->set_data_type(task.data_type);
+    out->set_launch_names(module::LaunchNamesText(task.uses));
+    out->set_flops(task.flops);
+    out->set_canonical_text(task.text);
+    out->set_default_program_hash(made.default_program_hash);
+    task_order_.push_back(task.hash);
+  }
+  const std::string hash = task.hash;
+  tasks_[hash] = std::move(made);
 }
 
 absl::Status BuilderSession::MakeChecks(const v1::MakeChecks& request, v1::ChecksMade* reply) {
@@ -413,12 +423,13 @@ absl::Status BuilderSession::CompileModule(const v1::CompileModule& request,
     reply->set_graph_text(graph::Print(shown));
   }
   const graph::Graph& compiled = request.show_values() ? shown : graph_;
-  TW_ASSIGN(std::string bytes,
-            driver::CompileModel(compiled, target_, &schedules, options, &report));
-  TW_TRY(support::WriteFileAtomic(request.output_path(), bytes));
+  TW_ASSIGN(const module::ModuleParts module,
+            driver::CompileParts(compiled, target_, &schedules, options, &report));
+  TW_ASSIGN(const module::WrittenModule written,
+            module::WriteModule(request.output_path(), module));
   reply->set_path(request.output_path());
   *reply->mutable_digest() =
-      daemon::MakeDigest(support::Sha256Hex(bytes), static_cast<int64_t>(bytes.size()));
+      daemon::MakeDigest(written.sha256, static_cast<int64_t>(written.bytes));
   TW_TRY(DescribeModule(request.output_path(), target_, report, reply));
   for (const driver::CompileReport::Kernel& kernel : report.kernels) {
     if (kernel.stale) reply->add_stale(kernel.task_name + ": " + kernel.stale_reason);

@@ -31,10 +31,10 @@ class BuilderSession {
  private:
   struct JobTask {
     driver::Task task;
-    std::string default_steps;
-    std::string default_program_hash;
+    std::string default_steps = "";
+    std::string default_program_hash = "";
     double estimate_ns = 0;  // of the default, one use
-    std::unique_ptr<SearchTask> search;
+    std::unique_ptr<SearchTask> search = nullptr;
   };
 
   absl::Status Dispatch(const v1::BuilderRequest& request, v1::BuilderReply* reply);
@@ -43,11 +43,12 @@ class BuilderSession {
   absl::Status DescribeCheck(const driver::Task& task, v1::BuilderTask* out) const;
   // Loads the model that ranks until the first training. Training continues from it.
   absl::Status UseShippedModel(v1::ShippedModel* reply);
-  SearchOptions OptionsOf(const driver::Task& task, const v1::OpenJob& request) const;
-  absl::Status AddTask(const driver::Task& task, const v1::OpenJob& request, v1::JobOpened* reply);
+  SearchOptions OptionsOf(const driver::Task& task) const;
+  // Nothing where the job has no use for the task.
+  absl::StatusOr<std::optional<JobTask>> MakeTask(const driver::Task& task) const;
   // A task of open sizes: its schedule can be predicted, not measured.
-  absl::Status AddOpenTask(const driver::Task& task, const v1::OpenJob& request,
-                           v1::JobOpened* reply);
+  absl::StatusOr<std::optional<JobTask>> MakeOpenTask(const driver::Task& task) const;
+  void AddTask(JobTask made, v1::JobOpened* reply);
   // Adds schedules of open tasks that the request has none for.
   absl::Status PredictOpenTasks(v1::CompileModule* request) const;
   absl::StatusOr<std::vector<const JobTask*>> TasksToPredict(const std::set<std::string>& known,

@@ -64,18 +64,17 @@ absl::StatusOr<bool> IsFaster(const Graph& with, const Graph& without,
   std::vector<const Uses*> judged;
   for (const auto& [hash, use] : uses) judged.push_back(&use);
   std::vector<double> more_ns(judged.size());
-  TW_TRY(support::ForEachInParallel(
-      judged.size(), [&]() -> absl::StatusOr<support::PieceOfWork> {
-        TW_ASSIGN(const std::shared_ptr<cost_model::CostModel> model,
-                  cost_model::ModelBeforeMeasurements(target.machine));
-        return [&, model](size_t i) -> absl::Status {
-          const Uses& use = *judged[i];
-          TW_ASSIGN(const double ns, PredictNs(use.task, target, model.get()));
-          const bool blocks = use.more > 0 && use.task.flops > 0 && model->pretrained();
-          more_ns[i] = use.more * ns * (blocks ? kShareInBlocks : 1);
-          return absl::OkStatus();
-        };
-      }));
+  TW_TRY(support::ForEachInParallel(judged.size(), [&]() -> absl::StatusOr<support::PieceOfWork> {
+    TW_ASSIGN(const std::shared_ptr<cost_model::CostModel> model,
+              cost_model::ModelBeforeMeasurements(target.machine));
+    return [&, model](size_t i) -> absl::Status {
+      const Uses& use = *judged[i];
+      TW_ASSIGN(const double ns, PredictNs(use.task, target, model.get()));
+      const bool blocks = use.more > 0 && use.task.flops > 0 && model->pretrained();
+      more_ns[i] = use.more * ns * (blocks ? kShareInBlocks : 1);
+      return absl::OkStatus();
+    };
+  }));
   return std::accumulate(more_ns.begin(), more_ns.end(), 0.0) < 0;
 }
 
