@@ -5,9 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/codegen/codegen.h"
-#include "deploy/support/file.h"
 #include "deploy/support/status.h"
+#include "tests/support/assembly.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/foreign_code.h"
 #include "tests/support/run_compiled.h"
@@ -45,14 +44,7 @@ TEST_F(EmulatedTest, AnInstructionThatTheProcessorLacksIsAFault) {
 // ------------------------------------------------------------------- needs no emulator
 
 std::string AssemblyFor(const ir::Function& f, const std::string& cpu) {
-  const target::Target target = *target::ParseTarget("cpu,arch=aarch64,cpu=" + cpu);
-  const auto lowered = LowerChecked(f, target);
-  TW_CHECK(lowered.ok()) << support::StatusText(lowered.status());
-  codegen::CodegenOptions options;
-  options.dump_dir = testing::TempDir() + "/emulated_" + cpu;
-  const auto artifact = codegen::Generate({*lowered}, target, options);
-  TW_CHECK(artifact.ok()) << support::StatusText(artifact.status());
-  return *support::ReadFile(options.dump_dir + "/" + f.name + ".s", 1 << 24);
+  return AssemblyOf(f, *target::ParseTarget("cpu,arch=aarch64,cpu=" + cpu));
 }
 
 TEST(Aarch64CodeTest, ProcessorsGetTheDotProductsThatTheyHave) {

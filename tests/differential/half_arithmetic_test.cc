@@ -26,10 +26,10 @@
 #include "compiler/schedule/schedule.h"
 #include "compiler/space/default_schedule.h"
 #include "compiler/transform/passes.h"
-#include "deploy/support/file.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
+#include "tests/support/assembly.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/run_compiled.h"
 #include "tests/support/run_emulated.h"
@@ -296,15 +296,8 @@ TEST_F(HalfArithmetic, RandomFunctionsGiveTheBitsOfTheInterpreter) {
   }
 }
 
-std::string AssemblyFor(const ir::Function& f, const std::string& target_text) {
-  const target::Target target = *target::ParseTarget(target_text);
-  const auto lowered = LowerChecked(f, target);
-  TW_CHECK(lowered.ok()) << support::StatusText(lowered.status());
-  codegen::CodegenOptions options;
-  options.dump_dir = StrCat(testing::TempDir(), "/halves_", target.cpu);
-  const auto artifact = codegen::Generate({*lowered}, target, options);
-  TW_CHECK(artifact.ok()) << support::StatusText(artifact.status());
-  return *support::ReadFile(options.dump_dir + "/" + f.name + ".s", 1 << 24);
+std::string AssemblyFor(const ir::Function& f, const std::string& target) {
+  return AssemblyOf(f, *target::ParseTarget(target));
 }
 
 // relu(x * y + y), each result rounded.

@@ -8,16 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "compiler/codegen/codegen.h"
 #include "compiler/driver/tasks.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/verify.h"
 #include "compiler/space/default_schedule.h"
 #include "compiler/space/space.h"
-#include "deploy/support/file.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
+#include "tests/support/assembly.h"
 #include "tests/support/count_text.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/run_compiled.h"
@@ -70,16 +69,6 @@ ir::Function DefaultOf(const std::string& task, const target::Target& target, st
   space::ApplyDefaultSchedule(target, {}, &s);
   *steps = schedule::ToText(s.steps());
   return s.function();
-}
-
-std::string AssemblyFor(const ir::Function& f, const target::Target& target) {
-  const auto lowered = tests::LowerChecked(f, target);
-  TW_CHECK(lowered.ok()) << support::StatusText(lowered.status());
-  codegen::CodegenOptions options;
-  options.dump_dir = testing::TempDir() + "/matrix_products_" + std::string(target.cpu);
-  const auto artifact = codegen::Generate({*lowered}, target, options);
-  TW_CHECK(artifact.ok()) << support::StatusText(artifact.status());
-  return *support::ReadFile(options.dump_dir + "/" + f.name + ".s", 1 << 24);
 }
 
 class MatrixProducts : public testing::Test {
@@ -259,7 +248,7 @@ TEST(MatrixProductsCode, HalfTheMultiplications) {
   const std::string task = Task({.size = 56, .in_blocks = 4, .out_blocks = 4, .type = "i8"});
   std::string steps, dots_steps;
   const std::string text =
-      AssemblyFor(DefaultOf(task, Arm("neoverse-v1"), &steps), Arm("neoverse-v1"));
+      tests::AssemblyOf(DefaultOf(task, Arm("neoverse-v1"), &steps), Arm("neoverse-v1"));
   EXPECT_THAT(steps, testing::HasSubstr("intrin=arm.smmla")) << steps;
   EXPECT_GT(tests::CountOf(text, "\tsmmla\t"), 7) << text;
   EXPECT_EQ(tests::CountOf(text, "\tsdot\t"), 0) << text;

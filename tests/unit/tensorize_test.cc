@@ -18,9 +18,9 @@
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/transform/passes.h"
-#include "deploy/support/file.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
+#include "tests/support/assembly.h"
 #include "tests/support/count_text.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/run_compiled.h"
@@ -365,17 +365,7 @@ TEST(TensorizeTest, PairsOfBFloatsAreSummedInF32) {
 }
 
 std::string AssemblyFor(const ir::Function& f, const std::string& cpu) {
-  target::Target target = *target::ParseTarget("cpu,arch=x86_64,cpu=" + cpu);
-  auto lowered = tests::LowerChecked(f, target);
-  EXPECT_TRUE(lowered.ok()) << lowered.status();
-  if (!lowered.ok()) return "";
-  codegen::CodegenOptions options;
-  options.dump_dir = testing::TempDir() + "/tensorize_" + cpu;
-  auto artifact = codegen::Generate({*lowered}, target, options);
-  EXPECT_TRUE(artifact.ok()) << artifact.status();
-  auto text = support::ReadFile(options.dump_dir + "/" + f.name + ".s", 1 << 24);
-  EXPECT_TRUE(text.ok()) << text.status();
-  return text.ok() ? *text : "";
+  return tests::AssemblyOf(f, *target::ParseTarget("cpu,arch=x86_64,cpu=" + cpu));
 }
 
 // Fields of words as factors: all bits of the words, and bytes at the ends of their type.

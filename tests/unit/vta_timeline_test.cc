@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "deploy/support/strings.h"
+#include "tests/support/count_text.h"
 #include "tests/support/golden.h"
 #include "tests/support/vta_streams.h"
 #include "vta/sim/stream_work.h"
@@ -17,6 +18,7 @@
 namespace tilewright::vta {
 namespace {
 
+using tests::CountOf;
 using tests::MatchesGolden;
 
 struct TimedProduct {
@@ -31,12 +33,6 @@ TimedProduct RunProduct(const tests::ProductShape& shape) {
   return {std::move(c.stream), *std::move(report)};
 }
 
-size_t Count(const std::string& text, std::string_view part) {
-  size_t count = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
-  return count;
-}
-
 TEST(VtaTimelineTest, ASmallProduct) {
   const TimedProduct run = RunProduct({.threads = 2, .tiles = 1, .steps = 2, .rows = 64});
   EXPECT_TRUE(MatchesGolden("vta/timeline.svg", TimelineSvg(run.stream, run.report)));
@@ -46,8 +42,8 @@ TEST(VtaTimelineTest, ASmallProduct) {
 TEST(VtaTimelineTest, EveryInstructionIsAnEvent) {
   const TimedProduct run = RunProduct({.threads = 2, .tiles = 3, .steps = 3, .rows = 8});
   const std::string json = ChromeTrace(run.stream, run.report);
-  EXPECT_EQ(Count(json, "\"ph\":\"X\""), run.stream.size());
-  EXPECT_EQ(Count(json, "\"ph\":\"M\""), 3u);
+  EXPECT_EQ(CountOf(json, "\"ph\":\"X\""), static_cast<int>(run.stream.size()));
+  EXPECT_EQ(CountOf(json, "\"ph\":\"M\""), 3);
   std::array<int64_t, kModules> busy = {};
   for (const std::string& line : support::Split(json, '\n')) {
     const size_t duration = line.find("\"dur\":"), module = line.find("\"tid\":");
@@ -100,8 +96,8 @@ TEST(VtaTimelineTest, LongRunsGiveSmallPictures) {
   // Loads of inputs and of weights take turns within half a pixel. Inputs take longer, so the row
   // is theirs.
   const std::string svg = TimelineSvg(run.stream, run.report);
-  EXPECT_LE(Count(svg, "#54aeff"), 5u);
-  EXPECT_LE(Count(svg, "<rect"), 500u);
+  EXPECT_LE(CountOf(svg, "#54aeff"), 5);
+  EXPECT_LE(CountOf(svg, "<rect"), 500);
 }
 
 TEST(VtaTimelineTest, TokensAloneHaveNoBar) {
@@ -110,8 +106,8 @@ TEST(VtaTimelineTest, TokensAloneHaveNoBar) {
   CycleReport report;
   report.cycles = 2;
   report.trace = {{0, Module::kCompute, 0, 1}, {1, Module::kCompute, 1, 2}};
-  const size_t legend = Count(TimelineSvg({}, CycleReport{}), "<rect");
-  EXPECT_EQ(Count(TimelineSvg(stream, report), "<rect"), legend);
+  const int legend = CountOf(TimelineSvg({}, CycleReport{}), "<rect");
+  EXPECT_EQ(CountOf(TimelineSvg(stream, report), "<rect"), legend);
 }
 
 }  // namespace
