@@ -42,13 +42,19 @@ Stmt Cloner::Clone(const Stmt& s) {
   ir::VisitStmts(s, [&](const Stmt& part) {
     if (part->kind != StmtKind::kAlloc) return true;
     auto copy = std::make_shared<ir::BufferNode>(*part->buffer);
-    for (int n = 1; !buffer_names_.insert(copy->name).second; ++n)
-      copy->name = part->buffer->name + "_" + std::to_string(n);
+    copy->name = UnusedName(copy->name);
     map[part->buffer.get()] = std::move(copy);
     return true;
   });
   Stmt result = ir::CloneWithFreshVars(s);
   return map.empty() ? result : ReplaceAllocated(map).RewriteStmt(result);
+}
+
+std::string Cloner::UnusedName(const std::string& name) {
+  std::string unused = name;
+  for (int n = 1; !buffer_names_.insert(unused).second; ++n)
+    unused = name + "_" + std::to_string(n);
+  return unused;
 }
 
 bool HasLoop(const Stmt& s) {

@@ -14,6 +14,8 @@ class Cloner {
   explicit Cloner(const ir::Function& f);
   // The same statement with variables and allocated buffers of its own (buffers get unused names).
   ir::Stmt Clone(const ir::Stmt& s);
+  // `name`, with a number behind it where a buffer has that name; nobody else gets it.
+  std::string UnusedName(const std::string& name);
 
  private:
   std::set<std::string> buffer_names_;

@@ -61,6 +61,9 @@ absl::StatusOr<Function> DropZeroTerms(const Function& f, const PassContext& ctx
 absl::StatusOr<Function> NarrowArithmetic(const Function& f, const PassContext& ctx);
 // any → same: float a*b + c becomes fma(a, b, c) where the target has it.
 absl::StatusOr<Function> ContractFma(const Function& f, const PassContext& ctx);
+// kFlat → kFlat: sums that an innermost loop adds to in a buffer of the function are in registers
+// while it runs.
+absl::StatusOr<Function> KeepSums(const Function& f, const PassContext& ctx);
 // kLoops → kLoops, vectorised and unrolled: innermost loops ask for the constants they will load
 // some iterations later, where those are too large for a core's caches.
 absl::StatusOr<Function> PrefetchConstants(const Function& f, const PassContext& ctx);

@@ -18,15 +18,17 @@ constexpr PassRow kUnrollLoops{"unroll_loops", UnrollLoops};
 constexpr PassRow kDropZeroTerms{"drop_zero_terms", DropZeroTerms};
 constexpr PassRow kNarrowArithmetic{"narrow_arithmetic", NarrowArithmetic};
 constexpr PassRow kContractFma{"contract_fma", ContractFma};
+constexpr PassRow kKeepSums{"keep_sums", KeepSums};
 constexpr PassRow kPrefetchConstants{"prefetch_constants", PrefetchConstants};
 
 // Buffers are flattened before loops are vectorised: an index split by a fused loop, like (f / 20)
 // * 20 + f % 20, is only contiguous once its dimensions are one. Vectors come before unrolling,
 // which replicates them.
 constexpr PassRow kCpu[] = {
-    kLowerBlocks,    kCompactBuffers, kSimplify,         kPartitionLoops, kHoistOpenBuffers,
-    kFlattenBuffers, kSimplify,       kLowerTensorNests, kVectorizeLoops, kUnrollLoops,
-    kSimplify,       kDropZeroTerms,  kNarrowArithmetic, kContractFma,    kPrefetchConstants,
+    kLowerBlocks,      kCompactBuffers, kSimplify, kPartitionLoops,
+    kHoistOpenBuffers, kFlattenBuffers, kSimplify, kLowerTensorNests,
+    kVectorizeLoops,   kUnrollLoops,    kSimplify, kDropZeroTerms,
+    kNarrowArithmetic, kContractFma,    kKeepSums, kPrefetchConstants,
 };
 // Pipelines and virtual threads while thread loops are still loops like others; private buffers are
 // compacted again once each thread has its own.

@@ -15,6 +15,7 @@
 #include "deploy/support/file.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
+#include "tests/support/count_text.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/golden.h"
 
@@ -392,6 +393,64 @@ fn f(X: f16[8] input, Y: f16[8] input, Z: f16[8] output) stage=loops {
               Context("sapphirerapids"));
   CheckGolden("narrow_arithmetic_without", "narrow_arithmetic,contract_fma", text,
               Context("znver4"));
+}
+
+// The program of keep_sums: a loop over k whose body is `body`, on sums S that are cleared before it
+// and copied to the result behind it.
+std::string Summing(std::string_view body, std::string_view turns = "0..32") {
+  return support::StrCat(
+      "fn f(W: f32[1024] constant, Z: f32[20] output, Y: f32[20] output) stage=loops {\n"
+      "  alloc S: f32[20] scope=global {\n    for i in 0..20 {\n      S[i] = 0.5f32;\n      Z[i] = "
+      "0.0f32;\n    }\n    for k in ",
+      turns, " {\n", body, "    }\n    for i in 0..20 {\n      Y[i] = S[i];\n    }\n  }\n}\n");
+}
+
+TEST(KeepSums, AreInRegistersWhileALoopAddsToThem) {
+  CheckGolden("keep_sums", "keep_sums",
+              Summing("S[ramp(0, 1, 8)] = S[ramp(0, 1, 8)] + W[ramp(k * 20, 1, 8)];\n"
+                      "S[ramp(8, 1, 8)] = S[ramp(8, 1, 8)] + W[ramp(k * 20 + 8, 1, 8)] * "
+                      "S[ramp(0, 1, 8)];\n"
+                      "S[16] = S[16] + W[k * 20 + 16] * W[k];\n"
+                      "S[16] = S[16] * 0.5f32;\n"));
+}
+
+TEST(KeepSums, OnlyWhereALoopTouchesNothingElseOfTheBuffer) {
+  const std::pair<const char*, std::string> bodies[] = {
+      {"kept", "S[0] = S[0] + W[k];\n"},
+      {"moves with the loop", "S[min(k, 19)] = S[min(k, 19)] + W[k];\n"},
+      {"a neighbour is read", "S[0] = S[0] + S[1];\n"},
+      {"places overlap",
+       "S[ramp(0, 1, 8)] = S[ramp(0, 1, 8)] + W[ramp(k, 1, 8)];\n"
+       "S[ramp(4, 1, 8)] = S[ramp(4, 1, 8)] + W[ramp(k, 1, 8)];\n"},
+      {"of several widths",
+       "S[ramp(0, 1, 8)] = S[ramp(0, 1, 8)] + W[ramp(k, 1, 8)];\n"
+       "S[3] = S[3] + W[k];\n"},
+      {"every other element", "S[ramp(0, 2, 8)] = S[ramp(0, 2, 8)] + W[ramp(k, 1, 8)];\n"},
+      {"another buffer, too", "S[0] = S[0] + W[k];\nZ[min(k, 19)] = S[0];\n"},
+      {"an output, whose storage may be an operand's", "Z[0] = Z[0] + W[k];\n"},
+      {"nothing is read", "S[0] = W[k];\n"},
+      {"a choice", "if (k < 3) {\nS[0] = S[0] + W[k];\n}\n"},
+  };
+  for (const auto& [what, body] : bodies) {
+    const ir::Function before = Parsed(Summing(body));
+    const auto after = RunPipeline(before, Rows("keep_sums"), Context());
+    ASSERT_TRUE(after.ok()) << what << after.status();
+    EXPECT_EQ(tests::CountOf(ir::Print(*after), "alloc"), std::string_view(what) == "kept" ? 2 : 1)
+        << what << ir::Print(*after);
+    const absl::Status same = tests::SameResults(before, *after);
+    EXPECT_TRUE(same.ok()) << what << support::StatusText(same);
+  }
+  // Sums that do not fit the registers, and a loop of one turn, gain nothing.
+  std::string many;
+  for (int i = 0; i < 20; ++i) many += support::StrCat("S[", i, "] = S[", i, "] + W[k];\n");
+  PassContext context = Context();
+  for (const auto& [registers, turns] : {std::pair(32, "0..32"), {16, "0..32"}, {32, "0..1"}}) {
+    context.target.machine.vector_registers = registers;
+    const auto after = RunPipeline(Parsed(Summing(many, turns)), Rows("keep_sums"), context);
+    ASSERT_TRUE(after.ok()) << after.status();
+    const bool kept = registers == 32 && std::string_view(turns) == "0..32";
+    EXPECT_EQ(tests::CountOf(ir::Print(*after), "alloc"), kept ? 2 : 1) << registers << turns;
+  }
 }
 
 TEST(PrefetchConstants, AsksAheadForLargeWeightsThatAreUsedOften) {
