@@ -19,7 +19,7 @@ sys.path[:0] = [str(ROOT / "models"), str(ROOT / "support")]
 
 import onnx  # noqa: E402
 from fleet import BIN, make_models  # noqa: E402
-from open_models import encoder  # noqa: E402
+from open_models import encoder, lstm, unet  # noqa: E402
 
 TARGET = "native,threads=1"
 
@@ -28,22 +28,35 @@ def tilewright(*words):
     return subprocess.run([BIN / "tilewright", *map(str, words)], check=True, capture_output=True, text=True).stdout
 
 
-def resnet18(folder):
-    """ResNet-18 at 224 with an open batch."""
+def resnet18(folder, **open_axes):
+    """ResNet-18 for images of 224, whose dimensions of these names are open."""
     model = onnx.load(str(make_models(folder, "resnet18") / "resnet18" / "model.onnx"))
-    batch = model.graph.input[0].type.tensor_type.shape.dim[0]
-    batch.Clear()
-    batch.dim_param = "N"
+    dims = model.graph.input[0].type.tensor_type.shape.dim
+    for name, axis in open_axes.items():
+        dims[axis].Clear()
+        dims[axis].dim_param = name
     for output in model.graph.output:
         output.type.tensor_type.ClearField("shape")
     del model.graph.value_info[:]
     return model
 
 
+def each(*names, at, **others):
+    """Sizes that all of these names have, and fixed ones."""
+    return [dict.fromkeys(names, size) | others for size in at]
+
+
+# Maker, dimensions (open ones are ranges), sizes: powers of two and others. The encoder is bert_small with its length open.
 MODELS = {
-    "resnet18": (resnet18, {"N": "1..32"}, [{"N": n} for n in (1, 2, 3, 4, 8)]),
+    "resnet18": (lambda folder: resnet18(folder, N=0), {"N": "1..32"}, each("N", at=(1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 19, 24, 31, 32))),
+    "resnet18 images": (lambda folder: resnet18(folder, H=2, W=3), {"H": "64..512", "W": "64..512"},
+                        each("H", "W", at=(64, 65, 97, 128, 131, 160, 200, 223, 224, 256, 257, 333, 384, 511, 512))),
     "encoder 4x512": (lambda _: encoder(512, 8, 4), {"N": "1..4", "L": "1..512"},
-                      [{"N": 1, "L": n} for n in (1, 2, 4, 8, 16, 31, 32, 33, 64, 100, 128, 200, 256, 384)]),
+                      each("L", at=(1, 2, 3, 4, 7, 8, 13, 16, 31, 32, 33, 64, 77, 100, 128, 200, 256, 333, 384, 512), N=1)),
+    "lstm 2x650": (lambda _: lstm(10000, 650), {"T": "1..128", "N": "1"},
+                   each("T", at=(1, 2, 3, 4, 5, 7, 8, 11, 16, 23, 31, 32, 33, 50, 64, 77, 100, 127, 128))),
+    "unet": (lambda _: unet(), {"N": "1", "H": "16..512", "W": "16..512"},
+             each("H", "W", at=(16, 17, 32, 33, 50, 64, 77, 100, 128, 150, 200, 225, 256, 333, 400, 512))),
 }
 SPECIALISED = {
     "resnet18": [{"N": n} for n in (1, 4, 8)],
@@ -78,11 +91,13 @@ class Race:
         return {key: found[key] for key in ("ratio", "ratio_low", "ratio_high")}
 
     def run(self):
-        points = SPECIALISED[self.name]
-        cost = {"open": self.compile(self.open, self.ranges), "specialised": self.compile(self.special, self.ranges, points)}
+        points = SPECIALISED.get(self.name, [])
+        cost = {"open": self.compile(self.open, self.ranges)}
+        if points:
+            cost["specialised"] = self.compile(self.special, self.ranges, points)
         rows = []
         for sizes in self.cases:
-            fixed = self.compile(self.fixed, sizes)
+            fixed = self.compile(self.fixed, self.ranges | sizes)
             cost.setdefault("fixed", fixed | {"sizes": sizes})
             row = {"model": self.name, "sizes": sizes, **self.ratio(self.open, sizes)}
             if sizes in points:
@@ -108,7 +123,9 @@ def main():
             found, costs[name] = Race(where, name, flags.seconds, flags.effort).run()
             rows += found
     if flags.output:
-        result = {"unit": "time of the fixed module / time of the open one", "target": TARGET, "effort": flags.effort, "rows": rows, "cost": costs}
+        command = f"tests/bench/open_race.py --seconds {flags.seconds:g} --effort {flags.effort:g}"
+        result = {"command": command, "unit": "time of the fixed module / time of the open one", "target": TARGET, "effort": flags.effort,
+                  "rows": rows, "cost": costs}
         flags.output.write_text(json.dumps(result, indent=1) + "\n")
 
 
