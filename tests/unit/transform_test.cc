@@ -395,8 +395,8 @@ fn f(X: f16[8] input, Y: f16[8] input, Z: f16[8] output) stage=loops {
               Context("znver4"));
 }
 
-// The program of keep_sums: a loop over k whose body is `body`, on sums S that are cleared before it
-// and copied to the result behind it.
+// The program of keep_sums: a loop over k with this body, on sums S that are set before it and
+// copied to the result behind it.
 std::string Summing(std::string_view body, std::string_view turns = "0..32") {
   return support::StrCat(
       "fn f(W: f32[1024] constant, Z: f32[20] output, Y: f32[20] output) stage=loops {\n"
