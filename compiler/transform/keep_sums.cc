@@ -56,15 +56,6 @@ bool Overlap(const Expr& a, const Expr& b) {
   return elements == nullptr || std::abs(*elements) < std::max(a->dtype.lanes, b->dtype.lanes);
 }
 
-bool LoadsAnything(const Expr& index) {
-  bool loads = false;
-  ir::VisitExprs(index, [&](const Expr& e) {
-    loads = loads || e->kind == ExprKind::kLoad;
-    return !loads;
-  });
-  return loads;
-}
-
 // What a loop over `var` with this body adds to, if that is all that it does.
 std::optional<Sums> SumsOf(const Stmt& body, const ir::Var& var) {
   const std::vector<Stmt> stmts =
@@ -75,7 +66,7 @@ std::optional<Sums> SumsOf(const Stmt& body, const ir::Var& var) {
     if (sums.buffer == nullptr) sums.buffer = s->buffer;
     const Expr& place = s->indices[0];
     const bool vector = place->dtype.is_vector();
-    if (s->buffer != sums.buffer || ir::UsesVar(place, var) || LoadsAnything(place) ||
+    if (s->buffer != sums.buffer || ir::UsesVar(place, var) || ir::HasLoad(place) ||
         (vector && (place->kind != ExprKind::kRamp || !ir::IsInt(place->args[1], 1)))) {
       return {};
     }
