@@ -51,9 +51,9 @@ const Expr& BeginOf(const Expr& place) {
 }
 
 bool Overlap(const Expr& a, const Expr& b) {
-  const Expr apart = analysis::Simplify(BeginOf(a) - BeginOf(b));
-  const int64_t* elements = ir::AsInt(apart);
-  return elements == nullptr || std::abs(*elements) < std::max(a->dtype.lanes, b->dtype.lanes);
+  int64_t apart = 0;
+  return !analysis::ConstantDifference(BeginOf(a), BeginOf(b), {}, &apart) ||
+         std::abs(apart) < std::max(a->dtype.lanes, b->dtype.lanes);
 }
 
 // What a loop over `var` with this body adds to, if that is all that it does.

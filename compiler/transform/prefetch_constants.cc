@@ -97,10 +97,10 @@ class Prefetcher : public ir::Rewriter {
   }
 
   bool InOneLine(const Expr& a, const Expr& b) const {
-    if (a->buffer != b->buffer) return false;
-    const Expr apart = analysis::Simplify(a->args[0]->args[0] - b->args[0]->args[0]);
-    const int64_t* elements = ir::AsInt(apart);
-    return elements != nullptr && std::abs(*elements) * a->buffer->dtype.bytes() < line_bytes_;
+    int64_t apart = 0;
+    return a->buffer == b->buffer &&
+           analysis::ConstantDifference(a->args[0]->args[0], b->args[0]->args[0], {}, &apart) &&
+           std::abs(apart) * a->buffer->dtype.bytes() < line_bytes_;
   }
 
   const target::ConstantPrefetch& machine_;

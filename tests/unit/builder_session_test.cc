@@ -15,6 +15,7 @@
 #include "tests/support/run_compiled.h"
 #include "tests/unit/onnx_builder.h"
 #include "tilewright_onnx.pb.h"
+#include "tuner_server/search/predicted_steps.h"
 
 namespace tilewright::search {
 namespace {
@@ -153,11 +154,7 @@ TEST_F(OpenSizesSession, SchedulesOfOpenTasksArePredicted) {
   request.mutable_predict_schedules();
   const v1::BuilderReply answer = session_->Handle(request);
   ASSERT_TRUE(answer.has_schedules_predicted()) << answer.error().message();
-  for (const auto& one : answer.schedules_predicted().schedules()) {
-    (*module->mutable_steps_by_task())[one.task()] = one.steps();
-    (*module->mutable_program_hash_by_task())[one.task()] = one.program_hash();
-    module->add_predicted_tasks(one.task());
-  }
+  UsePredicted(answer.schedules_predicted(), module);
   ASSERT_GT(module->predicted_tasks_size(), 0);
   const v1::BuilderReply reply = session_->Handle(compile);
   ASSERT_TRUE(reply.has_module_compiled()) << reply.error().message();

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "tuner_server/search/predicted_steps.h"
+
 namespace tilewright::cli {
 
 absl::StatusOr<PredictedSchedules> PredictSchedules(double seconds, ModelCompiler* compiler,
@@ -11,10 +13,8 @@ absl::StatusOr<PredictedSchedules> PredictSchedules(double seconds, ModelCompile
   result.out_of_time = predicted.out_of_time();
   for (const v1::SchedulesPredicted::Schedule& one : predicted.schedules()) {
     result.gains[one.task()] = std::exp2(one.gain());
-    (*request->mutable_steps_by_task())[one.task()] = one.steps();
-    (*request->mutable_program_hash_by_task())[one.task()] = one.program_hash();
-    request->add_predicted_tasks(one.task());
   }
+  search::UsePredicted(predicted, request);
   return result;
 }
 

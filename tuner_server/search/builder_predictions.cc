@@ -7,6 +7,7 @@
 #include "deploy/support/parallel.h"
 #include "deploy/support/status.h"
 #include "tuner_server/search/builder_session.h"
+#include "tuner_server/search/predicted_steps.h"
 
 namespace tilewright::search {
 namespace {
@@ -96,11 +97,7 @@ absl::Status BuilderSession::PredictOpenTasks(v1::CompileModule* request) const 
   for (const auto& [hash, steps] : request->steps_by_task()) known.insert(hash);
   v1::SchedulesPredicted predicted;
   TW_TRY(Predict(known, /*only_open=*/true, std::nullopt, &predicted));
-  for (const v1::SchedulesPredicted::Schedule& one : predicted.schedules()) {
-    (*request->mutable_steps_by_task())[one.task()] = one.steps();
-    (*request->mutable_program_hash_by_task())[one.task()] = one.program_hash();
-    request->add_predicted_tasks(one.task());
-  }
+  UsePredicted(predicted, request);
   return absl::OkStatus();
 }
 
