@@ -27,7 +27,8 @@ std::vector<LayoutRule> LayoutRules(int64_t matrix_block) {
     const std::string squares = StrCat("NK", matrix_block, "n", matrix_block, "k");
     return {{"dense", "NK", squares}, {"dense", "KN", squares}};
   }
-  return {{"conv2d", "OIHW", "OIHW16o"},
+  return {{"recurrent", "KGU", "GUK16u"},
+          {"conv2d", "OIHW", "OIHW16o"},
           {"conv2d", "OIHW", "IHWO"},
           {"conv2d_transpose", "IOHW", "OHWI16o"},
           {"conv2d_transpose", "IOHW", "IHWO"},
@@ -61,19 +62,22 @@ struct Repacking {
 
 Repacking RepackingOf(const LayoutRule& rule, const op::OpSpec& spec,
                       const op::TensorType& weight) {
-  const bool dense = spec.name == "dense";
+  const auto has = [&](char axis) { return spec.weight_layout.find(axis) != std::string::npos; };
   Repacking r{op::Layout::Parse(rule.from, spec.weight_layout).value(),
               op::Layout::Parse(rule.to, spec.weight_layout).value(),
               {},
-              dense ? 'N' : 'O',
-              dense ? 'K' : 'I',
+              has('N')   ? 'N'
+              : has('U') ? 'U'
+                         : 'O',
+              has('K') ? 'K' : 'I',
               rule.pairs};
   const std::vector<op::Dim> sizes = r.from.SizesOf(weight.shape, nullptr).value();
   for (const op::Dim& size : sizes) r.sizes.push_back(size.value());
   return r;
 }
 
-// A dense layer of some size may end inside a block, which zeros fill: columns that nobody reads.
+// A product of vectors of some size may end inside a block, which zeros fill: columns that nobody
+// reads.
 constexpr int64_t kMinPaddedBlocks = 8;
 
 bool Fits(const Repacking& r, const op::OpSpec& spec, const Node& node, ir::DType type,
@@ -84,7 +88,7 @@ bool Fits(const Repacking& r, const op::OpSpec& spec, const Node& node, ir::DTyp
   const int64_t units = r.Size(r.units, spec), block = r.to.Block(r.units);
   const bool dots = r.to.Block(r.terms) == op::kDot || r.pairs;
   const bool fill =
-      dots || (spec.name == "dense" && !r.has_terms() && units >= kMinPaddedBlocks * block);
+      dots || (r.units != 'O' && !r.has_terms() && units >= kMinPaddedBlocks * block);
   return r.Size(r.terms, spec) % r.to.Block(r.terms) == 0 && (units % block == 0 || fill);
 }
 
@@ -154,7 +158,7 @@ absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext& ctx) {
       if (units % r.to.Block(r.units) != 0) {
         if (r.has_terms()) {
           behind = CutUnits(&g, &node, units);
-        } else {
+        } else if (rule.op == "dense") {
           node.attrs["units"] = units;
         }
       }

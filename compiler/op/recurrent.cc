@@ -15,6 +15,8 @@ namespace {
 using support::StrCat;
 
 constexpr std::string_view kOp = "recurrent";
+// Weights of the state: terms of the sums, gates, hidden units.
+constexpr std::string_view kWeights = "KGU";
 
 // What the cells differ in: gates and states per hidden unit, activations.
 struct CellRow {
@@ -55,6 +57,8 @@ struct Layer {
   int c0 = -1, peepholes = -1, bias = -1, mask = -1;
   Dim steps, batch;
   int64_t hidden = 0;
+  Layout weights{kWeights};
+  int64_t units = 0;  // hidden ones, and what fills the last block of the weights
   int64_t wide() const { return cell->gates * hidden; }
 };
 
@@ -99,11 +103,12 @@ absl::StatusOr<Layer> ReadAttributes(const Attrs& attrs) {
   if (GetInt(attrs, "peepholes", 0) != 0) layer.peepholes = next++;
   if (GetInt(attrs, "recurrent_bias", 0) != 0) layer.bias = next++;
   if (GetInt(attrs, "masked", 0) != 0) layer.mask = next++;
+  TW_ASSIGN(layer.weights, LayoutAttr(kOp, attrs, "weight_layout", kWeights));
   return layer;
 }
 
-// x [t,n,gates*h]: products of the input with its weights, with biases. r [h,gates*h]: weights of
-// the state. h0 [n,h]. Then, as far as there are any: c0 [n,h] of lstm, peepholes [3,h] of lstm, a
+// x [t,n,gates*h]: products of the input with its weights, with biases. r [h,gates,h] in the layout
+// `weight_layout`: weights of the state. h0 [n,h]. Then, as far as there are any: c0 [n,h] of lstm, peepholes [3,h] of lstm, a
 // bias [h] of gru that is inside of its reset, and a mask [t,n] of steps that count. The result has
 // the states before the first step, and after each: [t + 1,states,n,h].
 absl::StatusOr<Layer> LayerOf(std::span<const TensorType> inputs, const Attrs& attrs,
@@ -115,14 +120,22 @@ absl::StatusOr<Layer> LayerOf(std::span<const TensorType> inputs, const Attrs& a
   if (static_cast<int>(inputs.size()) != count) {
     return BadLayer("inputs", StrCat("expected ", count, " operands, found ", inputs.size()));
   }
-  if (x.rank() != 3 || r.rank() != 2) {
-    return BadLayer("shape",
-                    StrCat("expected [t,n,g] and [h,g], found ", ToText(x), " and ", ToText(r)));
+  const auto sizes = layer.weights.SizesOf(r.shape, equal);
+  if (x.rank() != 3 || !sizes.has_value()) {
+    return BadLayer("shape", StrCat("expected [t,n,g] and weights ", layer.weights.ToText(),
+                                    ", found ", ToText(x), " and ", ToText(r)));
   }
   layer.steps = x.shape[0];
   layer.batch = x.shape[1];
-  TW_ASSIGN(layer.hidden, Fixed(kOp, r.shape[0]));
+  TW_ASSIGN(layer.hidden, Fixed(kOp, (*sizes)[0]));
+  TW_ASSIGN(layer.units, Fixed(kOp, (*sizes)[2]));
   const Dim h = layer.hidden;
+  const int64_t block = layer.weights.Block('U');
+  if (r.dtype != x.dtype || (*sizes)[1] != Dim(layer.cell->gates) ||
+      layer.units != (layer.hidden + block - 1) / block * block) {
+    return BadLayer("shape", StrCat("expected weights of ", layer.cell->gates, " gates of ",
+                                    layer.hidden, " units, found ", ToText(r)));
+  }
   const auto check = [&](int i, const std::vector<Dim>& wanted, bool flags) -> absl::Status {
     if (i < 0) return absl::OkStatus();
     const TensorType& in = inputs[static_cast<size_t>(i)];
@@ -132,7 +145,6 @@ absl::StatusOr<Layer> LayerOf(std::span<const TensorType> inputs, const Attrs& a
                                     flags ? " flags" : " floats", ", found ", ToText(in)));
   };
   TW_TRY(check(0, {layer.steps, layer.batch, layer.wide()}, false));
-  TW_TRY(check(1, {h, layer.wide()}, false));
   TW_TRY(check(2, {layer.batch, h}, false));
   TW_TRY(check(layer.c0, {layer.batch, h}, false));
   TW_TRY(check(layer.peepholes, {3, h}, false));
@@ -210,18 +222,20 @@ class Builder {
     return ir::Load(state_, {at.t, ir::Int(which), at.n, at.u});
   }
   ir::Expr Product(const At& at, int64_t gate) const {
-    return ir::Load(products_, {at.t, at.n, GateAt(gate, at.u)});
+    return ir::Load(products_, {at.t, at.n, ir::Int(gate), at.u});
   }
   ir::Expr Gate(const At& at, int64_t gate) const { return Product(at, gate) + X(at, gate); }
 
-  // The sums of what `factor` has for each unit with the weights of columns from `first` on.
-  ir::Buffer Sums(const std::string& name, int64_t first, int64_t columns,
+  // The sums of what `factor` has for each unit with the weights of `gates` gates from `first` on.
+  ir::Buffer Sums(const std::string& name, int64_t first, int64_t gates,
                   const std::function<ir::Expr(const At&)>& factor) {
     const ir::Axis k = b_.ReduceAxis("k", ir::Int(layer_.hidden));
-    return b_.Reduce(name, type_, {batch_, ir::Int(columns)}, {"n", "j"}, {k}, ir::Combiner::kSum,
-                     [&](const std::vector<ir::Var>& v) {
-                       const ir::Expr j = first == 0 ? ir::Expr(v[2]) : v[2] + ir::Int(first);
-                       return factor({v[0], v[1], k.var}) * ir::Load(in_[1], {k.var, j});
+    return b_.Reduce(name, type_, {batch_, ir::Int(gates), ir::Int(layer_.units)}, {"n", "g", "u"},
+                     {k}, ir::Combiner::kSum, [&](const std::vector<ir::Var>& v) {
+                       const ir::Expr gate = first == 0 ? ir::Expr(v[2]) : v[2] + ir::Int(first);
+                       const Place at[] = {{{k.var}}, {{gate}}, {{v[3]}}};
+                       return factor({v[0], v[1], k.var}) *
+                              ir::Load(in_[1], layer_.weights.Index(at));
                      });
   }
 
@@ -230,14 +244,14 @@ class Builder {
   void AddProducts() {
     const auto state = [&](const At& at) { return State(at, 0); };
     const int64_t gates = ResetsFirst() ? 2 : layer_.cell->gates;
-    products_ = Sums(name_ + "_gates", 0, gates * layer_.hidden, state);
+    products_ = Sums(name_ + "_gates", 0, gates, state);
     if (!ResetsFirst()) return;
     reset_ = b_.Compute(name_ + "_reset", type_, {batch_, ir::Int(layer_.hidden)}, {"n", "u"},
                         [&](const std::vector<ir::Var>& v) {
                           const At at{v[0], v[1], v[2]};
                           return Activated(layer_, 0, Gate(at, 1)) * State(at, 0);
                         });
-    hidden_ = Sums(name_ + "_hidden", 2 * layer_.hidden, layer_.hidden,
+    hidden_ = Sums(name_ + "_hidden", 2, 1,
                    [&](const At& at) { return ir::Load(reset_, {at.t, at.n, at.u}); });
   }
 
@@ -252,7 +266,7 @@ class Builder {
     const ir::Expr update = Activated(layer_, 0, Gate(at, 0));
     ir::Expr hidden;
     if (ResetsFirst()) {
-      hidden = ir::Load(hidden_, {at.t, at.n, at.u}) + X(at, 2);
+      hidden = ir::Load(hidden_, {at.t, at.n, ir::Int(0), at.u}) + X(at, 2);
     } else {
       ir::Expr of_state = Product(at, 2);
       if (layer_.bias >= 0) of_state = of_state + ir::Load(in_[layer_.bias], {at.u});
@@ -299,7 +313,11 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildRecurrent(const ComputeArgs& a) {
 class Cell {
  public:
   Cell(std::span<const RefTensor> in, const Layer& layer)
-      : in_(in), layer_(layer), type_(in[0].type.dtype), hidden_(layer.hidden) {}
+      : in_(in),
+        layer_(layer),
+        type_(in[0].type.dtype),
+        hidden_(layer.hidden),
+        weights_(layer.weights.Offsets({hidden_, layer.cell->gates, hidden_})) {}
 
   // From the states [states,n,h] before step t, those after it.
   std::vector<double> Next(const std::vector<double>& state, int64_t t, int64_t batch) const {
@@ -322,10 +340,9 @@ class Cell {
  private:
   double R(double value) const { return RoundToType(value, type_); }
   double Sum(const double* factors, int64_t gate, int64_t u) const {
+    const double* column = &in_[1].values[weights_[1][gate] + weights_[2][u]];
     double sum = 0;
-    for (int64_t k = 0; k < hidden_; ++k) {
-      sum += factors[k] * in_[1].values[k * layer_.wide() + gate * hidden_ + u];
-    }
+    for (int64_t k = 0; k < hidden_; ++k) sum += factors[k] * column[weights_[0][k]];
     return R(sum);
   }
   double Gate(const double* h, const double* x, int64_t gate, int64_t u) const {
@@ -380,6 +397,7 @@ class Cell {
   const Layer& layer_;
   const ir::DType type_;
   const int64_t hidden_;
+  const std::vector<std::vector<int64_t>> weights_;  // offsets of terms, gates, units
 };
 
 absl::StatusOr<std::vector<RefTensor>> PlainRecurrent(std::span<const RefTensor> inputs,
@@ -411,14 +429,15 @@ std::vector<OpSpec> RecurrentRows() {
   row.onnx = {"RNN", "GRU", "LSTM"};
   row.min_inputs = 3;
   row.max_inputs = 7;
+  row.weight_layout = kWeights;
   row.types = kFloats | kBools;
   row.infer = InferRecurrent;
   row.compute = BuildRecurrent;
   row.flops = [](std::span<const TensorType> inputs, std::span<const TensorType>, const Attrs&) {
-    return 2.0 * static_cast<double>(inputs[0].elements()) * static_cast<double>(inputs[1].size(0));
+    return 2.0 * static_cast<double>(inputs[0].elements()) * static_cast<double>(inputs[2].size(-1));
   };
   row.reduction_length = [](std::span<const TensorType> inputs, const Attrs&) {
-    return static_cast<double>(inputs[1].size(0));
+    return static_cast<double>(inputs[2].size(-1));
   };
   row.reference = PlainRecurrent;
   return {row};

@@ -403,6 +403,18 @@ TEST(GraphPassLayout, ConstantWeightsMove) {
   EXPECT_EQ(op::GetInt(ragged.nodes[0].attrs, "units", 0), 130);
   EXPECT_EQ(filled.constant->view().substr(size_t{4} * 129),
             std::string(4, '\x11') + std::string(size_t{4} * 14, '\0'));
+  // 130 units of one gate, of which only the operator knows how many there are.
+  const Graph layer = Checked(LayoutWeights, Parse(R"(graph {
+  input %0 "x": f32[1,1,130]
+  constant %1 "r": f32[130,1,130] = hex:)" + std::string(size_t{130} * 130 * 8, '1') +
+                                                   R"(
+  input %2 "h": f32[1,130]
+  %3 "y": f32[2,1,1,130] = recurrent(%0, %1, %2) {activations="tanh", alphas=f[0.0], betas=f[0.0], cell="rnn"}
+  output %3
+})"));
+  EXPECT_EQ(op::GetString(layer.nodes[0].attrs, "weight_layout", ""), "GUK16u");
+  EXPECT_EQ(layer.values[layer.nodes[0].inputs[1]].type.sizes(),
+            (std::vector<int64_t>{1, 9, 130, 16}));
   g = Checked(LayoutWeights, Parse(kSmall));  // weights are inputs there
   EXPECT_EQ(op::GetString(g.nodes[0].attrs, "weight_layout", ""), "OIHW");
 }

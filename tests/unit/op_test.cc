@@ -317,7 +317,7 @@ TEST(OpCompute, RecurrentLayers) {
   };
   const Doubles zero = {0}, zeros = {0, 0}, none = {0, 0, 0};
   Attrs lstm = attrs("lstm", "hard_sigmoid scaled_tanh affine", {0.3, 0.9, 0.8}, {0.4, 0.7, 0.1});
-  Case all{"recurrent", {{4, 2, 20}, {5, 20}, {2, 5}, {2, 5}}, lstm, -1, 1};
+  Case all{"recurrent", {{4, 2, 20}, {5, 4, 5}, {2, 5}, {2, 5}}, lstm, -1, 1};
   ExpectComputeMatchesReference(all, &rng);
   all.attrs["clip"] = 0.25;
   all.attrs["peepholes"] = all.attrs["masked"] = int64_t{1};
@@ -328,14 +328,21 @@ TEST(OpCompute, RecurrentLayers) {
   all.attrs["couples"] = int64_t{1};
   all.attrs["activations"] = std::string("sigmoid tanh tanh");
   ExpectComputeMatchesReference(all, &rng);
-  Case gru{"recurrent", {{3, 2, 12}, {4, 12}, {2, 4}}, attrs("gru", "sigmoid tanh", zeros, zeros)};
+  all.shapes[1] = {4, 1, 5, 16};
+  all.attrs["weight_layout"] = std::string("GUK16u");
+  ExpectComputeMatchesReference(all, &rng);
+  Case gru{"recurrent", {{3, 2, 12}, {4, 3, 4}, {2, 4}}, attrs("gru", "sigmoid tanh", zeros, zeros)};
   ExpectComputeMatchesReference(gru, &rng);
   gru.attrs["linear_before_reset"] = gru.attrs["recurrent_bias"] = int64_t{1};
   gru.shapes.push_back({4});
   ExpectComputeMatchesReference(gru, &rng);
+  Case blocked{"recurrent", {{2, 2, 54}, {3, 2, 18, 16}, {2, 18}}, gru.attrs};
+  blocked.attrs["weight_layout"] = std::string("GUK16u");
+  blocked.attrs["linear_before_reset"] = blocked.attrs["recurrent_bias"] = int64_t{0};
+  ExpectComputeMatchesReference(blocked, &rng);
   for (const char* name :
        {"elu", "leaky_relu", "relu", "softplus", "softsign", "thresholded_relu", "tanh"}) {
-    Case rnn{"recurrent", {{3, 1, 6}, {6, 6}, {1, 6}}, attrs("rnn", name, {0.2}, zero), -0.5, 0.5};
+    Case rnn{"recurrent", {{3, 1, 6}, {6, 1, 6}, {1, 6}}, attrs("rnn", name, {0.2}, zero), -0.5, 0.5};
     ExpectComputeMatchesReference(rnn, &rng);
   }
 }
@@ -443,13 +450,13 @@ TEST(OpInfer, RecurrentLayersThatAreNone) {
     return TensorType{ir::kF32, std::move(shape)};
   };
   const Refusal refusals[] = {
-      {"recurrent", {f32({2, 1, 4}), f32({1, 4}), f32({1, 1})}, {}, "op.recurrent.attribute"},
+      {"recurrent", {f32({2, 1, 4}), f32({1, 4, 1}), f32({1, 1})}, {}, "op.recurrent.attribute"},
       {"recurrent",
-       {f32({2, 1, 4}), f32({1, 4}), f32({1, 1})},
+       {f32({2, 1, 4}), f32({1, 4, 1}), f32({1, 1})},
        {{"cell", std::string("rnn")}, {"activations", std::string("sine")}},
        "op.recurrent.attribute"},
       {"recurrent",
-       {f32({2, 1, 4}), f32({3, 4}), f32({1, 3})},
+       {f32({2, 1, 4}), f32({3, 1, 4}), f32({1, 3})},
        {{"cell", std::string("rnn")},
         {"activations", std::string("tanh")},
         {"alphas", std::vector<double>{0}},

@@ -274,7 +274,7 @@ TEST(OpenCompute, RecurrentLayers) {
   };
   const std::string texts[] = {
       text(R"(  input %0 "x": f32[T,N,80]
-  input %1 "r": f32[20,80]
+  input %1 "r": f32[20,4,20]
   input %2 "h": f32[N,20]
   input %3 "c": f32[N,20]
   input %4 "counts": bool[T,N]
@@ -284,7 +284,7 @@ TEST(OpenCompute, RecurrentLayers) {
            R"(cell="lstm", masked=1)",
            2),
       text(R"(  input %0 "x": f32[T,N,60]
-  input %1 "r": f32[20,60]
+  input %1 "r": f32[20,3,20]
   input %2 "h": f32[N,20]
 )",
            "%0, %1, %2", 3,

@@ -211,7 +211,7 @@ const RuleCase kResults[] = {
     {"pick_boxes", {"f32[N,5,M]", "f32[N,C,M]", "f32[]", "f32[]"}, "picks=7", "i64[N,C,7]"},
     {"cumulate", {"f32[T,N]"}, R"(kind="sum")", "f32[T + 1,N]"},
     {"recurrent",
-     {"f32[T,N,12]", "f32[3,12]", "f32[N,3]", "f32[N,3]", "bool[T,N]"},
+     {"f32[T,N,12]", "f32[3,4,3]", "f32[N,3]", "f32[N,3]", "bool[T,N]"},
      R"(activations="sigmoid tanh tanh", alphas=f[0.0,0.0,0.0], betas=f[0.0,0.0,0.0], cell="lstm", masked=1)",
      "f32[T + 1,2,N,3]"},
     {"linear_attention",
