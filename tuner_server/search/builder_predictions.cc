@@ -12,7 +12,8 @@
 namespace tilewright::search {
 namespace {
 
-constexpr double kMinShare = 0.01;  // of the tasks' estimated time: less is not worth the effort
+// Of the estimated time of what runs at once: less is not worth the effort.
+constexpr double kMinShare = 0.01;
 
 }  // namespace
 
@@ -24,16 +25,17 @@ absl::StatusOr<bool> BuilderSession::KnowsProgramsLike(const JobTask& task) {
   });
 }
 
-// Those with the largest share of the time first. Without those that the predictor knows nothing
-// of, and without those that take hardly any time.
+// Those with the largest share of the time first, in the function of all sizes or in one of a
+// specialisation: of small sizes a task is as much to its function as one of large sizes is to
+// another. Without those that the predictor knows nothing of, and without those that take hardly
+// any time.
 absl::StatusOr<std::vector<const BuilderSession::JobTask*>> BuilderSession::TasksToPredict(
     const std::set<std::string>& known, bool learned, bool only_open) const {
-  const auto time = [](const JobTask* task) { return task->task.weight * task->estimate_ns; };
-  double all_ns = 0;
+  std::vector<double> all_ns(1 + specialised_.size());
   std::vector<const JobTask*> chosen;
   for (const auto& [hash, task] : tasks_) {
     if (only_open && !task.task.open_sizes) continue;
-    all_ns += time(&task);
+    for (size_t g = 0; g < all_ns.size(); ++g) all_ns[g] += task.uses[g] * task.estimate_ns;
     if (known.contains(hash)) continue;
     if (learned) {
       TW_ASSIGN(const bool knows, KnowsProgramsLike(task));
@@ -41,9 +43,16 @@ absl::StatusOr<std::vector<const BuilderSession::JobTask*>> BuilderSession::Task
     }
     chosen.push_back(&task);
   }
-  std::erase_if(chosen, [&](const JobTask* task) { return time(task) < kMinShare * all_ns; });
+  const auto share = [&](const JobTask* task) {
+    double most = 0;
+    for (size_t g = 0; g < all_ns.size(); ++g) {
+      if (task->uses[g] > 0) most = std::max(most, task->uses[g] * task->estimate_ns / all_ns[g]);
+    }
+    return most;
+  };
+  std::erase_if(chosen, [&](const JobTask* task) { return share(task) < kMinShare; });
   std::stable_sort(chosen.begin(), chosen.end(),
-                   [&](const JobTask* a, const JobTask* b) { return time(a) > time(b); });
+                   [&](const JobTask* a, const JobTask* b) { return share(a) > share(b); });
   return chosen;
 }
 

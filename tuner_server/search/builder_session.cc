@@ -115,6 +115,10 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
       const driver::Task& task = model.tasks[t];
       if (!task.library.empty() || on_host[t]) return absl::OkStatus();
       TW_ASSIGN(made[t], task.open_sizes ? MakeOpenTask(task) : MakeTask(task));
+      if (!made[t]) return absl::OkStatus();
+      for (const std::vector<int>& of_node : model.of_node) {
+        made[t]->uses.push_back(std::ranges::count(of_node, static_cast<int>(t)));
+      }
       return absl::OkStatus();
     });
   }));

@@ -31,6 +31,7 @@ class BuilderSession {
  private:
   struct JobTask {
     driver::Task task;
+    std::vector<int> uses = {};  // by the model of all sizes, and by each specialisation
     std::string default_steps = "";
     std::string default_program_hash = "";
     double estimate_ns = 0;  // of the default, one use
