@@ -25,6 +25,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "compiler/analysis/simplify.h"
@@ -34,6 +35,7 @@
 #include "compiler/ir/visit.h"
 #include "compiler/transform/clone.h"
 #include "compiler/transform/passes.h"
+#include "compiler/transform/peel.h"
 
 namespace tilewright::transform {
 namespace {
@@ -50,6 +52,9 @@ constexpr int64_t kMaxLeaves = 4096, kMaxUnrolled = 4096;
 
 // Remainders of open loops have a copy of the code for each number of rows up to this.
 constexpr int64_t kMaxRows = 8;
+// An open loop is cut so many times, and not behind more of its first iterations.
+constexpr int kMaxCuts = 3;
+constexpr int64_t kMaxStart = 4;
 
 bool HasSerialLoop(const Stmt& s) {
   bool found = false;
@@ -79,11 +84,6 @@ int64_t CountUnrolled(const Stmt& s) {
     default:
       return s->body == nullptr ? 0 : CountUnrolled(s->body);
   }
-}
-
-bool IsPeel(const Stmt& loop) {
-  auto it = loop->annotations.find("tail");
-  return it != loop->annotations.end() && it->second == ir::AnnotationValue(std::string("peel"));
 }
 
 bool IsConstantLoop(const Stmt& loop) {
@@ -137,7 +137,7 @@ class Partitioner {
  private:
   Stmt WalkFor(const Stmt& s) {
     analyzer_.SetRange(s->var, s->range);
-    bool peel = IsPeel(s);
+    bool peel = IsPeeled(*s);
     if (peel) peel_.push_back(s->var.get());
     Stmt result = CutLoop(s);
     if (peel) peel_.pop_back();
@@ -159,37 +159,83 @@ class Partitioner {
       }
     }
     if (s->for_kind != ir::ForKind::kVectorized && !IsConstantLoop(s)) {
-      std::optional<OpenCut> cut = FindOpenCut(s);
-      const int64_t leaves = CountLeaves(s->body);
-      if (cut && leaves_ + leaves <= kMaxLeaves) {
-        leaves_ += leaves;
-        return SplitOpen(s, *cut);
-      }
+      if (std::optional<Stmt> split = CutOpenLoop(s)) return *std::move(split);
     }
     return ir::MakeFor(s->var, s->range.min, s->range.extent, Walk(s->body), s->for_kind,
                        s->annotations);
   }
 
-  // Of an open loop from 0 on: the part in front of the cut has no condition, the rest keeps its
-  // own.
-  Stmt SplitOpen(const Stmt& s, const OpenCut& open) {
-    const Expr cut = open.cut;
-    const Stmt rest = cloner_.Clone(s);
-    const auto walked = [&](const Stmt& part) {
-      cut_.push_back(part->var.get());
-      return Walk(analysis::Simplify(part, analyzer_, {.remove_unit_loops = true}));
-    };
-    if (s->for_kind == ir::ForKind::kParallel) {
-      const Expr var = s->var;
-      const Stmt behind = ir::Substitute(rest->body, {{rest->var.get(), var}});
-      const Stmt below = ir::MakeIf(var < cut, s->body, ByRows(open, var, behind));
-      return walked(
-          ir::MakeFor(s->var, s->range.min, s->range.extent, below, s->for_kind, s->annotations));
+  // An open loop in parts: by the conditions of its statements, then by the borders of choices,
+  // first those behind its last iterations, so that the first ones do not ask for these either.
+  std::optional<Stmt> CutOpenLoop(const Stmt& s) {
+    if (cuts_[s->var.get()] >= kMaxCuts || ir::AsInt(s->range.min) == nullptr) return std::nullopt;
+    if (const auto cut = FindOpenCut(s, /*border=*/false); cut && HasRoom(s, /*border=*/false)) {
+      return SplitOpen(s, *cut);
     }
-    const Stmt main = ir::MakeFor(s->var, s->range.min, cut, s->body, s->for_kind, s->annotations);
-    const Stmt tail = ir::MakeFor(rest->var, cut, s->range.extent - cut,
-                                  ByRows(open, rest->var, rest->body), s->for_kind, s->annotations);
-    return ir::MakeSeq({walked(main), walked(tail)});
+    if (!HasRoom(s, /*border=*/true)) return std::nullopt;
+    if (const auto cut = FindOpenCut(s, /*border=*/true)) return SplitOpen(s, *cut);
+    if (const auto first = FindOpenStart(s)) return SplitStart(s, *first);
+    return std::nullopt;
+  }
+
+  // Whether there is room for a copy of the loop's body; it is taken with Take.
+  bool HasRoom(const Stmt& s, bool border) const {
+    return leaves_ + CountLeaves(s->body) <= kMaxLeaves &&
+           (!border || unrolled_ + CountUnrolled(s->body) <= kMaxUnrolled);
+  }
+  void Take(const Stmt& s) {
+    leaves_ += CountLeaves(s->body);
+    unrolled_ += CountUnrolled(s->body);
+  }
+
+  // A part of a loop, of which no more than so many cuts are made.
+  Stmt Part(const Stmt& part, int cuts) {
+    if (part->kind == StmtKind::kFor) cuts_[part->var.get()] = cuts;
+    return Walk(analysis::Simplify(part, analyzer_, {.remove_unit_loops = true}));
+  }
+
+  // Of an open loop: the part in front of the cut has no condition, the rest keeps its own.
+  Stmt SplitOpen(const Stmt& s, const OpenCut& open) {
+    Take(s);
+    const Expr end = s->range.min + s->range.extent;
+    const Expr from = analysis::Simplify(ir::Max(open.cut, s->range.min), analyzer_);
+    const int cuts = cuts_[s->var.get()] + 1;
+    const Stmt rest = cloner_.Clone(s);
+    const Stmt main =
+        Part(Over(s, s->range.min, open.cut - s->range.min, s->body), /*cuts=*/cuts);
+    const Stmt tail =
+        Part(Over(rest, from, end - from, ByRows(open, rest->var, rest->body)), kMaxCuts);
+    return Joined(s, open.cut, main, rest->var, tail);
+  }
+
+  // The iterations before `first`, and the others. A loop that ends before it has none of these.
+  Stmt SplitStart(const Stmt& s, int64_t first) {
+    Take(s);
+    const Expr from = ir::Int(first), before = from - s->range.min;
+    const int cuts = cuts_[s->var.get()] + 1;
+    const Stmt head = cloner_.Clone(s);
+    const Expr some = analysis::Simplify(ir::Min(s->range.extent, before), analyzer_);
+    const Stmt start = Part(Over(head, s->range.min, some, head->body), kMaxCuts);
+    const Stmt rest = Part(Over(s, from, s->range.extent - before, s->body), cuts);
+    return Joined(s, from, start, head->var, rest);
+  }
+
+  static Stmt Over(const Stmt& loop, const Expr& min, const Expr& extent, const Stmt& body) {
+    return ir::MakeFor(loop->var, min, extent, body, loop->for_kind, loop->annotations);
+  }
+
+  // Two parts of a loop, one of them over `copied`. A parallel loop stays whole, and its body asks
+  // which part it is in.
+  static Stmt Joined(const Stmt& s, const Expr& cut, const Stmt& below, const ir::Var& copied,
+                     const Stmt& above) {
+    if (s->for_kind != ir::ForKind::kParallel) return ir::MakeSeq({below, above});
+    const auto body = [&](const Stmt& part) {
+      const bool loop =
+          part->kind == StmtKind::kFor && (part->var == s->var || part->var == copied);
+      return ir::Substitute(loop ? part->body : part, {{copied.get(), s->var}});
+    };
+    return Over(s, s->range.min, s->range.extent,
+                ir::MakeIf(s->var < cut, body(below), body(above)));
   }
 
   // The body behind the cut, for each number of rows that may be left there a copy whose conditions
@@ -298,15 +344,24 @@ class Partitioner {
     return found;
   }
 
-  // The first condition below an open loop from 0 on that this loop decides: of a statement, or of
-  // a choice where the loop is marked.
-  std::optional<OpenCut> FindOpenCut(const Stmt& loop) {
+  // Where the first condition of a statement, or of a choice (`border`), below an open loop begins
+  // to fail.
+  std::optional<OpenCut> FindOpenCut(const Stmt& loop, bool border) {
     std::optional<OpenCut> found;
-    if (!ir::IsInt(loop->range.min, 0)) return found;
-    if (std::find(cut_.begin(), cut_.end(), loop->var.get()) != cut_.end()) return found;
     std::vector<Stmt> inner;
-    Search(loop, loop->body, &inner, [&](const Expr& condition, bool border) {
-      if (!border || IsPeel(loop)) found = OpenCutOf(loop, condition, inner);
+    Search(loop, loop->body, &inner, [&](const Expr& condition, bool of_choice) {
+      if (of_choice == border) found = OpenCutOf(loop, condition, inner);
+      return found.has_value();
+    });
+    return found;
+  }
+
+  // The first iteration from which on a choice below an open loop is decided.
+  std::optional<int64_t> FindOpenStart(const Stmt& loop) {
+    std::optional<int64_t> found;
+    std::vector<Stmt> inner;
+    Search(loop, loop->body, &inner, [&](const Expr& condition, bool of_choice) {
+      if (of_choice) found = OpenStartOf(loop, condition, inner);
       return found.has_value();
     });
     return found;
@@ -360,7 +415,7 @@ class Partitioner {
     ir::VisitExprs(condition, [&](const Expr& e) {
       if (e->kind != ExprKind::kVar) return true;
       peel = peel || std::find(peel_.begin(), peel_.end(), e.get()) != peel_.end();
-      for (const Stmt& loop : inner) peel = peel || (loop->var == e && IsPeel(loop));
+      for (const Stmt& loop : inner) peel = peel || (loop->var == e && IsPeeled(*loop));
       return true;
     });
     return peel;
@@ -370,7 +425,7 @@ class Partitioner {
                                    const std::vector<Stmt>& inner) {
     if (condition->kind != ExprKind::kLt || condition->args[0]->dtype != ir::kI64)
       return std::nullopt;
-    if (!ir::UsesVar(condition, loop->var) || !IsPeelable(condition, inner)) return std::nullopt;
+    if (!ir::UsesVar(condition, loop->var)) return std::nullopt;
     ir::SumTerms sum;
     ir::AddTermsOf(condition->args[0], 1, &sum);
     ir::AddTermsOf(condition->args[1], -1, &sum);
@@ -394,17 +449,47 @@ class Partitioner {
       }
     }
     if (factor < 1) return std::nullopt;
-    // v < (E - inner_max - constant) / factor, rounded up; never below 0.
+    // v < (E - inner_max - constant) / factor, rounded up.
     const int64_t less = factor - 1 - inner_max - sum.constant;
     const Expr cut = ir::FloorDiv(end + ir::Int(less), ir::Int(factor));
     const Expr whole = ir::FloorDiv(end + ir::Int(factor - 1), ir::Int(factor));
-    OpenCut open{analysis::Simplify(ir::Max(cut, ir::Int(0)), analyzer_), end, factor};
-    const Expr more = analysis::Simplify(loop->range.extent - whole, analyzer_);
-    open.rows = less == 0 && ir::IsInt(more, 0);
+    OpenCut open{analysis::Simplify(cut, analyzer_), end, factor};
+    const Expr last = loop->range.min + loop->range.extent;
+    const Expr more = analysis::Simplify(last - whole, analyzer_);
+    open.rows = less == 0 && ir::IsInt(more, 0) && IsPeelable(condition, inner);
     // A loop may end before the condition fails.
     const int64_t* longer = ir::AsInt(more);
-    if (longer == nullptr || *longer < 0) open.cut = ir::Min(open.cut, loop->range.extent);
+    if (longer == nullptr || *longer < 0) open.cut = ir::Min(open.cut, last);
     return open;
+  }
+
+  // From where on `constant + inner < factor · v` holds for all inner values.
+  std::optional<int64_t> OpenStartOf(const Stmt& loop, const Expr& condition,
+                                     const std::vector<Stmt>& inner) {
+    if (condition->kind != ExprKind::kLt || condition->args[0]->dtype != ir::kI64)
+      return std::nullopt;
+    ir::SumTerms sum;
+    ir::AddTermsOf(condition->args[0], 1, &sum);
+    ir::AddTermsOf(condition->args[1], -1, &sum);
+    analysis::Analyzer analyzer = analyzer_;
+    for (const Stmt& l : inner) analyzer.SetRange(l->var, l->range);
+    int64_t factor = 0, most = sum.constant;
+    for (const auto& [term, scale] : sum.terms) {
+      if (*term == loop->var) {
+        factor = -scale;
+        continue;
+      }
+      const bool is_inner = std::any_of(inner.begin(), inner.end(),
+                                        [&](const Stmt& l) { return *term == l->var; });
+      const Interval range = analyzer.Values(*term);
+      if (!is_inner || !range.is_bounded() || range.max > kMaxLeaves) return std::nullopt;
+      most += scale > 0 ? scale * range.max : scale * range.min;
+    }
+    if (factor < 1) return std::nullopt;
+    const int64_t first = ir::FloorDivInt(most, factor) + 1;
+    const int64_t begin = *ir::AsInt(loop->range.min);
+    if (first <= begin || first > begin + kMaxStart) return std::nullopt;
+    return first;
   }
 
   // `condition` as  c · atom + (something the inner loops run over) < E  with atom over `loop` and
@@ -452,7 +537,7 @@ class Partitioner {
   analysis::Analyzer analyzer_;
   int64_t leaves_, unrolled_;
   std::vector<const ir::ExprNode*> peel_;  // marked loops around the current statement
-  std::vector<const ir::ExprNode*> cut_;   // open loops that were cut
+  std::unordered_map<const ir::ExprNode*, int> cuts_;  // of open loops
 };
 
 }  // namespace

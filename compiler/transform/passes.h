@@ -35,6 +35,9 @@ absl::StatusOr<Function> CompactBuffers(const Function& f, const PassContext& ct
 // kLoops → kLoops: integer simplification with loop ranges; dead branches, unit loops and empty
 // loops go.
 absl::StatusOr<Function> SimplifyFunction(const Function& f, const PassContext& ctx);
+// kLoops → kLoops: conditions on open sizes around what is written to buffers of the function go
+// where all that the store touches is there without them. Expects simplified conditions.
+absl::StatusOr<Function> DropGuards(const Function& f, const PassContext& ctx);
 // kLoops → kLoops: loops marked tail=peel whose conditions hold on a prefix are split into a main
 // part without them and remainders with constant extents. Expects simplified conditions.
 absl::StatusOr<Function> PartitionLoops(const Function& f, const PassContext& ctx);

@@ -9,6 +9,7 @@ namespace {
 constexpr PassRow kLowerBlocks{"lower_blocks", LowerBlocks};
 constexpr PassRow kCompactBuffers{"compact_buffers", CompactBuffers};
 constexpr PassRow kSimplify{"simplify", SimplifyFunction};
+constexpr PassRow kDropGuards{"drop_guards", DropGuards};
 constexpr PassRow kPartitionLoops{"partition_loops", PartitionLoops};
 constexpr PassRow kHoistOpenBuffers{"hoist_open_buffers", HoistOpenBuffers};
 constexpr PassRow kFlattenBuffers{"flatten_buffers", FlattenBuffers};
@@ -25,10 +26,11 @@ constexpr PassRow kPrefetchConstants{"prefetch_constants", PrefetchConstants};
 // * 20 + f % 20, is only contiguous once its dimensions are one. Vectors come before unrolling,
 // which replicates them.
 constexpr PassRow kCpu[] = {
-    kLowerBlocks,      kCompactBuffers, kSimplify, kPartitionLoops,
-    kHoistOpenBuffers, kFlattenBuffers, kSimplify, kLowerTensorNests,
-    kVectorizeLoops,   kUnrollLoops,    kSimplify, kDropZeroTerms,
-    kNarrowArithmetic, kContractFma,    kKeepSums, kPrefetchConstants,
+    kLowerBlocks,       kCompactBuffers,   kSimplify,       kDropGuards,
+    kPartitionLoops,    kHoistOpenBuffers, kFlattenBuffers, kSimplify,
+    kLowerTensorNests,  kVectorizeLoops,   kUnrollLoops,    kSimplify,
+    kDropZeroTerms,     kNarrowArithmetic, kContractFma,    kKeepSums,
+    kPrefetchConstants,
 };
 // Pipelines and virtual threads while thread loops are still loops like others; private buffers are
 // compacted again once each thread has its own.

@@ -206,6 +206,79 @@ fn rows(A: f32[8,12] input, C: f32[8,12] output) stage=scheduled {
 )");
 }
 
+// Sums of tiles of four rows, from a copy of these rows with zeros behind the last one. `mark` is
+// that of the loop over tiles, `from` what the sums read.
+std::string OpenTiles(const std::string& mark, const std::string& from) {
+  return R"(
+fn tiles(n: size, A: f32[n,5] input, B: f32[5,8] constant, C: f32[n,8] output) stage=loops {
+  for io in 0..floordiv(n + 3, 4))" + mark + R"( {
+    alloc P: f32[4,5] scope=global {
+      for r in 0..4 {
+        for k in 0..5 {
+          if (io * 4 + r < floordiv(n + 3, 4) * 4) {
+            P[r, k] = select(io * 4 + r < n, A[io * 4 + r, k], 0.0f32);
+          }
+        }
+      }
+      alloc S: f32[4,8] scope=local {
+        for r in 0..4 unrolled {
+          for j in 0..8 vectorized {
+            if (io * 4 + r < n) {
+              S[r, j] = 0.0f32;
+            }
+          }
+        }
+        for k in 0..5 {
+          for r in 0..4 unrolled {
+            for j in 0..8 vectorized {
+              if (io * 4 + r < n && j < 7) {
+                S[r, j] = S[r, j] + )" + from + R"( * B[k, j];
+              }
+            }
+          }
+        }
+        for r in 0..4 unrolled {
+          for j in 0..8 vectorized {
+            if (io * 4 + r < n) {
+              C[io * 4 + r, j] = S[r, j];
+            }
+          }
+        }
+      }
+    }
+  }
+}
+)";
+}
+
+// Conditions stay around results, around what is not there without them, and where they are those
+// of a marked loop.
+TEST(DropGuards, OfTilesThatTheFunctionKeeps) {
+  struct Case {
+    const char *mark, *from;
+    int conditions;
+  };
+  const Case cases[] = {{"", "P[r, k]", 2},
+                        {"", "A[io * 4 + r, k]", 3},
+                        {"", "P[r, floordiv(k * n, n)]", 3},
+                        {" @{tail=\"peel\"}", "P[r, k]", 3}};
+  for (const Case& c : cases) {
+    const ir::Function before = Parsed(OpenTiles(c.mark, c.from));
+    const absl::StatusOr<ir::Function> after =
+        RunPipeline(before, Rows("simplify,drop_guards"), Context());
+    ASSERT_TRUE(after.ok()) << support::StatusText(after.status());
+    const std::string text = ir::Print(*after);
+    EXPECT_EQ(tests::CountOf(text, "if ("), c.conditions) << text;
+    if (c.conditions == 2) {
+      EXPECT_TRUE(tests::MatchesGolden("transform/drop_guards.tir", text));
+    }
+    for (int64_t n = 1; n <= 9; ++n) {
+      const absl::Status same = tests::SameResults(before, *after, {.sizes = {n}});
+      EXPECT_TRUE(same.ok()) << n << support::StatusText(same) << text;
+    }
+  }
+}
+
 TEST(PartitionLoops, PeelsRaggedTiles) {
   CheckGolden("partition_loops", "lower_blocks,compact_buffers,simplify,partition_loops",
               kTiledMatmul);
@@ -330,6 +403,54 @@ fn blocks(n: size, A: f32[n] input, Y: f32[floordiv(n + 3, 4), 4] output) stage=
     for (int64_t n = 1; n <= 13; ++n) {
       const absl::Status same = tests::SameResults(before, *after, {.sizes = {n}});
       EXPECT_TRUE(same.ok()) << n << " " << end << support::StatusText(same) << text;
+    }
+  }
+}
+
+// Of an open loop over a padded row, whatever its kind and the width of its tiles, only the first
+// and the last iterations ask what is outside.
+TEST(PartitionLoops, CutsBordersOffOpenLoops) {
+  struct Case {
+    const char *kind, *mark;
+    int pad, tile;
+  };
+  const Case cases[] = {{"", "", 1, 1},
+                        {" parallel", "", 1, 1},
+                        {"", "", 3, 1},
+                        {"", "", 1, 4},
+                        {"", " @{tail=\"peel\"}", 1, 4},
+                        {" parallel", " @{tail=\"peel\"}", 2, 4}};
+  for (const Case& c : cases) {
+    const std::string x = support::StrCat("vi + vk - ", c.pad), tile = support::StrCat(c.tile);
+    const ir::Function before = Parsed(support::StrCat(
+        R"(
+fn conv(n: size, X: f32[n,3] input, W: f32[7] constant, Y: f32[n] output) stage=scheduled {
+  for io in 0..floordiv(n + )",
+        c.tile - 1, ", ", tile, ")", c.kind, c.mark, R"( {
+    for k in 0..)",
+        2 * c.pad + 1, R"( {
+      for ii in 0..)",
+        tile, R"( unrolled {
+        block Y(vi: spatial 0..n = io * )",
+        tile, " + ii, vk: reduce 0..", 2 * c.pad + 1, R"( = k) where (io * )", tile, R"( + ii < n) {
+          reads X[min(max()",
+        x, ", 0), n - 1):1, 0:1], W[vk:1];\n          writes Y[vi:1];\n          init {\n",
+        "            Y[vi] = 0.0f32;\n          }\n          Y[vi] = Y[vi] + select(", c.pad - 1,
+        " < vi + vk && vi + vk < n + ", c.pad, ", X[", x, ", 0], 0.0f32) * W[vk];\n",
+        "        }\n      }\n    }\n  }\n}\n"));
+    const absl::StatusOr<ir::Function> after = RunPipeline(
+        before, Rows("lower_blocks,compact_buffers,simplify,partition_loops"), Context());
+    ASSERT_TRUE(after.ok()) << support::StatusText(after.status());
+    const std::string text = ir::Print(*after);
+    if (c.pad == 3) {
+      EXPECT_TRUE(tests::MatchesGolden("transform/partition_loops_open_borders.tir", text));
+    }
+    // The iterations inside read what is there.
+    const std::string inside = support::StrCat(" + X[", c.tile == 1 ? "io" : "io * 4 + ii", " + k - ");
+    EXPECT_NE(text.find(inside), std::string::npos) << text;
+    for (int64_t n = 1; n <= 22; ++n) {
+      const absl::Status same = tests::SameResults(before, *after, {.sizes = {n}});
+      EXPECT_TRUE(same.ok()) << n << c.kind << support::StatusText(same) << text;
     }
   }
 }
