@@ -108,6 +108,11 @@ bool AsRampForm(const Expr& index, RampForm* form) {
   }
 }
 
+std::optional<OpenRamp> AsOpenRamp(const Expr& index) {
+  if (index->kind != ExprKind::kRamp || ir::AsInt(index->args[1]) != nullptr) return std::nullopt;
+  return OpenRamp{index->args[0], index->args[1]};
+}
+
 namespace {
 
 bool RampElements(const Expr& index, std::vector<int64_t>* elements) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -49,6 +50,15 @@ struct RampForm {
   int64_t stride = 0;
 };
 bool AsRampForm(const ir::Expr& index, RampForm* form);
+
+// The same with a stride over open sizes, which is no constant.
+struct OpenRamp {
+  ir::Expr base, stride;
+  ir::Expr At(int64_t lane) const {
+    return lane == 0 ? base : base + stride * ir::Int(lane, stride->dtype);
+  }
+};
+std::optional<OpenRamp> AsOpenRamp(const ir::Expr& index);
 
 // Elements that an access with constant indices touches, one per lane; false when an index is not
 // constant.

@@ -218,16 +218,23 @@ class FunctionEmitter {
   struct RunStore {  // one store of a run: where it starts, by the same terms for all of a run
     const ir::Stmt* stmt;
     LinearIndex index;
-    int64_t stride = 0;
+    int64_t stride = 0;   // 0 where it is open
+    int open_stride = 0;  // its number
     int lanes = 0;
   };
   std::optional<RunStore> AsRunStore(const ir::Stmt& s);
   size_t RunLength(const std::vector<ir::Stmt>& stmts, size_t first, std::vector<RunStore>* run);
-  absl::Status EmitStoreRun(std::vector<RunStore> run);
+  absl::Status EmitStoreRun(const std::vector<RunStore>& run);
+  absl::Status EmitChains(std::vector<RunStore> run);
   absl::Status StoreTransposed(const std::vector<RunStore>& chain);
   absl::StatusOr<llvm::Value*> EmitJoined(const std::vector<RunStore>& chain);
   absl::Status StoreInterleaved(const std::vector<RunStore>& chain);
   // llvm_memory.cc
+  // Address of element `index` + `extra` elements, and what alignment it is known to have.
+  struct Address {
+    llvm::Value* pointer;
+    llvm::Align align;
+  };
   absl::StatusOr<llvm::Value*> EmitLoad(const ir::Expr& e);
   absl::Status EmitStore(const ir::Stmt& s);
   absl::StatusOr<llvm::Value*> LoadMemory(const Access& access);
@@ -237,14 +244,12 @@ class FunctionEmitter {
   absl::Status StoreSlots(const Access& access, llvm::Value* value);
   absl::StatusOr<llvm::Value*> LoadStrided(const Access& access, const RampForm& ramp,
                                            const std::vector<bool>& active);
+  absl::StatusOr<llvm::Value*> EmitLanes(const ir::Expr& index, const RampForm* ramp);
+  absl::StatusOr<Address> LaneAddress(const Access& access, const RampForm* ramp,
+                                      llvm::Value* index, int lane);
   absl::StatusOr<llvm::Value*> LoadLanes(const Access& access, const RampForm* ramp);
   absl::Status StoreLanes(const Access& access, const RampForm* ramp, llvm::Value* value);
   absl::StatusOr<llvm::Value*> LanePointers(const Access& access);
-  // Address of element `index` + `extra` elements, and what alignment it is known to have.
-  struct Address {
-    llvm::Value* pointer;
-    llvm::Align align;
-  };
   bool AllNonNegative(const std::vector<LinearTerm>& terms) const;
   absl::StatusOr<Address> EmitAddress(const Access& access, const ir::Expr& scalar_index,
                                       int64_t extra);

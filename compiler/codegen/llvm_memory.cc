@@ -251,6 +251,23 @@ StatusOrValue FunctionEmitter::LoadStrided(const Access& access, const RampForm&
   return result;
 }
 
+// The index as a vector, where lanes have no addresses of their own: null else.
+StatusOrValue FunctionEmitter::EmitLanes(const Expr& index, const RampForm* ramp) {
+  if (ramp != nullptr || AsOpenRamp(index)) return static_cast<Value*>(nullptr);
+  return Emit(index);
+}
+
+absl::StatusOr<FunctionEmitter::Address> FunctionEmitter::LaneAddress(const Access& access,
+                                                                      const RampForm* ramp,
+                                                                      Value* index, int lane) {
+  if (ramp != nullptr) return EmitAddress(access, ramp->base, lane * ramp->stride);
+  if (const auto open = AsOpenRamp(access.index)) return EmitAddress(access, open->At(lane), 0);
+  llvm::Type* element = module_.ElementMemoryType(access.dtype);
+  return Address{
+      builder_.CreateGEP(element, access.binding->base, builder_.CreateExtractElement(index, lane)),
+      llvm::Align(access.dtype.bytes())};
+}
+
 StatusOrValue FunctionEmitter::LoadLanes(const Access& access, const RampForm* ramp) {
   llvm::Type* element = module_.ElementMemoryType(access.dtype);
   int lanes = access.dtype.lanes;
@@ -271,20 +288,11 @@ StatusOrValue FunctionEmitter::LoadLanes(const Access& access, const RampForm* r
       lanes * access.dtype.bytes() >= 16) {
     return LoadStrided(access, *ramp, active);
   }
-  Value* index = nullptr;
-  if (ramp == nullptr) {
-    TW_ASSIGN(index, Emit(access.index));
-  }
+  TW_ASSIGN(Value * index, EmitLanes(access.index, ramp));
   Value* result = llvm::Constant::getNullValue(type);
   for (int lane = 0; lane < lanes; ++lane) {
     if (!active[lane]) continue;
-    Address address{nullptr, llvm::Align(access.dtype.bytes())};
-    if (ramp != nullptr) {
-      TW_ASSIGN(address, EmitAddress(access, ramp->base, lane * ramp->stride));
-    } else {
-      address.pointer = builder_.CreateGEP(element, access.binding->base,
-                                           builder_.CreateExtractElement(index, lane));
-    }
+    TW_ASSIGN(const Address address, LaneAddress(access, ramp, index, lane));
     result = builder_.CreateInsertElement(result, Load1(element, address), lane);
   }
   return result;
@@ -354,20 +362,10 @@ absl::Status FunctionEmitter::StoreLanes(const Access& access, const RampForm* r
       return absl::OkStatus();
     }
   }
-  Value* index = nullptr;
-  if (ramp == nullptr) {
-    TW_ASSIGN(index, Emit(access.index));
-  }
-  llvm::Type* element = module_.ElementMemoryType(access.dtype);
+  TW_ASSIGN(Value * index, EmitLanes(access.index, ramp));
   for (int lane = 0; lane < lanes; ++lane) {
     if (!active[lane]) continue;
-    Address address{nullptr, llvm::Align(access.dtype.bytes())};
-    if (ramp != nullptr) {
-      TW_ASSIGN(address, EmitAddress(access, ramp->base, lane * ramp->stride));
-    } else {
-      address.pointer = builder_.CreateGEP(element, access.binding->base,
-                                           builder_.CreateExtractElement(index, lane));
-    }
+    TW_ASSIGN(const Address address, LaneAddress(access, ramp, index, lane));
     builder_.CreateAlignedStore(builder_.CreateExtractElement(value, lane), address.pointer,
                                 address.align);
   }

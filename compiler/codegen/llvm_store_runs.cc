@@ -51,11 +51,16 @@ std::optional<FunctionEmitter::RunStore> FunctionEmitter::AsRunStore(const Stmt&
   const int bytes = s->value->dtype.bytes();
   if (bytes != 4 && bytes != 1) return std::nullopt;
   if (BindingOf(s->buffer).plan != nullptr || LoadsFrom(s->value, s->buffer)) return std::nullopt;
+  const int lanes = s->value->dtype.lanes;
+  if (const auto open = AsOpenRamp(s->indices[0]); open && bytes == 4) {
+    if (table_.IsVolatile(open->base) || table_.IsVolatile(open->stride)) return std::nullopt;
+    return RunStore{&s, table_.Decompose(open->base), 0, table_.Number(open->stride), lanes};
+  }
   RampForm ramp;
   if (!AsRampForm(s->indices[0], &ramp) || ramp.stride < 2) return std::nullopt;
   if (bytes == 1 && ramp.stride != kRow) return std::nullopt;
   if (table_.IsVolatile(ramp.base)) return std::nullopt;
-  return RunStore{&s, table_.Decompose(ramp.base), ramp.stride, s->value->dtype.lanes};
+  return RunStore{&s, table_.Decompose(ramp.base), ramp.stride, 0, lanes};
 }
 
 namespace {
@@ -68,7 +73,8 @@ bool SameTerms(const LinearIndex& a, const LinearIndex& b) {
 
 }  // namespace
 
-// How many statements from `first` on form a run: same buffer and terms, no element written twice.
+// How many statements from `first` on form a run: same buffer and terms, no element written twice
+// (with an open stride: within a row).
 size_t FunctionEmitter::RunLength(const std::vector<Stmt>& stmts, size_t first,
                                   std::vector<RunStore>* run) {
   for (size_t i = first; i < stmts.size(); ++i) {
@@ -77,10 +83,14 @@ size_t FunctionEmitter::RunLength(const std::vector<Stmt>& stmts, size_t first,
     if (!run->empty()) {
       const RunStore& head = run->front();
       bool alike = (*next->stmt)->buffer == (*head.stmt)->buffer && next->stride == head.stride &&
-                   next->lanes == head.lanes && SameTerms(next->index, head.index);
+                   next->open_stride == head.open_stride && next->lanes == head.lanes &&
+                   SameTerms(next->index, head.index);
       for (const RunStore& other : *run) {
         int64_t apart = std::abs(next->index.constant - other.index.constant);
-        alike = alike && (apart % head.stride != 0 || apart / head.stride >= head.lanes);
+        if (head.stride == 0) alike = alike && apart > 0 && apart < kRow;
+        if (head.stride > 0) {
+          alike = alike && (apart % head.stride != 0 || apart / head.stride >= head.lanes);
+        }
       }
       if (!alike) break;
     }
@@ -89,7 +99,29 @@ size_t FunctionEmitter::RunLength(const std::vector<Stmt>& stmts, size_t first,
   return run->size();
 }
 
-absl::Status FunctionEmitter::EmitStoreRun(std::vector<RunStore> run) {
+// Rows of an open stride may be shorter than the run.
+absl::Status FunctionEmitter::EmitStoreRun(const std::vector<RunStore>& run) {
+  const auto open = AsOpenRamp((*run[0].stmt)->indices[0]);
+  const bool joins = std::ranges::any_of(run, [&](const RunStore& a) {
+    return std::ranges::any_of(
+        run, [&](const RunStore& b) { return b.index.constant == a.index.constant + 1; });
+  });
+  if (!open || !joins) return EmitChains(run);
+  TW_ASSIGN(Value * apart, Emit(ir::Int(kRow - 1, open->stride->dtype) < open->stride));
+  const auto emitted = [&](const absl::Status& status) -> absl::StatusOr<Value*> {
+    TW_TRY(status);
+    return builder_.getTrue();
+  };
+  return EmitBranches(
+             apart, [&] { return emitted(EmitChains(run)); },
+             [&]() -> absl::StatusOr<Value*> {
+               for (const RunStore& store : run) TW_TRY(EmitStore(*store.stmt));
+               return builder_.getTrue();
+             })
+      .status();
+}
+
+absl::Status FunctionEmitter::EmitChains(std::vector<RunStore> run) {
   std::stable_sort(run.begin(), run.end(), [](const RunStore& a, const RunStore& b) {
     return a.index.constant < b.index.constant;
   });
@@ -199,7 +231,8 @@ absl::Status FunctionEmitter::StoreTransposed(const std::vector<RunStore>& chain
             shuffle(b, d, {2, 3, 6, 7})};
   }
   RampForm ramp;
-  TW_CHECK(AsRampForm(head->indices[0], &ramp)) << "codegen: a run without a ramp";
+  const auto open = AsOpenRamp(head->indices[0]);
+  TW_CHECK(open || AsRampForm(head->indices[0], &ramp)) << "codegen: a run without a ramp";
   Access access{&head->buffer, &BindingOf(head->buffer), head->indices[0], nullptr,
                 head->value->dtype};
   int per_value = lanes / width;  // rows in one of `rows`
@@ -210,7 +243,8 @@ absl::Status FunctionEmitter::StoreTransposed(const std::vector<RunStore>& chain
     std::vector<int> pick;
     for (int lane = 0; lane < width; ++lane) pick.push_back(first + lane);
     Value* part = per_value == 1 ? rows[value] : builder_.CreateShuffleVector(rows[value], pick);
-    TW_ASSIGN(Address address, EmitAddress(access, ramp.base, row * ramp.stride));
+    TW_ASSIGN(Address address, open ? EmitAddress(access, open->At(row), 0)
+                                    : EmitAddress(access, ramp.base, row * ramp.stride));
     builder_.CreateAlignedStore(part, address.pointer, address.align);
   }
   return absl::OkStatus();

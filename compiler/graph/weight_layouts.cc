@@ -87,8 +87,7 @@ bool Fits(const Repacking& r, const op::OpSpec& spec, const Node& node, ir::DTyp
   if (op::GetInt(node.attrs, "groups", 1) != 1) return false;
   const int64_t units = r.Size(r.units, spec), block = r.to.Block(r.units);
   const bool dots = r.to.Block(r.terms) == op::kDot || r.pairs;
-  const bool fill =
-      dots || (r.units != 'O' && !r.has_terms() && units >= kMinPaddedBlocks * block);
+  const bool fill = dots || (r.units != 'O' && !r.has_terms() && units >= kMinPaddedBlocks * block);
   return r.Size(r.terms, spec) % r.to.Block(r.terms) == 0 && (units % block == 0 || fill);
 }
 

@@ -267,8 +267,8 @@ class RecurrentBuilder {
     const op::Dim one(1);
     products = c_.ReshapeTo(products, {steps_, batch_, wide});
     if (backwards) products = Turned(products);
-    const ValueId weights = c_.Reshape(c_.Transpose(recurrent_, {1, 0}),
-                                       {hidden_, form_.gates, hidden_});
+    const ValueId weights =
+        c_.Reshape(c_.Transpose(recurrent_, {1, 0}), {hidden_, form_.gates, hidden_});
     std::vector<ValueId> operands = {products, weights, Initial(5, d)};
     op::Attrs attrs = {{"cell", support::ToLower(form_.onnx)},
                        {"clip", clip_},

@@ -108,9 +108,9 @@ absl::StatusOr<Layer> ReadAttributes(const Attrs& attrs) {
 }
 
 // x [t,n,gates*h]: products of the input with its weights, with biases. r [h,gates,h] in the layout
-// `weight_layout`: weights of the state. h0 [n,h]. Then, as far as there are any: c0 [n,h] of lstm, peepholes [3,h] of lstm, a
-// bias [h] of gru that is inside of its reset, and a mask [t,n] of steps that count. The result has
-// the states before the first step, and after each: [t + 1,states,n,h].
+// `weight_layout`: weights of the state. h0 [n,h]. Then, as far as there are any: c0 [n,h] of lstm,
+// peepholes [3,h] of lstm, a bias [h] of gru that is inside of its reset, and a mask [t,n] of steps
+// that count. The result has the states before the first step, and after each: [t + 1,states,n,h].
 absl::StatusOr<Layer> LayerOf(std::span<const TensorType> inputs, const Attrs& attrs,
                               DimEqualities* equal) {
   TW_ASSIGN(Layer layer, ReadAttributes(attrs));
@@ -434,7 +434,8 @@ std::vector<OpSpec> RecurrentRows() {
   row.infer = InferRecurrent;
   row.compute = BuildRecurrent;
   row.flops = [](std::span<const TensorType> inputs, std::span<const TensorType>, const Attrs&) {
-    return 2.0 * static_cast<double>(inputs[0].elements()) * static_cast<double>(inputs[2].size(-1));
+    return 2.0 * static_cast<double>(inputs[0].elements()) *
+           static_cast<double>(inputs[2].size(-1));
   };
   row.reduction_length = [](std::span<const TensorType> inputs, const Attrs&) {
     return static_cast<double>(inputs[2].size(-1));

@@ -264,6 +264,19 @@ std::optional<int64_t> WrittenStride(const StmtNode& block, size_t axis) {
   return AccessStride(block.body->buffer, block.body->indices, block.iters[axis].var);
 }
 
+// Whether each step along the axis goes over rows of an open size: it counts one of the dimensions
+// before the last.
+bool IsOpenStride(const StmtNode& block, size_t axis) {
+  const std::vector<Expr>& indices = block.body->indices;
+  size_t uses = 0, at = 0;
+  for (size_t d = 0; d < indices.size(); ++d) {
+    if (!ir::UsesVar(indices[d], block.iters[axis].var)) continue;
+    at = d;
+    uses += indices[d] == block.iters[axis].var ? 1 : 2;
+  }
+  return uses == 1 && at + 1 < indices.size();
+}
+
 }  // namespace
 
 int BetweenLanes(const StmtNode& block, int vector_axis) {
@@ -282,14 +295,15 @@ int BetweenLanes(const StmtNode& block, int vector_axis) {
 
 int AcrossLanes(const StmtNode& block, int vector_axis, int lanes, int64_t rows) {
   if (vector_axis < 0 || block.body->kind != ir::StmtKind::kStore) return -1;
+  // What is left of an open extent is cut off.
   auto divides = [&](size_t axis, int64_t by) {
     const int64_t* extent = ir::AsInt(block.iters[axis].domain.extent);
-    return extent != nullptr && *extent % by == 0;
+    return extent == nullptr || *extent % by == 0;
   };
   const auto at = static_cast<size_t>(vector_axis);
   if (block.body->buffer->dtype.bytes() != 4 || !divides(at, lanes)) return -1;
   const std::optional<int64_t> gap = WrittenStride(block, at);
-  if (!gap.has_value() || *gap < 2) return -1;
+  if (gap.has_value() ? *gap < 2 : !IsOpenStride(block, at)) return -1;
   for (size_t i = 0; i < block.iters.size(); ++i) {
     if (i == at || WrittenStride(block, i) != 1) continue;
     return divides(i, rows) ? static_cast<int>(i) : -1;

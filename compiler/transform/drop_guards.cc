@@ -4,9 +4,9 @@
 //     → for v in 0..2 unrolled { A[v] = B[v] + … }
 // where A and B have the element for every v, and who fills B does so for all of them: a tile of
 // intermediate results is computed whole, and what is behind its end goes nowhere, for the function
-// writes no more of its results. Of a conjunction, each part may go on its own. A loop with such a condition inside would keep its sums in memory. Of
-// loops marked tail=peel the conditions stay: partition_loops makes remainders of those that
-// compute nothing too much.
+// writes no more of its results. Of a conjunction, each part may go on its own. A loop with such a
+// condition inside would keep its sums in memory. Of loops marked tail=peel the conditions stay:
+// partition_loops makes remainders of those that compute nothing too much.
 #include <algorithm>
 #include <set>
 #include <vector>
@@ -77,8 +77,7 @@ class Guards {
   bool IsCandidate(const ir::StmtNode& s) const {
     if (s.else_body != nullptr || s.body->kind != StmtKind::kStore) return false;
     if (own_.count(s.body->buffer.get()) == 0) return false;
-    return std::ranges::any_of(ir::Conjuncts(s.condition),
-                               [&](const Expr& e) { return MayGo(e); });
+    return std::ranges::any_of(ir::Conjuncts(s.condition), [&](const Expr& e) { return MayGo(e); });
   }
 
   // Whether it asks about an open size, and not about a loop marked tail=peel.
@@ -156,8 +155,8 @@ class Guards {
       AskLoads(e->args[0], mark, missing);
       AskLoads(e->args[1], mark, &taken);
       AskLoads(e->args[2], mark, &other);
-      missing->push_back(ir::MakeIf(e->args[0], ir::MakeSeq(std::move(taken)),
-                                    ir::MakeSeq(std::move(other))));
+      missing->push_back(
+          ir::MakeIf(e->args[0], ir::MakeSeq(std::move(taken)), ir::MakeSeq(std::move(other))));
       return;
     }
     if (e->kind == ExprKind::kLoad) Ask(e->buffer, e->args, mark, missing);

@@ -201,8 +201,8 @@ class Partitioner {
     const Expr from = analysis::Simplify(ir::Max(open.cut, s->range.min), analyzer_);
     const int cuts = cuts_[s->var.get()] + 1;
     const Stmt rest = cloner_.Clone(s);
-    const Stmt main =
-        Part(Over(s, s->range.min, open.cut - s->range.min, s->body), /*cuts=*/cuts);
+    const Stmt decided = Decided(*this, s, open.cut).RewriteStmt(s->body);
+    const Stmt main = Part(Over(s, s->range.min, open.cut - s->range.min, decided), cuts);
     const Stmt tail =
         Part(Over(rest, from, end - from, ByRows(open, rest->var, rest->body)), kMaxCuts);
     return Joined(s, open.cut, main, rest->var, tail);
@@ -219,6 +219,32 @@ class Partitioner {
     const Stmt rest = Part(Over(s, from, s->range.extent - before, s->body), cuts);
     return Joined(s, from, start, head->var, rest);
   }
+
+  // A loop's body without the conditions that hold before the cut: what they are about may be
+  // quotients of sizes, of which the simplifier does not know it.
+  class Decided : public ir::Rewriter {
+   public:
+    Decided(Partitioner& partitioner, Stmt loop, Expr cut)
+        : partitioner_(partitioner), loop_(std::move(loop)), cut_(std::move(cut)) {}
+    Stmt RewriteStmt(const Stmt& s) override {
+      if (s->kind != StmtKind::kFor) return RewriteChildren(s);
+      inner_.push_back(s);
+      Stmt result = RewriteChildren(s);
+      inner_.pop_back();
+      return result;
+    }
+    Expr RewriteExpr(const Expr& e) override {
+      if (e->kind != ExprKind::kLt) return RewriteChildren(e);
+      const auto open = partitioner_.OpenCutOf(loop_, e, inner_);
+      return open && ir::StructuralEqual(open->cut, cut_) ? ir::Bool(true) : e;
+    }
+
+   private:
+    Partitioner& partitioner_;
+    const Stmt loop_;
+    const Expr cut_;
+    std::vector<Stmt> inner_;
+  };
 
   static Stmt Over(const Stmt& loop, const Expr& min, const Expr& extent, const Stmt& body) {
     return ir::MakeFor(loop->var, min, extent, body, loop->for_kind, loop->annotations);
@@ -479,8 +505,8 @@ class Partitioner {
         factor = -scale;
         continue;
       }
-      const bool is_inner = std::any_of(inner.begin(), inner.end(),
-                                        [&](const Stmt& l) { return *term == l->var; });
+      const bool is_inner =
+          std::any_of(inner.begin(), inner.end(), [&](const Stmt& l) { return *term == l->var; });
       const Interval range = analyzer.Values(*term);
       if (!is_inner || !range.is_bounded() || range.max > kMaxLeaves) return std::nullopt;
       most += scale > 0 ? scale * range.max : scale * range.min;
@@ -536,7 +562,7 @@ class Partitioner {
   Cloner cloner_;
   analysis::Analyzer analyzer_;
   int64_t leaves_, unrolled_;
-  std::vector<const ir::ExprNode*> peel_;  // marked loops around the current statement
+  std::vector<const ir::ExprNode*> peel_;              // marked loops around the current statement
   std::unordered_map<const ir::ExprNode*, int> cuts_;  // of open loops
 };
 

@@ -8,8 +8,7 @@ namespace tilewright::transform {
 // Whether the loop is marked tail=peel.
 inline bool IsPeeled(const ir::StmtNode& loop) {
   const auto mark = loop.annotations.find("tail");
-  return mark != loop.annotations.end() &&
-         mark->second == ir::AnnotationValue(std::string("peel"));
+  return mark != loop.annotations.end() && mark->second == ir::AnnotationValue(std::string("peel"));
 }
 
 }  // namespace tilewright::transform

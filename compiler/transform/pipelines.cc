@@ -26,11 +26,10 @@ constexpr PassRow kPrefetchConstants{"prefetch_constants", PrefetchConstants};
 // * 20 + f % 20, is only contiguous once its dimensions are one. Vectors come before unrolling,
 // which replicates them.
 constexpr PassRow kCpu[] = {
-    kLowerBlocks,       kCompactBuffers,   kSimplify,       kDropGuards,
-    kPartitionLoops,    kHoistOpenBuffers, kFlattenBuffers, kSimplify,
-    kLowerTensorNests,  kVectorizeLoops,   kUnrollLoops,    kSimplify,
-    kDropZeroTerms,     kNarrowArithmetic, kContractFma,    kKeepSums,
-    kPrefetchConstants,
+    kLowerBlocks,      kCompactBuffers,    kSimplify,      kDropGuards,       kPartitionLoops,
+    kHoistOpenBuffers, kFlattenBuffers,    kSimplify,      kLowerTensorNests, kVectorizeLoops,
+    kUnrollLoops,      kSimplify,          kDropZeroTerms, kNarrowArithmetic, kContractFma,
+    kKeepSums,         kPrefetchConstants,
 };
 // Pipelines and virtual threads while thread loops are still loops like others; private buffers are
 // compacted again once each thread has its own.

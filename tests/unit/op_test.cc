@@ -331,7 +331,8 @@ TEST(OpCompute, RecurrentLayers) {
   all.shapes[1] = {4, 1, 5, 16};
   all.attrs["weight_layout"] = std::string("GUK16u");
   ExpectComputeMatchesReference(all, &rng);
-  Case gru{"recurrent", {{3, 2, 12}, {4, 3, 4}, {2, 4}}, attrs("gru", "sigmoid tanh", zeros, zeros)};
+  Case gru{
+      "recurrent", {{3, 2, 12}, {4, 3, 4}, {2, 4}}, attrs("gru", "sigmoid tanh", zeros, zeros)};
   ExpectComputeMatchesReference(gru, &rng);
   gru.attrs["linear_before_reset"] = gru.attrs["recurrent_bias"] = int64_t{1};
   gru.shapes.push_back({4});
@@ -342,7 +343,8 @@ TEST(OpCompute, RecurrentLayers) {
   ExpectComputeMatchesReference(blocked, &rng);
   for (const char* name :
        {"elu", "leaky_relu", "relu", "softplus", "softsign", "thresholded_relu", "tanh"}) {
-    Case rnn{"recurrent", {{3, 1, 6}, {6, 1, 6}, {1, 6}}, attrs("rnn", name, {0.2}, zero), -0.5, 0.5};
+    Case rnn{
+        "recurrent", {{3, 1, 6}, {6, 1, 6}, {1, 6}}, attrs("rnn", name, {0.2}, zero), -0.5, 0.5};
     ExpectComputeMatchesReference(rnn, &rng);
   }
 }

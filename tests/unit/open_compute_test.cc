@@ -12,12 +12,14 @@
 #include "compiler/driver/tasks.h"
 #include "compiler/graph/graph.h"
 #include "compiler/ir/interp.h"
+#include "compiler/ir/ir_text.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/space/default_schedule.h"
 #include "compiler/space/space.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
+#include "tests/support/assembly.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/run_compiled.h"
 #include "tests/support/test_seed.h"
@@ -300,6 +302,50 @@ TEST(OpenCompute, RecurrentLayers) {
       ExpectComputes(*function, *fixed, sizes, 3, Interpreted);
       ExpectComputes(*function, *fixed, sizes, 3, Compiled);
     }
+  }
+}
+
+// Between planes and blocks of channels: rows of planes are stored whole, also where they are
+// shorter than what is stored at once.
+TEST(OpenCompute, BlocksOfChannels) {
+  const char* const texts[] = {R"(graph "planes" {
+  input %0 "x": f32[1,2,H,W,8]
+  %1: f32[1,2,8,H,W] = transpose(%0) {perm=[0,1,4,2,3]} "y"
+  output %1
+})",
+                               R"(graph "blocks" {
+  input %0 "x": f32[1,2,8,H,W]
+  %1: f32[1,2,H,W,8] = transpose(%0) {perm=[0,1,3,4,2]} "y"
+  output %1
+})"};
+  for (const char* text : texts) {
+    const auto open = graph::ParseGraph(text);
+    ASSERT_TRUE(open.ok()) << open.status();
+    const auto function = TaskFunction(*open);
+    ASSERT_TRUE(function.ok()) << function.status();
+    for (const auto& [h, w] : {std::pair<int64_t, int64_t>{1, 1},
+                               {1, 3},
+                               {3, 1},
+                               {1, 4},
+                               {2, 2},
+                               {5, 9},
+                               {8, 16},
+                               {7, 31}}) {
+      const op::Sizes sizes = {{"H", h}, {"W", w}};
+      const auto fixed = graph::Specialize(*open, sizes);
+      ASSERT_TRUE(fixed.ok()) << fixed.status();
+      ExpectComputes(*function, *fixed, sizes, 3, Interpreted);
+      ExpectComputes(*function, *fixed, sizes, 3, Compiled);
+    }
+    // Four rows at once, whose vectors meet in registers.
+    const target::Target target = *target::ParseTarget("cpu,arch=x86_64,cpu=haswell");
+    schedule::Schedule schedule(*function);
+    space::ApplyDefaultSchedule(target, {}, &schedule);
+    const std::string scheduled = ir::Print(schedule.function());
+    EXPECT_NE(scheduled.find("in 0..4 unrolled"), std::string::npos) << scheduled;
+    if (open->name != "planes") continue;
+    const std::string assembly = tests::AssemblyOf(schedule.function(), target);
+    EXPECT_NE(assembly.find("vunpcklp"), std::string::npos) << assembly;
   }
 }
 

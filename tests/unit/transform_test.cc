@@ -211,7 +211,8 @@ fn rows(A: f32[8,12] input, C: f32[8,12] output) stage=scheduled {
 std::string OpenTiles(const std::string& mark, const std::string& from) {
   return R"(
 fn tiles(n: size, A: f32[n,5] input, B: f32[5,8] constant, C: f32[n,8] output) stage=loops {
-  for io in 0..floordiv(n + 3, 4))" + mark + R"( {
+  for io in 0..floordiv(n + 3, 4))" +
+         mark + R"( {
     alloc P: f32[4,5] scope=global {
       for r in 0..4 {
         for k in 0..5 {
@@ -232,7 +233,8 @@ fn tiles(n: size, A: f32[n,5] input, B: f32[5,8] constant, C: f32[n,8] output) s
           for r in 0..4 unrolled {
             for j in 0..8 vectorized {
               if (io * 4 + r < n && j < 7) {
-                S[r, j] = S[r, j] + )" + from + R"( * B[k, j];
+                S[r, j] = S[r, j] + )" +
+         from + R"( * B[k, j];
               }
             }
           }
@@ -414,12 +416,9 @@ TEST(PartitionLoops, CutsBordersOffOpenLoops) {
     const char *kind, *mark;
     int pad, tile;
   };
-  const Case cases[] = {{"", "", 1, 1},
-                        {" parallel", "", 1, 1},
-                        {"", "", 3, 1},
-                        {"", "", 1, 4},
-                        {"", " @{tail=\"peel\"}", 1, 4},
-                        {" parallel", " @{tail=\"peel\"}", 2, 4}};
+  const Case cases[] = {
+      {"", "", 1, 1}, {" parallel", "", 1, 1},         {"", "", 3, 1},
+      {"", "", 1, 4}, {"", " @{tail=\"peel\"}", 1, 4}, {" parallel", " @{tail=\"peel\"}", 2, 4}};
   for (const Case& c : cases) {
     const std::string x = support::StrCat("vi + vk - ", c.pad), tile = support::StrCat(c.tile);
     const ir::Function before = Parsed(support::StrCat(
@@ -446,7 +445,8 @@ fn conv(n: size, X: f32[n,3] input, W: f32[7] constant, Y: f32[n] output) stage=
       EXPECT_TRUE(tests::MatchesGolden("transform/partition_loops_open_borders.tir", text));
     }
     // The iterations inside read what is there.
-    const std::string inside = support::StrCat(" + X[", c.tile == 1 ? "io" : "io * 4 + ii", " + k - ");
+    const std::string inside =
+        support::StrCat(" + X[", c.tile == 1 ? "io" : "io * 4 + ii", " + k - ");
     EXPECT_NE(text.find(inside), std::string::npos) << text;
     for (int64_t n = 1; n <= 22; ++n) {
       const absl::Status same = tests::SameResults(before, *after, {.sizes = {n}});
