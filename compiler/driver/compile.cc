@@ -7,19 +7,17 @@
 #include "compiler/driver/in_place.h"
 #include "compiler/driver/module_builder.h"
 #include "compiler/driver/placement.h"
+#include "compiler/driver/row_versions.h"
 #include "compiler/driver/specialise.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/visit.h"
-#include "compiler/op/attention.h"
-#include "compiler/op/packed_dense.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/space/default_schedule.h"
 #include "compiler/space/explain.h"
 #include "compiler/space/field_sums.h"
 #include "compiler/space/matrix_tiles.h"
 #include "compiler/targets/backend.h"
-#include "compiler/transform/clone.h"
 #include "compiler/transform/passes.h"
 #include "compiler/transform/split_prepare.h"
 #include "deploy/module/module_writer.h"
@@ -132,53 +130,6 @@ absl::StatusOr<ir::Function> ScheduleTask(const std::vector<schedule::Variant>& 
   TW_ASSIGN(ir::Function scheduled, schedule::Replay(variants, kernel->steps));
   kernel->program_hash = ir::ProgramHash(scheduled);
   return scheduled;
-}
-
-// When the second algorithm of a task of open sizes computes: from more than `most` on. And what is
-// decided about its schedule.
-struct ManyRows {
-  ir::Expr count;  // over the size parameters of the task's function
-  int64_t most = 0;
-  space::Choices choices = {};
-};
-
-// Nothing where the variant is no such algorithm. `few` is the name of the algorithm for few rows.
-std::optional<ManyRows> ManyRowsOf(const graph::Graph& body, const schedule::Variant& variant,
-                                   std::string_view few) {
-  const std::vector<ir::Expr>& shape = variant.function.params[0]->shape;
-  if (variant.name == op::kUnpackFirst) {
-    ManyRows many{ir::Int(1),
-                  few == op::kFixedPoint ? op::kRowsInFixedPoint : op::kRowsInRegisters};
-    for (size_t d = 0; d + 1 < shape.size(); ++d) many.count = many.count * shape[d];
-    // A panel of floats stays in the cache while the rows pass by; all of them would not.
-    many.choices[std::string(op::kUnpackedWeights)].place = 1;
-    return many;
-  }
-  if (variant.name != op::kQueryLanes) return std::nullopt;
-  for (const graph::Node& node : body.nodes) {
-    if (node.op != op::kAttentionOp) continue;
-    return ManyRows{shape[op::TokenAxis(node.attrs)], op::kTokensAlongHeads};
-  }
-  return std::nullopt;
-}
-
-// Two lowered functions in one, which chooses when it is called. REQUIRES: all have the same
-// parameters; `choice` is in those of `task`.
-ir::Function ChooseByRows(const ir::Function& task, const ManyRows& choice, const ir::Function& few,
-                          const ir::Function& many) {
-  ir::VarMap of_task, of_many;
-  for (size_t i = 0; i < few.size_params.size(); ++i) {
-    of_task[task.size_params[i].get()] = few.size_params[i];
-    of_many[many.size_params[i].get()] = few.size_params[i];
-  }
-  ir::BufferMap buffers;
-  for (size_t i = 0; i < few.params.size(); ++i) buffers[many.params[i].get()] = few.params[i];
-  const ir::Expr rows = ir::Substitute(choice.count, of_task);
-  const ir::Stmt other =
-      transform::Cloner(few).Clone(ir::ReplaceBuffers(ir::Substitute(many.body, of_many), buffers));
-  ir::Function both = few;
-  both.body = ir::MakeIf(rows <= ir::Int(choice.most), few.body, other);
-  return both;
 }
 
 // The memory plan of a graph; kernels whose result shares an operand's storage somewhere are
@@ -336,9 +287,9 @@ class ModelLowering {
               ScheduleTask(variants, task, target, schedules, kernel));
     in_place_.back() = InPlaceOperands(scheduled, kernel->steps);
     TW_ASSIGN(LoweredTask lowered, LowerTask(scheduled, target, dump, ""));
-    // Both algorithms in one function have the same parameters, so none that are prepared.
+    // Versions in one function have the same parameters, so none that are prepared.
     const bool given = kernel->tuned || kernel->predicted;
-    if (!given && !lowered.prepare) TW_TRY(AddManyRows(target, body, variants, dump, &lowered));
+    if (!lowered.prepare) TW_TRY(AddVersions(target, body, variants, given, dump, &lowered));
     return lowered;
   }
 
@@ -372,26 +323,20 @@ class ModelLowering {
     return absl::OkStatus();
   }
 
-  // The kernel of a task with open rows also has the algorithm for many of them, if there is one.
-  absl::Status AddManyRows(const target::Target& target, const graph::Graph& body,
-                           const std::vector<schedule::Variant>& variants, const std::string& dump,
-                           LoweredTask* lowered) {
-    const std::string& few = variants[space::DefaultVariant(variants, target)].name;
-    for (const schedule::Variant& variant : variants) {
-      const std::optional<ManyRows> choice = ManyRowsOf(body, variant, few);
-      if (!choice) continue;
-      const auto steps = space::DefaultSchedule(variant.function, target, choice->choices);
-      TW_ASSIGN(const ir::Function scheduled,
-                schedule::Replay(std::vector<schedule::Variant>{{"direct", variant.function}},
-                                 schedule::ToText(steps)));
+  // The kernel of a task with open rows also has other versions of it, if there are any.
+  absl::Status AddVersions(const target::Target& target, const graph::Graph& body,
+                           const std::vector<schedule::Variant>& variants, bool given,
+                           const std::string& dump, LoweredTask* lowered) {
+    TW_ASSIGN(const std::vector<RowVersion> versions, RowVersions(body, variants, target, given));
+    for (const RowVersion& version : versions) {
       std::vector<int>& may = in_place_.back();
-      const std::vector<int> also = InPlaceOperands(scheduled, schedule::ToText(steps));
+      const std::vector<int> also = InPlaceOperands(version.scheduled, version.steps);
       std::erase_if(may, [&](int operand) {
         return std::find(also.begin(), also.end(), operand) == also.end();
       });
-      const std::string passes = dump.empty() ? "" : StrCat(dump, "_", variant.name);
-      TW_ASSIGN(const ir::Function many, Lower(scheduled, target, passes, ""));
-      lowered->main = ChooseByRows(variant.function, *choice, lowered->main, many);
+      const std::string passes = dump.empty() ? "" : StrCat(dump, "_", version.name);
+      TW_ASSIGN(const ir::Function other, Lower(version.scheduled, target, passes, ""));
+      lowered->main = ChooseByRows(version, lowered->main, other);
     }
     return absl::OkStatus();
   }
@@ -533,9 +478,7 @@ absl::StatusOr<BuiltCandidate> BuildCandidate(std::string_view task_text, std::s
 absl::StatusOr<bool> ChoosesWhenItRuns(const graph::Graph& task) {
   if (!graph::IsSymbolic(task)) return false;
   TW_ASSIGN(const std::vector<schedule::Variant> variants, TaskVariants(task));
-  return std::any_of(variants.begin() + 1, variants.end(), [&](const schedule::Variant& variant) {
-    return ManyRowsOf(task, variant, variants[0].name).has_value();
-  });
+  return HasAlgorithmsByRows(task, variants);
 }
 
 absl::StatusOr<std::string> DefaultSteps(std::string_view task_text, const target::Target& target) {

@@ -180,8 +180,8 @@ void DefaultScheduler::ScheduleReduction(const std::string& name) {
 }
 
 // The steps of a scan stay around the reduction, whose results lie where they are: lanes along the
-// axis of contiguous loads, within the reduction's own loops.
-//   for t: for i: for j_0: for k: for j_1: B[t,i,j] += …
+// axis of contiguous loads and the tile's rows, within the reduction's own loops.
+//   for t: for i_0: for j_0: for k: for i_1: for j_1: B[t,i,j] += …
 void DefaultScheduler::ScheduleWithinScan(const std::string& name, const Plan& plan) {
   const Within rule(this, "within_scan", name);
   const Stmt reduction = BlockOf(name);
@@ -192,10 +192,12 @@ void DefaultScheduler::ScheduleWithinScan(const std::string& name, const Plan& p
   std::vector<int> loops = schedule_.LoopsOf(schedule_.BlockHandle(name));
   if (steps == 0 || plan.vector_at < 0 || loops.size() != reduction->iters.size()) return;
   std::vector<int> outer, reduced;
-  int lane_loop = -1;
+  int lane_loop = -1, row_loop = -1;
   for (size_t i = own; i < loops.size(); ++i) {
     const bool spatial = reduction->iters[i].type == ir::IterType::kSpatial;
     if (i == plan.spatial[static_cast<size_t>(plan.vector_at)]) lane_loop = loops[i];
+    const bool row = plan.row_at >= 0 && i == plan.spatial[static_cast<size_t>(plan.row_at)];
+    if (row && plan.tile.rows > 1) row_loop = loops[i];
     (spatial ? outer : reduced).push_back(loops[i]);
   }
   if (lane_loop < 0) return;
@@ -208,13 +210,27 @@ void DefaultScheduler::ScheduleWithinScan(const std::string& name, const Plan& p
   }
   const std::vector<int> made = schedule_.LastResults();
   std::replace(outer.begin(), outer.end(), lane_loop, made[0]);
+  std::vector<int> rows;
+  if (row_loop >= 0 && Try({.kind = StepKind::kSplit,
+                            .handles = {row_loop},
+                            .factors = {kInfer, plan.tile.rows},
+                            .options = {{"tail", "peel"}}})) {
+    std::replace(outer.begin(), outer.end(), row_loop, schedule_.LastResults()[0]);
+    rows.push_back(schedule_.LastResults()[1]);
+  }
   std::vector<int> order = outer;
-  order.insert(order.end(), reduced.begin(), reduced.end());
-  order.insert(order.end(), {made[1], made[2]});
+  for (const std::vector<int>& more : {reduced, rows, {made[1], made[2]}}) {
+    order.insert(order.end(), more.begin(), more.end());
+  }
   Try({.kind = StepKind::kReorder, .handles = order});
   Try({.kind = StepKind::kVectorize, .handles = {made[2]}});
   Try({.kind = StepKind::kUnroll, .handles = {made[1]}});
-  if (explains()) Decide(StrCat(vectors, " vectors of ", plan.width), "its steps stay in order");
+  for (const int row : rows) Try({.kind = StepKind::kUnroll, .handles = {row}});
+  if (explains()) {
+    Decide(StrCat(vectors, " vectors of ", plan.width,
+                  rows.empty() ? "" : StrCat(" x ", plan.tile.rows)),
+           "its steps stay in order");
+  }
   if (own > steps) return;  // the loops around the scan are the parallel ones
   int64_t work = 1;         // of a step
   for (const ir::IterVar& iter : reduction->iters) {

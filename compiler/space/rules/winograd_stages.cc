@@ -83,21 +83,33 @@ class WinogradSketch final : public Sketch {
     const std::string& last = s_.epilogue.empty() ? s_.result : s_.epilogue;
     const std::vector<int> loops = s->LoopsOf(s->BlockHandle(last));  // n oc oh ow ob
     const int64_t rows = by_stage ? s_.rows : Value(point, rows_);
-    const std::vector<int> h = make->Split(loops[2], {schedule::kInfer, rows, s_.form}, false);
+    // All rows of tiles are all, however many an open size makes of them: the block is the image.
+    const bool all = rows == s_.rows && ir::AsInt(s->StmtOf(loops[2])->range.extent) == nullptr;
+    std::vector<int64_t> factors = {schedule::kInfer, rows, s_.form};
+    if (all) factors.erase(factors.begin() + 1);
+    std::vector<int> h = make->Split(loops[2], factors, false);
     const std::vector<int> w = make->Split(loops[3], {schedule::kInfer, s_.form}, false);
     if (!make->status().ok()) return -1;
-    make->Reorder({loops[0], h[0], loops[1], h[1], w[0], h[2], w[1], loops[4]});
+    std::vector<int> outer = {loops[0]};
+    if (!all) {
+      outer.push_back(h[0]);
+      h.erase(h.begin());
+    }
+    std::vector<int> order = outer;
+    for (const int loop : {loops[1], h[0], w[0], h[1], w[1], loops[4]}) order.push_back(loop);
+    make->Reorder(order);
     const int half = s->BlockHandle(s_.out_rows);
     const std::vector<int> own = make->ComputeAt(half, w[0]);  // n oc th tw i b ob
     if (own.empty()) return -1;
     make->SetScope(half, "local");
-    for (const int loop : {own[4], own[5], h[2], w[1]}) make->Unroll(loop);
+    for (const int loop : {own[4], own[5], h[1], w[1]}) make->Unroll(loop);
     make->Vectorize(own[6]);
     make->Vectorize(loops[4]);
-    int block = h[0];
+    int block = outer.back();
     if (target_.threads > 1) {
       // Outer loops are independent, but the blocks of rows are what a thread keeps.
-      block = by_stage ? make->Fuse({loops[0], h[0], loops[1]}) : make->Fuse({loops[0], h[0]});
+      if (by_stage) outer.push_back(loops[1]);
+      if (outer.size() > 1) block = make->Fuse(outer);
       make->Parallel(block);
     }
     return block;

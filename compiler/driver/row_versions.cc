@@ -1,0 +1,144 @@
+#include "compiler/driver/row_versions.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "compiler/ir/bind_sizes.h"
+#include "compiler/ir/visit.h"
+#include "compiler/op/attention.h"
+#include "compiler/op/packed_dense.h"
+#include "compiler/space/default_schedule.h"
+#include "compiler/transform/clone.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::driver {
+namespace {
+
+// A layer whose weights no near cache holds waits for them. With so few rows a tile is wide, so
+// that many lines are on their way; with more, it multiplies most per load.
+constexpr int64_t kFewRows = 2;
+
+struct Rows {
+  ir::Expr count;
+  int64_t most = 0;
+  space::Choices choices = {};
+};
+
+// Of all dimensions but the last.
+ir::Expr RowsOf(const std::vector<ir::Expr>& shape) {
+  ir::Expr count = shape.size() > 1 ? shape[0] : ir::Int(1);
+  for (size_t d = 1; d + 1 < shape.size(); ++d) count = count * shape[d];
+  return count;
+}
+
+// When an algorithm for many rows computes: from more than `most` on. Nothing where the variant is
+// no such algorithm. `few` is the name of the algorithm for few rows.
+std::optional<Rows> ManyRowsOf(const graph::Graph& task, const schedule::Variant& variant,
+                               std::string_view few) {
+  const std::vector<ir::Expr>& shape = variant.function.params[0]->shape;
+  if (variant.name == op::kUnpackFirst) {
+    Rows many{RowsOf(shape), few == op::kFixedPoint ? op::kRowsInFixedPoint : op::kRowsInRegisters};
+    // A panel of floats stays in the cache while the rows pass by; all of them would not.
+    many.choices[std::string(op::kUnpackedWeights)].place = 1;
+    return many;
+  }
+  if (variant.name != op::kQueryLanes) return std::nullopt;
+  for (const graph::Node& node : task.nodes) {
+    if (node.op != op::kAttentionOp) continue;
+    return Rows{shape[op::TokenAxis(node.attrs)], op::kTokensAlongHeads};
+  }
+  return std::nullopt;
+}
+
+// The rows of a dense layer with large weights, where their number is open.
+std::optional<ir::Expr> RowsOfLargeLayer(const graph::Graph& task, const ir::Function& function,
+                                         const target::Machine& machine) {
+  for (const graph::Node& node : task.nodes) {
+    if (node.op != "dense") continue;
+    const auto data = std::ranges::find(task.inputs, node.inputs[0]);
+    const op::TensorType& weights = task.values[node.inputs[1]].type;
+    if (data == task.inputs.end() || !weights.fixed()) return std::nullopt;
+    if (static_cast<double>(weights.bytes()) < machine.l2.ReachableBytes(1)) return std::nullopt;
+    const std::vector<ir::Expr>& shape =
+        function.params[static_cast<size_t>(data - task.inputs.begin())]->shape;
+    ir::Expr count = RowsOf(shape);
+    if (ir::AsInt(count) != nullptr) return std::nullopt;
+    return count;
+  }
+  return std::nullopt;
+}
+
+// The default schedule of so few rows, where it is one of an open number, too.
+absl::StatusOr<std::optional<RowVersion>> FewRows(const graph::Graph& task,
+                                                  const schedule::Variant& variant,
+                                                  const target::Target& target) {
+  const ir::Function& function = variant.function;
+  const auto count = RowsOfLargeLayer(task, function, target.machine);
+  if (!count) return std::nullopt;
+  std::map<std::string, int64_t> sizes;
+  for (const ir::Var& size : function.size_params) {
+    if (ir::UsesVar(*count, size)) sizes[size->name] = sizes.empty() ? kFewRows : 1;
+  }
+  RowVersion few{.name = "few_rows",
+                 .sizes = function.size_params,
+                 .count = *count,
+                 .most = kFewRows,
+                 .few = true};
+  few.steps = schedule::ToText(space::DefaultSchedule(ir::BindSizes(function, sizes), target));
+  const std::vector<schedule::Variant> only = {{"direct", function}};
+  absl::StatusOr<ir::Function> scheduled = schedule::Replay(only, few.steps);
+  if (!scheduled.ok()) return std::nullopt;
+  few.scheduled = *std::move(scheduled);
+  return few;
+}
+
+}  // namespace
+
+bool HasAlgorithmsByRows(const graph::Graph& task, std::span<const schedule::Variant> variants) {
+  return std::any_of(variants.begin() + 1, variants.end(), [&](const schedule::Variant& variant) {
+    return ManyRowsOf(task, variant, variants[0].name).has_value();
+  });
+}
+
+absl::StatusOr<std::vector<RowVersion>> RowVersions(const graph::Graph& task,
+                                                    std::span<const schedule::Variant> variants,
+                                                    const target::Target& target, bool given) {
+  std::vector<RowVersion> versions;
+  if (!graph::IsSymbolic(task)) return versions;
+  const schedule::Variant& main = variants[space::DefaultVariant(variants, target)];
+  for (const schedule::Variant& variant : variants) {
+    const std::optional<Rows> many = ManyRowsOf(task, variant, main.name);
+    if (!many || given) continue;
+    const std::string steps =
+        schedule::ToText(space::DefaultSchedule(variant.function, target, many->choices));
+    const std::vector<schedule::Variant> only = {{"direct", variant.function}};
+    TW_ASSIGN(ir::Function scheduled, schedule::Replay(only, steps));
+    versions.push_back({variant.name, std::move(scheduled), steps, variant.function.size_params,
+                        many->count, many->most});
+  }
+  TW_ASSIGN(std::optional<RowVersion> few, FewRows(task, main, target));
+  if (few) versions.push_back(*std::move(few));
+  return versions;
+}
+
+ir::Function ChooseByRows(const RowVersion& version, const ir::Function& main,
+                          const ir::Function& lowered) {
+  ir::VarMap of_count, of_lowered;
+  for (size_t i = 0; i < main.size_params.size(); ++i) {
+    of_count[version.sizes[i].get()] = main.size_params[i];
+    of_lowered[lowered.size_params[i].get()] = main.size_params[i];
+  }
+  ir::BufferMap buffers;
+  for (size_t i = 0; i < main.params.size(); ++i) buffers[lowered.params[i].get()] = main.params[i];
+  const ir::Expr rows = ir::Substitute(version.count, of_count);
+  const ir::Stmt other = transform::Cloner(main).Clone(
+      ir::ReplaceBuffers(ir::Substitute(lowered.body, of_lowered), buffers));
+  ir::Function both = main;
+  both.body = ir::MakeIf(rows <= ir::Int(version.most), version.few ? other : main.body,
+                         version.few ? main.body : other);
+  return both;
+}
+
+}  // namespace tilewright::driver
