@@ -226,6 +226,7 @@ class FunctionEmitter {
   size_t RunLength(const std::vector<ir::Stmt>& stmts, size_t first, std::vector<RunStore>* run);
   absl::Status EmitStoreRun(const std::vector<RunStore>& run);
   absl::Status EmitChains(std::vector<RunStore> run);
+  absl::Status StoreByLanes(const std::vector<RunStore>& run);
   absl::Status StoreTransposed(const std::vector<RunStore>& chain);
   absl::StatusOr<llvm::Value*> EmitJoined(const std::vector<RunStore>& chain);
   absl::Status StoreInterleaved(const std::vector<RunStore>& chain);

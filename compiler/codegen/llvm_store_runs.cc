@@ -24,6 +24,8 @@ using llvm::Value;
 namespace {
 
 constexpr int kRow = 4;  // the longest row of a transposed tile
+// Of an open stride, what lies so far apart makes no run.
+constexpr int64_t kSpan = 64;
 
 bool LoadsFrom(const Expr& e, const ir::Buffer& buffer) {
   bool found = false;
@@ -87,7 +89,7 @@ size_t FunctionEmitter::RunLength(const std::vector<Stmt>& stmts, size_t first,
                    SameTerms(next->index, head.index);
       for (const RunStore& other : *run) {
         int64_t apart = std::abs(next->index.constant - other.index.constant);
-        if (head.stride == 0) alike = alike && apart > 0 && apart < kRow;
+        if (head.stride == 0) alike = alike && apart > 0 && apart < kSpan;
         if (head.stride > 0) {
           alike = alike && (apart % head.stride != 0 || apart / head.stride >= head.lanes);
         }
@@ -102,18 +104,17 @@ size_t FunctionEmitter::RunLength(const std::vector<Stmt>& stmts, size_t first,
 // Rows of an open stride may be shorter than the run.
 absl::Status FunctionEmitter::EmitStoreRun(const std::vector<RunStore>& run) {
   const auto open = AsOpenRamp((*run[0].stmt)->indices[0]);
-  const bool joins = std::ranges::any_of(run, [&](const RunStore& a) {
-    return std::ranges::any_of(
-        run, [&](const RunStore& b) { return b.index.constant == a.index.constant + 1; });
-  });
-  if (!open || !joins) return EmitChains(run);
-  TW_ASSIGN(Value * apart, Emit(ir::Int(kRow - 1, open->stride->dtype) < open->stride));
-  const auto emitted = [&](const absl::Status& status) -> absl::StatusOr<Value*> {
-    TW_TRY(status);
-    return builder_.getTrue();
-  };
+  if (!open) return EmitChains(run);
+  const auto [first, last] =
+      std::ranges::minmax(run, {}, [](const RunStore& store) { return store.index.constant; });
+  const int64_t span = last.index.constant - first.index.constant;
+  TW_ASSIGN(Value * apart, Emit(ir::Int(span, open->stride->dtype) < open->stride));
   return EmitBranches(
-             apart, [&] { return emitted(EmitChains(run)); },
+             apart,
+             [&]() -> absl::StatusOr<Value*> {
+               TW_TRY(EmitChains(run));
+               return builder_.getTrue();
+             },
              [&]() -> absl::StatusOr<Value*> {
                for (const RunStore& store : run) TW_TRY(EmitStore(*store.stmt));
                return builder_.getTrue();
@@ -125,6 +126,7 @@ absl::Status FunctionEmitter::EmitChains(std::vector<RunStore> run) {
   std::stable_sort(run.begin(), run.end(), [](const RunStore& a, const RunStore& b) {
     return a.index.constant < b.index.constant;
   });
+  std::vector<RunStore> alone;
   for (size_t i = 0; i < run.size();) {
     size_t chain = 1;
     while (i + chain < run.size() && chain < kRow &&
@@ -134,7 +136,9 @@ absl::Status FunctionEmitter::EmitChains(std::vector<RunStore> run) {
     const bool bytes = (*run[i].stmt)->value->dtype.bytes() == 1;
     if (bytes && chain < kRow) chain = 1;
     if (chain == 3) chain = 2;
-    if (chain == 1) {
+    if (chain == 1 && run[i].stride == 0) {
+      alone.push_back(run[i]);
+    } else if (chain == 1) {
       TW_TRY(EmitStore(*run[i].stmt));
     } else if (bytes) {
       TW_TRY(StoreInterleaved({run.begin() + i, run.begin() + i + chain}));
@@ -142,6 +146,29 @@ absl::Status FunctionEmitter::EmitChains(std::vector<RunStore> run) {
       TW_TRY(StoreTransposed({run.begin() + i, run.begin() + i + chain}));
     }
     i += chain;
+  }
+  return alone.empty() ? absl::OkStatus() : StoreByLanes(alone);
+}
+
+// Of an open stride, lane by lane: all that one lane stores is a constant away from its pointer.
+absl::Status FunctionEmitter::StoreByLanes(const std::vector<RunStore>& run) {
+  std::vector<Value*> values;
+  for (const RunStore& store : run) {
+    TW_ASSIGN(Value * value, Emit((*store.stmt)->value));
+    values.push_back(ToMemory(value, (*store.stmt)->value->dtype));
+  }
+  const Stmt& head = *run[0].stmt;
+  const auto open = AsOpenRamp(head->indices[0]);
+  TW_CHECK(open.has_value()) << "codegen: a run without a ramp";
+  Access access{&head->buffer, &BindingOf(head->buffer), head->indices[0], nullptr,
+                head->value->dtype};
+  for (int lane = 0; lane < run[0].lanes; ++lane) {
+    for (size_t i = 0; i < run.size(); ++i) {
+      TW_ASSIGN(const Address address,
+                EmitAddress(access, open->At(lane), run[i].index.constant - run[0].index.constant));
+      builder_.CreateAlignedStore(builder_.CreateExtractElement(values[i], lane), address.pointer,
+                                  address.align);
+    }
   }
   return absl::OkStatus();
 }

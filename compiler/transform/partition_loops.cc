@@ -9,7 +9,8 @@
 //   the same in a parallel loop, or where v is inside a division (a fused loop)
 //     → the loop stays whole: let a = atom;  if a < t { … S … } else { … if … }
 //       with a a constant in the remainder where only one value is left
-//   the same where E is an expression over size parameters: t is one, too
+//   the same where E is an expression over size parameters: t is one, too, of any loop, marked or
+//   not, and choices are cut alike
 //     → for v in 0..(E - …) / c { … S … };  for v in (E - …) / c..n { … if … }
 //   where a reduction is inside and the remainder is one iteration of 1 to c - 1 rows, a copy for
 //   each number of rows:
@@ -54,6 +55,7 @@ constexpr int64_t kMaxLeaves = 4096, kMaxUnrolled = 4096;
 constexpr int64_t kMaxRows = 8;
 // An open loop is cut so many times, and not behind more of its first iterations.
 constexpr int kMaxCuts = 3;
+constexpr int64_t kLeastKnown = 8;
 constexpr int64_t kMaxStart = 4;
 
 bool HasSerialLoop(const Stmt& s) {
@@ -110,7 +112,11 @@ struct OpenCut {
 class Partitioner {
  public:
   explicit Partitioner(const ir::Function& f)
-      : cloner_(f), analyzer_(f), leaves_(CountLeaves(f.body)), unrolled_(CountUnrolled(f.body)) {}
+      : cloner_(f),
+        analyzer_(f),
+        open_(!f.size_params.empty()),
+        leaves_(CountLeaves(f.body)),
+        unrolled_(CountUnrolled(f.body)) {}
 
   Stmt Walk(const Stmt& s) {
     switch (s->kind) {
@@ -158,7 +164,11 @@ class Partitioner {
         }
       }
     }
-    if (s->for_kind != ir::ForKind::kVectorized && !IsConstantLoop(s)) {
+    // Of a known number of iterations an open size decides which ones. Of many, that is worth code.
+    const int64_t* known = ir::AsInt(s->range.extent);
+    const bool may_open =
+        open_ && s->for_kind == ir::ForKind::kSerial && known != nullptr && *known >= kLeastKnown;
+    if (s->for_kind != ir::ForKind::kVectorized && (may_open || !IsConstantLoop(s))) {
       if (std::optional<Stmt> split = CutOpenLoop(s)) return *std::move(split);
     }
     return ir::MakeFor(s->var, s->range.min, s->range.extent, Walk(s->body), s->for_kind,
@@ -561,6 +571,7 @@ class Partitioner {
 
   Cloner cloner_;
   analysis::Analyzer analyzer_;
+  const bool open_;  // there are open sizes
   int64_t leaves_, unrolled_;
   std::vector<const ir::ExprNode*> peel_;              // marked loops around the current statement
   std::unordered_map<const ir::ExprNode*, int> cuts_;  // of open loops

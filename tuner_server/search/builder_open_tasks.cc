@@ -21,10 +21,11 @@ absl::StatusOr<std::optional<BuilderSession::JobTask>> BuilderSession::MakeOpenT
   TW_ASSIGN(const bool chooses, driver::ChoosesWhenItRuns(body));
   if (chooses) return std::nullopt;
   JobTask made{task};
-  SearchOptions options = OptionsOf(task);
-  options.typical = typical;
   const absl::StatusOr<graph::Graph> fixed = graph::Specialize(body, typical);
   if (!fixed.ok()) return std::nullopt;  // sizes that a run finds together: none is typical
+  // The points that a search of the task of these sizes would draw.
+  SearchOptions options = OptionsOf(driver::DescribeTask(*fixed));
+  options.typical = typical;
   TW_ASSIGN(std::vector<schedule::Variant> variants, driver::TaskVariants(body));
   TW_ASSIGN(made.search,
             SearchTask::Create(std::move(variants), graph::Flops(*fixed), target_, options));
