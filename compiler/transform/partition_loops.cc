@@ -24,7 +24,6 @@
 // constant extents and what can never run goes away. Vectorised loops are never cut: their
 // conditions stay masks.
 #include <algorithm>
-#include <functional>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -35,6 +34,7 @@
 #include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
 #include "compiler/transform/clone.h"
+#include "compiler/transform/loop_cuts.h"
 #include "compiler/transform/passes.h"
 #include "compiler/transform/peel.h"
 
@@ -53,10 +53,9 @@ constexpr int64_t kMaxLeaves = 4096, kMaxUnrolled = 4096;
 
 // Remainders of open loops have a copy of the code for each number of rows up to this.
 constexpr int64_t kMaxRows = 8;
-// An open loop is cut so many times, and not behind more of its first iterations.
+// An open loop is cut so many times, one of known ends if it has at least so many iterations.
 constexpr int kMaxCuts = 3;
 constexpr int64_t kLeastKnown = 8;
-constexpr int64_t kMaxStart = 4;
 
 bool HasSerialLoop(const Stmt& s) {
   bool found = false;
@@ -92,23 +91,6 @@ bool IsConstantLoop(const Stmt& loop) {
   return ir::AsInt(loop->range.min) && ir::AsInt(loop->range.extent);
 }
 
-// Where one condition changes: on one side of `cut` it is true for all inner values, atom < cut or
-// atom >= cut.
-struct Cut {
-  Expr atom;
-  int64_t cut = 0;
-  bool border = false;  // of a choice, not of a statement
-};
-
-// Where a condition `factor · v + inner < end` of an open loop over v holds for all inner values:
-// for v < cut.
-struct OpenCut {
-  Expr cut, end;
-  int64_t factor = 0;
-  bool rows =
-      false;  // the loop's last iteration is the only one behind it, of 1 to factor - 1 rows
-};
-
 class Partitioner {
  public:
   explicit Partitioner(const ir::Function& f)
@@ -141,6 +123,8 @@ class Partitioner {
   }
 
  private:
+  CutFinder Cuts() const { return {analyzer_, peel_}; }
+
   Stmt WalkFor(const Stmt& s) {
     analyzer_.SetRange(s->var, s->range);
     bool peel = IsPeeled(*s);
@@ -152,7 +136,7 @@ class Partitioner {
 
   Stmt CutLoop(const Stmt& s) {
     if (s->for_kind != ir::ForKind::kVectorized && IsConstantLoop(s)) {
-      if (std::optional<Cut> cut = FindCut(s)) {
+      if (std::optional<Cut> cut = Cuts().Find(s)) {
         const int64_t leaves = CountLeaves(s->body), unrolled = CountUnrolled(s->body);
         if (leaves_ + leaves <= kMaxLeaves &&
             (!cut->border || unrolled_ + unrolled <= kMaxUnrolled)) {
@@ -179,12 +163,13 @@ class Partitioner {
   // first those behind its last iterations, so that the first ones do not ask for these either.
   std::optional<Stmt> CutOpenLoop(const Stmt& s) {
     if (cuts_[s->var.get()] >= kMaxCuts || ir::AsInt(s->range.min) == nullptr) return std::nullopt;
-    if (const auto cut = FindOpenCut(s, /*border=*/false); cut && HasRoom(s, /*border=*/false)) {
+    if (const auto cut = Cuts().FindOpen(s, /*border=*/false);
+        cut && HasRoom(s, /*border=*/false)) {
       return SplitOpen(s, *cut);
     }
     if (!HasRoom(s, /*border=*/true)) return std::nullopt;
-    if (const auto cut = FindOpenCut(s, /*border=*/true)) return SplitOpen(s, *cut);
-    if (const auto first = FindOpenStart(s)) return SplitStart(s, *first);
+    if (const auto cut = Cuts().FindOpen(s, /*border=*/true)) return SplitOpen(s, *cut);
+    if (const auto first = Cuts().FindOpenStart(s)) return SplitStart(s, *first);
     return std::nullopt;
   }
 
@@ -211,7 +196,7 @@ class Partitioner {
     const Expr from = analysis::Simplify(ir::Max(open.cut, s->range.min), analyzer_);
     const int cuts = cuts_[s->var.get()] + 1;
     const Stmt rest = cloner_.Clone(s);
-    const Stmt decided = Decided(*this, s, open.cut).RewriteStmt(s->body);
+    const Stmt decided = Decided(Cuts(), s, open.cut).RewriteStmt(s->body);
     const Stmt main = Part(Over(s, s->range.min, open.cut - s->range.min, decided), cuts);
     const Stmt tail =
         Part(Over(rest, from, end - from, ByRows(open, rest->var, rest->body)), kMaxCuts);
@@ -234,8 +219,8 @@ class Partitioner {
   // quotients of sizes, of which the simplifier does not know it.
   class Decided : public ir::Rewriter {
    public:
-    Decided(Partitioner& partitioner, Stmt loop, Expr cut)
-        : partitioner_(partitioner), loop_(std::move(loop)), cut_(std::move(cut)) {}
+    Decided(CutFinder cuts, Stmt loop, Expr cut)
+        : cuts_(cuts), loop_(std::move(loop)), cut_(std::move(cut)) {}
     Stmt RewriteStmt(const Stmt& s) override {
       if (s->kind != StmtKind::kFor) return RewriteChildren(s);
       inner_.push_back(s);
@@ -245,12 +230,12 @@ class Partitioner {
     }
     Expr RewriteExpr(const Expr& e) override {
       if (e->kind != ExprKind::kLt) return RewriteChildren(e);
-      const auto open = partitioner_.OpenCutOf(loop_, e, inner_);
+      const auto open = cuts_.OpenCutOf(loop_, e, inner_);
       return open && ir::StructuralEqual(open->cut, cut_) ? ir::Bool(true) : e;
     }
 
    private:
-    Partitioner& partitioner_;
+    const CutFinder cuts_;
     const Stmt loop_;
     const Expr cut_;
     std::vector<Stmt> inner_;
@@ -368,206 +353,6 @@ class Partitioner {
    private:
     Expr from_, to_;
   };
-
-  // The first condition below `loop` that this loop decides for part of its range.
-  std::optional<Cut> FindCut(const Stmt& loop) {
-    std::optional<Cut> found;
-    std::vector<Stmt> inner;
-    Search(loop, loop->body, &inner, [&](const Expr& condition, bool border) {
-      found = CutOf(loop, condition, inner, border);
-      return found.has_value();
-    });
-    return found;
-  }
-
-  // Where the first condition of a statement, or of a choice (`border`), below an open loop begins
-  // to fail.
-  std::optional<OpenCut> FindOpenCut(const Stmt& loop, bool border) {
-    std::optional<OpenCut> found;
-    std::vector<Stmt> inner;
-    Search(loop, loop->body, &inner, [&](const Expr& condition, bool of_choice) {
-      if (of_choice == border) found = OpenCutOf(loop, condition, inner);
-      return found.has_value();
-    });
-    return found;
-  }
-
-  // The first iteration from which on a choice below an open loop is decided.
-  std::optional<int64_t> FindOpenStart(const Stmt& loop) {
-    std::optional<int64_t> found;
-    std::vector<Stmt> inner;
-    Search(loop, loop->body, &inner, [&](const Expr& condition, bool of_choice) {
-      if (of_choice) found = OpenStartOf(loop, condition, inner);
-      return found.has_value();
-    });
-    return found;
-  }
-
-  // Whether a condition of a statement, or of a choice (`border`), is the one that is looked for.
-  using Decide = std::function<bool(const Expr& condition, bool border)>;
-
-  // Asks `decide` about the conditions of statements and of choices (`border`) below `loop`, with
-  // the loops around each in `inner`, until it says yes. Returns whether it did.
-  bool Search(const Stmt& loop, const Stmt& s, std::vector<Stmt>* inner, const Decide& decide) {
-    switch (s->kind) {
-      case StmtKind::kFor: {
-        inner->push_back(s);
-        const bool found = Search(loop, s->body, inner, decide);
-        inner->pop_back();
-        return found;
-      }
-      case StmtKind::kSeq:
-        return std::ranges::any_of(
-            s->stmts, [&](const Stmt& child) { return Search(loop, child, inner, decide); });
-      case StmtKind::kIf:
-        return std::ranges::any_of(ir::Conjuncts(s->condition),
-                                   [&](const Expr& c) { return decide(c, /*border=*/false); }) ||
-               Search(loop, s->body, inner, decide) ||
-               (s->else_body != nullptr && Search(loop, s->else_body, inner, decide));
-      case StmtKind::kLet:
-      case StmtKind::kAlloc:
-        return Search(loop, s->body, inner, decide);
-      case StmtKind::kStore:
-        // Unrolled loops decide their choices by being written out.
-        return loop->for_kind != ir::ForKind::kUnrolled && SearchChoices(s->value, decide);
-      default:
-        return false;
-    }
-  }
-
-  static bool SearchChoices(const Expr& value, const Decide& decide) {
-    bool found = false;
-    ir::VisitExprs(value, [&](const Expr& e) {
-      if (e->kind != ExprKind::kSelect || found) return !found;
-      found = std::ranges::any_of(ir::Conjuncts(e->args[0]),
-                                  [&](const Expr& c) { return decide(c, /*border=*/true); });
-      return true;
-    });
-    return found;
-  }
-
-  bool IsPeelable(const Expr& condition, const std::vector<Stmt>& inner) const {
-    bool peel = false;
-    ir::VisitExprs(condition, [&](const Expr& e) {
-      if (e->kind != ExprKind::kVar) return true;
-      peel = peel || std::find(peel_.begin(), peel_.end(), e.get()) != peel_.end();
-      for (const Stmt& loop : inner) peel = peel || (loop->var == e && IsPeeled(*loop));
-      return true;
-    });
-    return peel;
-  }
-
-  std::optional<OpenCut> OpenCutOf(const Stmt& loop, const Expr& condition,
-                                   const std::vector<Stmt>& inner) {
-    if (condition->kind != ExprKind::kLt || condition->args[0]->dtype != ir::kI64)
-      return std::nullopt;
-    if (!ir::UsesVar(condition, loop->var)) return std::nullopt;
-    ir::SumTerms sum;
-    ir::AddTermsOf(condition->args[0], 1, &sum);
-    ir::AddTermsOf(condition->args[1], -1, &sum);
-    analysis::Analyzer analyzer = analyzer_;
-    for (const Stmt& l : inner) analyzer.SetRange(l->var, l->range);
-    int64_t factor = 0, inner_max = 0;
-    Expr end = ir::Int(0);  // E: what neither this loop nor one inside changes
-    for (const auto& [term, scale] : sum.terms) {
-      const bool is_inner = std::any_of(inner.begin(), inner.end(),
-                                        [&](const Stmt& l) { return ir::UsesVar(*term, l->var); });
-      if (*term == loop->var) {
-        factor = scale;
-      } else if (is_inner) {
-        const Interval range = analyzer.Values(*term);
-        if (!range.is_bounded() || range.max > kMaxLeaves) return std::nullopt;
-        inner_max += scale > 0 ? scale * range.max : scale * range.min;
-      } else if (ir::UsesVar(*term, loop->var)) {
-        return std::nullopt;
-      } else {
-        end = end + *term * ir::Int(-scale);
-      }
-    }
-    if (factor < 1) return std::nullopt;
-    // v < (E - inner_max - constant) / factor, rounded up.
-    const int64_t less = factor - 1 - inner_max - sum.constant;
-    const Expr cut = ir::FloorDiv(end + ir::Int(less), ir::Int(factor));
-    const Expr whole = ir::FloorDiv(end + ir::Int(factor - 1), ir::Int(factor));
-    OpenCut open{analysis::Simplify(cut, analyzer_), end, factor};
-    const Expr last = loop->range.min + loop->range.extent;
-    const Expr more = analysis::Simplify(last - whole, analyzer_);
-    open.rows = less == 0 && ir::IsInt(more, 0) && IsPeelable(condition, inner);
-    // A loop may end before the condition fails.
-    const int64_t* longer = ir::AsInt(more);
-    if (longer == nullptr || *longer < 0) open.cut = ir::Min(open.cut, last);
-    return open;
-  }
-
-  // From where on `constant + inner < factor · v` holds for all inner values.
-  std::optional<int64_t> OpenStartOf(const Stmt& loop, const Expr& condition,
-                                     const std::vector<Stmt>& inner) {
-    if (condition->kind != ExprKind::kLt || condition->args[0]->dtype != ir::kI64)
-      return std::nullopt;
-    ir::SumTerms sum;
-    ir::AddTermsOf(condition->args[0], 1, &sum);
-    ir::AddTermsOf(condition->args[1], -1, &sum);
-    analysis::Analyzer analyzer = analyzer_;
-    for (const Stmt& l : inner) analyzer.SetRange(l->var, l->range);
-    int64_t factor = 0, most = sum.constant;
-    for (const auto& [term, scale] : sum.terms) {
-      if (*term == loop->var) {
-        factor = -scale;
-        continue;
-      }
-      const bool is_inner =
-          std::any_of(inner.begin(), inner.end(), [&](const Stmt& l) { return *term == l->var; });
-      const Interval range = analyzer.Values(*term);
-      if (!is_inner || !range.is_bounded() || range.max > kMaxLeaves) return std::nullopt;
-      most += scale > 0 ? scale * range.max : scale * range.min;
-    }
-    if (factor < 1) return std::nullopt;
-    const int64_t first = ir::FloorDivInt(most, factor) + 1;
-    const int64_t begin = *ir::AsInt(loop->range.min);
-    if (first <= begin || first > begin + kMaxStart) return std::nullopt;
-    return first;
-  }
-
-  // `condition` as  c · atom + (something the inner loops run over) < E  with atom over `loop` and
-  // what is outside.
-  std::optional<Cut> CutOf(const Stmt& loop, const Expr& condition, const std::vector<Stmt>& inner,
-                           bool border) {
-    if (condition->kind != ExprKind::kLt || !condition->args[0]->dtype.is_int())
-      return std::nullopt;
-    if (!ir::UsesVar(condition, loop->var)) return std::nullopt;
-    ir::SumTerms sum;
-    ir::AddTermsOf(condition->args[0], 1, &sum);
-    ir::AddTermsOf(condition->args[1], -1, &sum);
-    analysis::Analyzer analyzer = analyzer_;
-    for (const Stmt& l : inner) analyzer.SetRange(l->var, l->range);
-    Expr atom;
-    int64_t factor = 0, inner_max = 0;
-    for (const auto& [term, scale] : sum.terms) {
-      bool is_inner = std::any_of(inner.begin(), inner.end(),
-                                  [&](const Stmt& l) { return ir::UsesVar(*term, l->var); });
-      if (!is_inner) {
-        if (atom != nullptr || scale == 0) return std::nullopt;
-        atom = *term;
-        factor = scale;
-        continue;
-      }
-      Interval range = analyzer.Values(*term);
-      if (!range.is_bounded()) return std::nullopt;
-      inner_max += scale > 0 ? scale * range.max : scale * range.min;
-    }
-    if (atom == nullptr || !ir::UsesVar(atom, loop->var)) return std::nullopt;
-    if (!border && factor < 0) return std::nullopt;
-    // What asks for nothing but this loop's variable is a shorter loop.
-    bool clips = atom == loop->var && sum.terms.size() == 1;
-    if (!border && !clips && !IsPeelable(condition, inner)) return std::nullopt;
-    // factor · atom + inner_max + constant < 0
-    const int64_t most = inner_max + sum.constant;
-    const int64_t cut =
-        factor > 0 ? -ir::FloorDivInt(most, factor) : ir::FloorDivInt(most, -factor) + 1;
-    Interval range = analyzer_.Values(atom);
-    if (!range.is_bounded() || cut <= range.min || cut > range.max) return std::nullopt;
-    return Cut{atom, cut, border};
-  }
 
   Cloner cloner_;
   analysis::Analyzer analyzer_;

@@ -158,7 +158,8 @@ void AddCompile(CLI::App* app, Action* action) {
   command
       ->add_option("--effort", options->effort_s,
                    "seconds in which the cost model chooses schedules of kernels that were\n"
-                   "never measured; 0: default schedules")
+                   "never measured, and again for each point of --specialise; 0: default\n"
+                   "schedules")
       ->check(CLI::Range(0.0, 86'400.0))
       ->capture_default_str();
   command

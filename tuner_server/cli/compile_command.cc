@@ -176,7 +176,9 @@ absl::Status Compile(const CompileOptions& options) {
   }
   PredictedSchedules predicted;
   if (options.effort_s > 0) {
-    TW_ASSIGN(predicted, PredictSchedules(options.effort_s, &compiler, &request));
+    // Each point has kernels of its own.
+    const double seconds = options.effort_s * static_cast<double>(1 + sizes.points.size());
+    TW_ASSIGN(predicted, PredictSchedules(seconds, &compiler, &request));
     TellPredicted(predicted);
   }
   if (!options.dump_dir.empty()) {

@@ -1,0 +1,219 @@
+#include "compiler/transform/loop_cuts.h"
+
+#include <algorithm>
+
+#include "compiler/analysis/simplify.h"
+#include "compiler/ir/expr_parts.h"
+#include "compiler/ir/numeric.h"
+#include "compiler/ir/visit.h"
+#include "compiler/transform/peel.h"
+
+namespace tilewright::transform {
+
+using analysis::Interval;
+using ir::Expr;
+using ir::ExprKind;
+using ir::Stmt;
+using ir::StmtKind;
+
+namespace {
+
+constexpr int64_t kMaxInner = 4096;  // iterations inside, that a cut of an open loop counts with
+constexpr int64_t kMaxStart = 4;     // an open loop is not cut behind more of its first iterations
+
+}  // namespace
+
+std::optional<Cut> CutFinder::Find(const Stmt& loop) const {
+  std::optional<Cut> found;
+  std::vector<Stmt> inner;
+  Search(loop, loop->body, &inner, [&](const Expr& condition, bool border) {
+    found = CutOf(loop, condition, inner, border);
+    return found.has_value();
+  });
+  return found;
+}
+
+std::optional<OpenCut> CutFinder::FindOpen(const Stmt& loop, bool border) const {
+  std::optional<OpenCut> found;
+  std::vector<Stmt> inner;
+  Search(loop, loop->body, &inner, [&](const Expr& condition, bool of_choice) {
+    if (of_choice == border) found = OpenCutOf(loop, condition, inner);
+    return found.has_value();
+  });
+  return found;
+}
+
+std::optional<int64_t> CutFinder::FindOpenStart(const Stmt& loop) const {
+  std::optional<int64_t> found;
+  std::vector<Stmt> inner;
+  Search(loop, loop->body, &inner, [&](const Expr& condition, bool of_choice) {
+    if (of_choice) found = OpenStartOf(loop, condition, inner);
+    return found.has_value();
+  });
+  return found;
+}
+
+// Asks `decide` about the conditions of statements and of choices (`border`) below `loop`, with
+// the loops around each in `inner`, until it says yes. Returns whether it did.
+bool CutFinder::Search(const Stmt& loop, const Stmt& s, std::vector<Stmt>* inner,
+                       const Decide& decide) {
+  switch (s->kind) {
+    case StmtKind::kFor: {
+      inner->push_back(s);
+      const bool found = Search(loop, s->body, inner, decide);
+      inner->pop_back();
+      return found;
+    }
+    case StmtKind::kSeq:
+      return std::ranges::any_of(
+          s->stmts, [&](const Stmt& child) { return Search(loop, child, inner, decide); });
+    case StmtKind::kIf:
+      return std::ranges::any_of(ir::Conjuncts(s->condition),
+                                 [&](const Expr& c) { return decide(c, /*border=*/false); }) ||
+             Search(loop, s->body, inner, decide) ||
+             (s->else_body != nullptr && Search(loop, s->else_body, inner, decide));
+    case StmtKind::kLet:
+    case StmtKind::kAlloc:
+      return Search(loop, s->body, inner, decide);
+    case StmtKind::kStore:
+      // Unrolled loops decide their choices by being written out.
+      return loop->for_kind != ir::ForKind::kUnrolled && SearchChoices(s->value, decide);
+    default:
+      return false;
+  }
+}
+
+bool CutFinder::SearchChoices(const Expr& value, const Decide& decide) {
+  bool found = false;
+  ir::VisitExprs(value, [&](const Expr& e) {
+    if (e->kind != ExprKind::kSelect || found) return !found;
+    found = std::ranges::any_of(ir::Conjuncts(e->args[0]),
+                                [&](const Expr& c) { return decide(c, /*border=*/true); });
+    return true;
+  });
+  return found;
+}
+
+bool CutFinder::IsPeelable(const Expr& condition, const std::vector<Stmt>& inner) const {
+  bool peel = false;
+  ir::VisitExprs(condition, [&](const Expr& e) {
+    if (e->kind != ExprKind::kVar) return true;
+    peel = peel || std::find(peel_.begin(), peel_.end(), e.get()) != peel_.end();
+    for (const Stmt& loop : inner) peel = peel || (loop->var == e && IsPeeled(*loop));
+    return true;
+  });
+  return peel;
+}
+
+std::optional<OpenCut> CutFinder::OpenCutOf(const Stmt& loop, const Expr& condition,
+                                            const std::vector<Stmt>& inner) const {
+  if (condition->kind != ExprKind::kLt || condition->args[0]->dtype != ir::kI64)
+    return std::nullopt;
+  if (!ir::UsesVar(condition, loop->var)) return std::nullopt;
+  ir::SumTerms sum;
+  ir::AddTermsOf(condition->args[0], 1, &sum);
+  ir::AddTermsOf(condition->args[1], -1, &sum);
+  analysis::Analyzer analyzer = analyzer_;
+  for (const Stmt& l : inner) analyzer.SetRange(l->var, l->range);
+  int64_t factor = 0, inner_max = 0;
+  Expr end = ir::Int(0);  // E: what neither this loop nor one inside changes
+  for (const auto& [term, scale] : sum.terms) {
+    const bool is_inner = std::any_of(inner.begin(), inner.end(),
+                                      [&](const Stmt& l) { return ir::UsesVar(*term, l->var); });
+    if (*term == loop->var) {
+      factor = scale;
+    } else if (is_inner) {
+      const Interval range = analyzer.Values(*term);
+      if (!range.is_bounded() || range.max > kMaxInner) return std::nullopt;
+      inner_max += scale > 0 ? scale * range.max : scale * range.min;
+    } else if (ir::UsesVar(*term, loop->var)) {
+      return std::nullopt;
+    } else {
+      end = end + *term * ir::Int(-scale);
+    }
+  }
+  if (factor < 1) return std::nullopt;
+  // v < (E - inner_max - constant) / factor, rounded up.
+  const int64_t less = factor - 1 - inner_max - sum.constant;
+  const Expr cut = ir::FloorDiv(end + ir::Int(less), ir::Int(factor));
+  const Expr whole = ir::FloorDiv(end + ir::Int(factor - 1), ir::Int(factor));
+  OpenCut open{analysis::Simplify(cut, analyzer_), end, factor};
+  const Expr last = loop->range.min + loop->range.extent;
+  const Expr more = analysis::Simplify(last - whole, analyzer_);
+  open.rows = less == 0 && ir::IsInt(more, 0) && IsPeelable(condition, inner);
+  // A loop may end before the condition fails.
+  const int64_t* longer = ir::AsInt(more);
+  if (longer == nullptr || *longer < 0) open.cut = ir::Min(open.cut, last);
+  return open;
+}
+
+// From where on `constant + inner < factor · v` holds for all inner values.
+std::optional<int64_t> CutFinder::OpenStartOf(const Stmt& loop, const Expr& condition,
+                                              const std::vector<Stmt>& inner) const {
+  if (condition->kind != ExprKind::kLt || condition->args[0]->dtype != ir::kI64)
+    return std::nullopt;
+  ir::SumTerms sum;
+  ir::AddTermsOf(condition->args[0], 1, &sum);
+  ir::AddTermsOf(condition->args[1], -1, &sum);
+  analysis::Analyzer analyzer = analyzer_;
+  for (const Stmt& l : inner) analyzer.SetRange(l->var, l->range);
+  int64_t factor = 0, most = sum.constant;
+  for (const auto& [term, scale] : sum.terms) {
+    if (*term == loop->var) {
+      factor = -scale;
+      continue;
+    }
+    const bool is_inner =
+        std::any_of(inner.begin(), inner.end(), [&](const Stmt& l) { return *term == l->var; });
+    const Interval range = analyzer.Values(*term);
+    if (!is_inner || !range.is_bounded() || range.max > kMaxInner) return std::nullopt;
+    most += scale > 0 ? scale * range.max : scale * range.min;
+  }
+  if (factor < 1) return std::nullopt;
+  const int64_t first = ir::FloorDivInt(most, factor) + 1;
+  const int64_t begin = *ir::AsInt(loop->range.min);
+  if (first <= begin || first > begin + kMaxStart) return std::nullopt;
+  return first;
+}
+
+// `condition` as  c · atom + (something the inner loops run over) < E  with atom over `loop` and
+// what is outside.
+std::optional<Cut> CutFinder::CutOf(const Stmt& loop, const Expr& condition,
+                                    const std::vector<Stmt>& inner, bool border) const {
+  if (condition->kind != ExprKind::kLt || !condition->args[0]->dtype.is_int()) return std::nullopt;
+  if (!ir::UsesVar(condition, loop->var)) return std::nullopt;
+  ir::SumTerms sum;
+  ir::AddTermsOf(condition->args[0], 1, &sum);
+  ir::AddTermsOf(condition->args[1], -1, &sum);
+  analysis::Analyzer analyzer = analyzer_;
+  for (const Stmt& l : inner) analyzer.SetRange(l->var, l->range);
+  Expr atom;
+  int64_t factor = 0, inner_max = 0;
+  for (const auto& [term, scale] : sum.terms) {
+    bool is_inner = std::any_of(inner.begin(), inner.end(),
+                                [&](const Stmt& l) { return ir::UsesVar(*term, l->var); });
+    if (!is_inner) {
+      if (atom != nullptr || scale == 0) return std::nullopt;
+      atom = *term;
+      factor = scale;
+      continue;
+    }
+    Interval range = analyzer.Values(*term);
+    if (!range.is_bounded()) return std::nullopt;
+    inner_max += scale > 0 ? scale * range.max : scale * range.min;
+  }
+  if (atom == nullptr || !ir::UsesVar(atom, loop->var)) return std::nullopt;
+  if (!border && factor < 0) return std::nullopt;
+  // What asks for nothing but this loop's variable is a shorter loop.
+  bool clips = atom == loop->var && sum.terms.size() == 1;
+  if (!border && !clips && !IsPeelable(condition, inner)) return std::nullopt;
+  // factor · atom + inner_max + constant < 0
+  const int64_t most = inner_max + sum.constant;
+  const int64_t cut =
+      factor > 0 ? -ir::FloorDivInt(most, factor) : ir::FloorDivInt(most, -factor) + 1;
+  Interval range = analyzer_.Values(atom);
+  if (!range.is_bounded() || cut <= range.min || cut > range.max) return std::nullopt;
+  return Cut{atom, cut, border};
+}
+
+}  // namespace tilewright::transform
