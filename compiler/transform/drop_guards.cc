@@ -34,6 +34,24 @@ struct Guard {
   const ir::StmtNode& store() const { return *guarded->body; }
 };
 
+// Loops that go over other elements where their condition does not hold: a sum of theirs, each times
+// a constant. What is clamped, or wraps, may write again what is there.
+bool IsLinear(const Expr& e) {
+  switch (e->kind) {
+    case ExprKind::kVar:
+    case ExprKind::kIntImm:
+      return true;
+    case ExprKind::kAdd:
+    case ExprKind::kSub:
+      return IsLinear(e->args[0]) && IsLinear(e->args[1]);
+    case ExprKind::kMul:
+      return (ir::AsInt(e->args[0]) != nullptr && IsLinear(e->args[1])) ||
+             (ir::AsInt(e->args[1]) != nullptr && IsLinear(e->args[0]));
+    default:
+      return false;
+  }
+}
+
 class Guards {
  public:
   explicit Guards(const ir::Function& f) : analyzer_(f) {
@@ -119,10 +137,9 @@ class Guards {
   // something is missing, none is left.
   bool IsSafe(const Guard& guard) const {
     const ir::StmtNode& store = guard.store();
-    if (store.mask != nullptr) return false;
+    if (store.mask != nullptr || !std::ranges::all_of(store.indices, IsLinear)) return false;
     std::vector<Stmt> missing;
     Ask(store.buffer, store.indices, guard.guarded->body, &missing);
-    for (const Expr& index : store.indices) AskLoads(index, guard.guarded->body, &missing);
     AskLoads(store.value, guard.guarded->body, &missing);
     Stmt probe = ir::MakeSeq(std::move(missing));
     if (guard.rest != nullptr) probe = ir::MakeIf(guard.rest, probe);

@@ -207,8 +207,9 @@ fn rows(A: f32[8,12] input, C: f32[8,12] output) stage=scheduled {
 }
 
 // Sums of tiles of four rows, from a copy of these rows with zeros behind the last one. `mark` is
-// that of the loop over tiles, `from` what the sums read.
-std::string OpenTiles(const std::string& mark, const std::string& from) {
+// that of the loop over tiles, `from` what the sums read, `at` the row that they lie in.
+std::string OpenTiles(const std::string& mark, const std::string& from, const std::string& at) {
+  const std::string sums = "S[" + at + ", j]";
   return R"(
 fn tiles(n: size, A: f32[n,5] input, B: f32[5,8] constant, C: f32[n,8] output) stage=loops {
   for io in 0..floordiv(n + 3, 4))" +
@@ -225,7 +226,8 @@ fn tiles(n: size, A: f32[n,5] input, B: f32[5,8] constant, C: f32[n,8] output) s
         for r in 0..4 unrolled {
           for j in 0..8 vectorized {
             if (io * 4 + r < n) {
-              S[r, j] = 0.0f32;
+              )" +
+         sums + R"( = 0.0f32;
             }
           }
         }
@@ -242,7 +244,8 @@ fn tiles(n: size, A: f32[n,5] input, B: f32[5,8] constant, C: f32[n,8] output) s
         for r in 0..4 unrolled {
           for j in 0..8 vectorized {
             if (io * 4 + r < n) {
-              C[io * 4 + r, j] = S[r, j];
+              C[io * 4 + r, j] = )" +
+         sums + R"(;
             }
           }
         }
@@ -253,19 +256,20 @@ fn tiles(n: size, A: f32[n,5] input, B: f32[5,8] constant, C: f32[n,8] output) s
 )";
 }
 
-// Conditions stay around results, around what is not there without them, and where they are those
-// of a marked loop.
+// Conditions stay around results, around what is not there without them, around what would be
+// written twice, and where they are those of a marked loop.
 TEST(DropGuards, OfTilesThatTheFunctionKeeps) {
   struct Case {
-    const char *mark, *from;
+    const char *mark, *from, *at;
     int conditions;
   };
-  const Case cases[] = {{"", "P[r, k]", 2},
-                        {"", "A[io * 4 + r, k]", 3},
-                        {"", "P[r, floordiv(k * n, n)]", 3},
-                        {" @{tail=\"peel\"}", "P[r, k]", 3}};
+  const Case cases[] = {{"", "P[r, k]", "r", 2},
+                        {"", "A[io * 4 + r, k]", "r", 3},
+                        {"", "P[r, floordiv(k * n, n)]", "r", 3},
+                        {"", "P[r, k]", "min(r, n - 1)", 3},
+                        {" @{tail=\"peel\"}", "P[r, k]", "r", 3}};
   for (const Case& c : cases) {
-    const ir::Function before = Parsed(OpenTiles(c.mark, c.from));
+    const ir::Function before = Parsed(OpenTiles(c.mark, c.from, c.at));
     const absl::StatusOr<ir::Function> after =
         RunPipeline(before, Rows("simplify,drop_guards"), Context());
     ASSERT_TRUE(after.ok()) << support::StatusText(after.status());
