@@ -34,8 +34,8 @@ struct Guard {
   const ir::StmtNode& store() const { return *guarded->body; }
 };
 
-// Loops that go over other elements where their condition does not hold: a sum of theirs, each times
-// a constant. What is clamped, or wraps, may write again what is there.
+// Whether loops go over other elements where their condition does not hold: a sum of loops, each
+// times a constant. What is clamped, or wraps, may write again what is there.
 bool IsLinear(const Expr& e) {
   switch (e->kind) {
     case ExprKind::kVar:
