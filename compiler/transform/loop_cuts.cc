@@ -105,16 +105,22 @@ bool CutFinder::IsPeelable(const Expr& condition, const std::vector<Stmt>& inner
   return peel;
 }
 
+// a < b as a - b < 0, and what is known where that is asked.
+CutFinder::Difference CutFinder::DifferenceOf(const Expr& condition,
+                                              const std::vector<Stmt>& inner) const {
+  Difference difference{{}, analyzer_};
+  ir::AddTermsOf(condition->args[0], 1, &difference.sum);
+  ir::AddTermsOf(condition->args[1], -1, &difference.sum);
+  for (const Stmt& loop : inner) difference.inside.SetRange(loop->var, loop->range);
+  return difference;
+}
+
 std::optional<OpenCut> CutFinder::OpenCutOf(const Stmt& loop, const Expr& condition,
                                             const std::vector<Stmt>& inner) const {
   if (condition->kind != ExprKind::kLt || condition->args[0]->dtype != ir::kI64)
     return std::nullopt;
   if (!ir::UsesVar(condition, loop->var)) return std::nullopt;
-  ir::SumTerms sum;
-  ir::AddTermsOf(condition->args[0], 1, &sum);
-  ir::AddTermsOf(condition->args[1], -1, &sum);
-  analysis::Analyzer analyzer = analyzer_;
-  for (const Stmt& l : inner) analyzer.SetRange(l->var, l->range);
+  const auto [sum, inside] = DifferenceOf(condition, inner);
   int64_t factor = 0, inner_max = 0;
   Expr end = ir::Int(0);  // E: what neither this loop nor one inside changes
   for (const auto& [term, scale] : sum.terms) {
@@ -123,7 +129,7 @@ std::optional<OpenCut> CutFinder::OpenCutOf(const Stmt& loop, const Expr& condit
     if (*term == loop->var) {
       factor = scale;
     } else if (is_inner) {
-      const Interval range = analyzer.Values(*term);
+      const Interval range = inside.Values(*term);
       if (!range.is_bounded() || range.max > kMaxInner) return std::nullopt;
       inner_max += scale > 0 ? scale * range.max : scale * range.min;
     } else if (ir::UsesVar(*term, loop->var)) {
@@ -152,11 +158,7 @@ std::optional<int64_t> CutFinder::OpenStartOf(const Stmt& loop, const Expr& cond
                                               const std::vector<Stmt>& inner) const {
   if (condition->kind != ExprKind::kLt || condition->args[0]->dtype != ir::kI64)
     return std::nullopt;
-  ir::SumTerms sum;
-  ir::AddTermsOf(condition->args[0], 1, &sum);
-  ir::AddTermsOf(condition->args[1], -1, &sum);
-  analysis::Analyzer analyzer = analyzer_;
-  for (const Stmt& l : inner) analyzer.SetRange(l->var, l->range);
+  const auto [sum, inside] = DifferenceOf(condition, inner);
   int64_t factor = 0, most = sum.constant;
   for (const auto& [term, scale] : sum.terms) {
     if (*term == loop->var) {
@@ -165,7 +167,7 @@ std::optional<int64_t> CutFinder::OpenStartOf(const Stmt& loop, const Expr& cond
     }
     const bool is_inner =
         std::any_of(inner.begin(), inner.end(), [&](const Stmt& l) { return *term == l->var; });
-    const Interval range = analyzer.Values(*term);
+    const Interval range = inside.Values(*term);
     if (!is_inner || !range.is_bounded() || range.max > kMaxInner) return std::nullopt;
     most += scale > 0 ? scale * range.max : scale * range.min;
   }
@@ -182,11 +184,7 @@ std::optional<Cut> CutFinder::CutOf(const Stmt& loop, const Expr& condition,
                                     const std::vector<Stmt>& inner, bool border) const {
   if (condition->kind != ExprKind::kLt || !condition->args[0]->dtype.is_int()) return std::nullopt;
   if (!ir::UsesVar(condition, loop->var)) return std::nullopt;
-  ir::SumTerms sum;
-  ir::AddTermsOf(condition->args[0], 1, &sum);
-  ir::AddTermsOf(condition->args[1], -1, &sum);
-  analysis::Analyzer analyzer = analyzer_;
-  for (const Stmt& l : inner) analyzer.SetRange(l->var, l->range);
+  const auto [sum, inside] = DifferenceOf(condition, inner);
   Expr atom;
   int64_t factor = 0, inner_max = 0;
   for (const auto& [term, scale] : sum.terms) {
@@ -198,7 +196,7 @@ std::optional<Cut> CutFinder::CutOf(const Stmt& loop, const Expr& condition,
       factor = scale;
       continue;
     }
-    Interval range = analyzer.Values(*term);
+    Interval range = inside.Values(*term);
     if (!range.is_bounded()) return std::nullopt;
     inner_max += scale > 0 ? scale * range.max : scale * range.min;
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/analysis/analyzer.h"
+#include "compiler/ir/expr_parts.h"
 #include "compiler/ir/ir.h"
 
 namespace tilewright::transform {
@@ -52,6 +53,11 @@ class CutFinder {
   static bool Search(const ir::Stmt& loop, const ir::Stmt& s, std::vector<ir::Stmt>* inner,
                      const Decide& decide);
   static bool SearchChoices(const ir::Expr& value, const Decide& decide);
+  struct Difference {
+    ir::SumTerms sum;
+    analysis::Analyzer inside;
+  };
+  Difference DifferenceOf(const ir::Expr& condition, const std::vector<ir::Stmt>& inner) const;
   bool IsPeelable(const ir::Expr& condition, const std::vector<ir::Stmt>& inner) const;
   std::optional<int64_t> OpenStartOf(const ir::Stmt& loop, const ir::Expr& condition,
                                      const std::vector<ir::Stmt>& inner) const;
