@@ -52,7 +52,8 @@ class OpenSizesSession : public testing::Test {
 
   v1::BuilderReply Open(const std::vector<std::map<std::string, int64_t>>& points,
                         bool states = false, const std::string& cost_model = "prior",
-                        const std::string& target = tests::WidestTarget().ToString()) {
+                        const std::string& target = tests::WidestTarget().ToString(),
+                        int64_t most = 32) {
     session_ = std::make_unique<BuilderSession>();
     v1::BuilderRequest request;
     v1::OpenJob* open = request.mutable_open_job();
@@ -60,7 +61,7 @@ class OpenSizesSession : public testing::Test {
     open->set_target(target);
     open->set_cost_model(cost_model);
     (*open->mutable_open_sizes())["batch"].set_min(1);
-    (*open->mutable_open_sizes())["batch"].set_max(32);
+    (*open->mutable_open_sizes())["batch"].set_max(most);
     for (const auto& point : points) {
       open->add_specialise()->mutable_sizes()->insert(point.begin(), point.end());
     }
@@ -172,6 +173,20 @@ TEST_F(OpenSizesSession, SchedulesOfOpenTasksArePredicted) {
   const v1::BuilderReply same = session_->Handle(of_job);
   ASSERT_TRUE(same.has_module_compiled()) << same.error().message();
   EXPECT_EQ(same.module_compiled().digest().hash(), reply.module_compiled().digest().hash());
+}
+
+// A task of one row takes no time next to those of thousands, but most of that of its function.
+TEST_F(OpenSizesSession, WhatASpecialisationRunsIsWorthPredicting) {
+  const std::string target = tests::WidestTarget().ToString();
+  const v1::BuilderReply opened =
+      Open({{{"batch", 1}}, {{"batch", 4096}}}, false, "xgboost", target, 4096);
+  ASSERT_TRUE(opened.has_job_opened()) << opened.error().message();
+  v1::BuilderRequest request;
+  request.mutable_predict_schedules()->mutable_time();  // none: all that are worth it are out of it
+  const v1::BuilderReply answer = session_->Handle(request);
+  ASSERT_TRUE(answer.has_schedules_predicted()) << answer.error().message();
+  EXPECT_EQ(answer.schedules_predicted().schedules_size(), 0);
+  EXPECT_GE(answer.schedules_predicted().out_of_time(), 6);  // two products of each function
 }
 
 TEST_F(OpenSizesSession, BadPointsAreRefused) {
