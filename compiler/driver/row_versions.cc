@@ -70,10 +70,14 @@ std::optional<ir::Expr> RowsOfLargeLayer(const graph::Graph& task, const ir::Fun
   return std::nullopt;
 }
 
+// Steps of one function, whichever of the task's algorithms it is.
+absl::StatusOr<ir::Function> Replay(const ir::Function& function, const std::string& steps) {
+  return schedule::Replay(std::vector<schedule::Variant>{{"direct", function}}, steps);
+}
+
 // The default schedule of so few rows, where it is one of an open number, too.
-absl::StatusOr<std::optional<RowVersion>> FewRows(const graph::Graph& task,
-                                                  const schedule::Variant& variant,
-                                                  const target::Target& target) {
+std::optional<RowVersion> FewRows(const graph::Graph& task, const schedule::Variant& variant,
+                                  const target::Target& target) {
   const ir::Function& function = variant.function;
   const auto count = RowsOfLargeLayer(task, function, target.machine);
   if (!count) return std::nullopt;
@@ -87,8 +91,7 @@ absl::StatusOr<std::optional<RowVersion>> FewRows(const graph::Graph& task,
                  .most = kFewRows,
                  .few = true};
   few.steps = schedule::ToText(space::DefaultSchedule(ir::BindSizes(function, sizes), target));
-  const std::vector<schedule::Variant> only = {{"direct", function}};
-  absl::StatusOr<ir::Function> scheduled = schedule::Replay(only, few.steps);
+  absl::StatusOr<ir::Function> scheduled = Replay(function, few.steps);
   if (!scheduled.ok()) return std::nullopt;
   few.scheduled = *std::move(scheduled);
   return few;
@@ -113,13 +116,11 @@ absl::StatusOr<std::vector<RowVersion>> RowVersions(const graph::Graph& task,
     if (!many || given) continue;
     const std::string steps =
         schedule::ToText(space::DefaultSchedule(variant.function, target, many->choices));
-    const std::vector<schedule::Variant> only = {{"direct", variant.function}};
-    TW_ASSIGN(ir::Function scheduled, schedule::Replay(only, steps));
+    TW_ASSIGN(ir::Function scheduled, Replay(variant.function, steps));
     versions.push_back({variant.name, std::move(scheduled), steps, variant.function.size_params,
                         many->count, many->most});
   }
-  TW_ASSIGN(std::optional<RowVersion> few, FewRows(task, main, target));
-  if (few) versions.push_back(*std::move(few));
+  if (auto few = FewRows(task, main, target)) versions.push_back(*std::move(few));
   return versions;
 }
 

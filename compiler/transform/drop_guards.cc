@@ -75,11 +75,12 @@ class Guards {
   void Collect(const Stmt& s) {
     if (s->kind == StmtKind::kAlloc) own_.insert(s->buffer.get());
     if (s->kind == StmtKind::kStore && conditions_ > 0) partial_.insert(s->buffer.get());
-    if (s->kind == StmtKind::kIf && conditions_ == 0 && IsCandidate(*s)) {
+    if (s->kind == StmtKind::kIf && conditions_ == 0 && GuardsOwnStore(*s)) {
       std::vector<Expr> kept = ir::Conjuncts(s->condition);
-      std::erase_if(kept, [&](const Expr& e) { return MayGo(e); });
-      guards_.push_back({s, kept.empty() ? nullptr : ir::Conjunction(kept), around_});
-      return;
+      if (std::erase_if(kept, [&](const Expr& e) { return MayGo(e); }) > 0) {
+        guards_.push_back({s, ir::Conjunction(kept), around_});
+        return;
+      }
     }
     const bool condition = s->kind == StmtKind::kIf;
     conditions_ += condition ? 1 : 0;
@@ -91,11 +92,10 @@ class Guards {
     conditions_ -= condition ? 1 : 0;
   }
 
-  // Whether it is a condition around one store to a buffer of the function, of which a part may go.
-  bool IsCandidate(const ir::StmtNode& s) const {
-    if (s.else_body != nullptr || s.body->kind != StmtKind::kStore) return false;
-    if (own_.count(s.body->buffer.get()) == 0) return false;
-    return std::ranges::any_of(ir::Conjuncts(s.condition), [&](const Expr& e) { return MayGo(e); });
+  // Whether it is a condition around one store to a buffer of the function.
+  bool GuardsOwnStore(const ir::StmtNode& s) const {
+    return s.else_body == nullptr && s.body->kind == StmtKind::kStore &&
+           own_.count(s.body->buffer.get()) > 0;
   }
 
   // Whether it asks about an open size, and not about a loop marked tail=peel.

@@ -25,8 +25,8 @@ struct Cut {
 struct OpenCut {
   ir::Expr cut, end;
   int64_t factor = 0;
-  bool rows =
-      false;  // the loop's last iteration is the only one behind it, of 1 to factor - 1 rows
+  // The loop's last iteration is the only one behind it, of 1 to factor - 1 rows.
+  bool rows = false;
 };
 
 // Asks about conditions below a loop with what is known around it. Neither `analyzer` nor `peel`,

@@ -137,11 +137,8 @@ class Partitioner {
   Stmt CutLoop(const Stmt& s) {
     if (s->for_kind != ir::ForKind::kVectorized && IsConstantLoop(s)) {
       if (std::optional<Cut> cut = Cuts().Find(s)) {
-        const int64_t leaves = CountLeaves(s->body), unrolled = CountUnrolled(s->body);
-        if (leaves_ + leaves <= kMaxLeaves &&
-            (!cut->border || unrolled_ + unrolled <= kMaxUnrolled)) {
-          leaves_ += leaves;
-          unrolled_ += unrolled;
+        if (HasRoom(s, cut->border)) {
+          Take(s);
           bool serial =
               s->for_kind == ir::ForKind::kSerial || s->for_kind == ir::ForKind::kUnrolled;
           return cut->atom == s->var && serial ? SplitRange(s, cut->cut) : SplitBody(s, *cut);

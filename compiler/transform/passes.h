@@ -39,7 +39,8 @@ absl::StatusOr<Function> SimplifyFunction(const Function& f, const PassContext& 
 // where all that the store touches is there without them. Expects simplified conditions.
 absl::StatusOr<Function> DropGuards(const Function& f, const PassContext& ctx);
 // kLoops → kLoops: loops marked tail=peel whose conditions hold on a prefix are split into a main
-// part without them and remainders with constant extents. Expects simplified conditions.
+// part without them and remainders with constant extents; of loops over open sizes also those
+// without a mark. Expects simplified conditions.
 absl::StatusOr<Function> PartitionLoops(const Function& f, const PassContext& ctx);
 // kLoops → kLoops: buffers of open size stand around the whole body; iterations of a parallel loop
 // get one each. The code generator asks for them there.

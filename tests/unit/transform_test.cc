@@ -235,8 +235,8 @@ fn tiles(n: size, A: f32[n,5] input, B: f32[5,8] constant, C: f32[n,8] output) s
           for r in 0..4 unrolled {
             for j in 0..8 vectorized {
               if (io * 4 + r < n && j < 7) {
-                S[r, j] = S[r, j] + )" +
-         from + R"( * B[k, j];
+                )" +
+         sums + " = " + sums + " + " + from + R"( * B[k, j];
               }
             }
           }

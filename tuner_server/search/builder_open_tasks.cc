@@ -24,11 +24,12 @@ absl::StatusOr<std::optional<BuilderSession::JobTask>> BuilderSession::MakeOpenT
   const absl::StatusOr<graph::Graph> fixed = graph::Specialize(body, typical);
   if (!fixed.ok()) return std::nullopt;  // sizes that a run finds together: none is typical
   // The points that a search of the task of these sizes would draw.
-  SearchOptions options = OptionsOf(driver::DescribeTask(*fixed));
+  const driver::Task at_typical = driver::DescribeTask(*fixed);
+  SearchOptions options = OptionsOf(at_typical);
   options.typical = typical;
   TW_ASSIGN(std::vector<schedule::Variant> variants, driver::TaskVariants(body));
   TW_ASSIGN(made.search,
-            SearchTask::Create(std::move(variants), graph::Flops(*fixed), target_, options));
+            SearchTask::Create(std::move(variants), at_typical.flops, target_, options));
   TW_ASSIGN(made.default_steps, driver::DefaultSteps(task.text, target_));
   TW_ASSIGN(made.estimate_ns, made.search->EstimateNs(made.default_steps));
   return made;
