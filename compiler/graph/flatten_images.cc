@@ -3,7 +3,8 @@
 // are whole vectors up to the last, where each row of a small image ends in a part of one. Both
 // forms have the same bytes, so changing between them is a view. Elementwise operators follow the
 // operand that is computed last, whose epilogue they become. Without groups lanes run along the
-// channels, and the tiles of a plane divide better than those of a row: such convolutions stay.
+// channels, and the tiles of a plane divide better than those of a row: such convolutions stay,
+// unless their channels fill no vector and rows are of an open length.
 #include <algorithm>
 #include <map>
 
@@ -27,7 +28,8 @@ Dims AsRow(const Dims& shape) { return {shape[0], shape[1], 1, shape[2] * shape[
 
 class Flattener : public ForwardRewriter {
  public:
-  explicit Flattener(Graph g) : ForwardRewriter(std::move(g), /*max_known_bytes=*/0) {}
+  Flattener(Graph g, int64_t channel_block)
+      : ForwardRewriter(std::move(g), /*max_known_bytes=*/0), channel_block_(channel_block) {}
 
  private:
   absl::StatusOr<bool> Rewrite(const Node& node) override {
@@ -58,9 +60,15 @@ class Flattener : public ForwardRewriter {
 
   bool OfPixels(const Node& node) const {
     const Dims& weight = TypeOf(node.inputs[1]).shape;
-    return op::GetInt(node.attrs, "groups", 1) > 1 && LiesPlain(node) && weight[2] == op::Dim(1) &&
-           weight[3] == op::Dim(1) && AllAre(node.attrs, "strides", 1) &&
-           AllAre(node.attrs, "pads", 0);
+    const bool along_pixels =
+        op::GetInt(node.attrs, "groups", 1) > 1 ||
+        (!TypeOf(node.outputs[0]).shape[3].is_constant() && IsNarrow(weight[0]));
+    return along_pixels && LiesPlain(node) && weight[2] == op::Dim(1) && weight[3] == op::Dim(1) &&
+           AllAre(node.attrs, "strides", 1) && AllAre(node.attrs, "pads", 0);
+  }
+
+  bool IsNarrow(const op::Dim& channels) const {
+    return channels.is_constant() && channels.value() < channel_block_;
   }
 
   // Elementwise, and the last computed of its images is a row; all else is the same for all pixels.
@@ -101,6 +109,7 @@ class Flattener : public ForwardRewriter {
     return views_[id] = row;
   }
 
+  const int64_t channel_block_;
   int position_ = 0;
   std::map<ValueId, int> computed_;   // by value: the node that computes it, views looked through
   std::map<ValueId, ValueId> rows_;   // images that are computed as a row → the row
@@ -109,8 +118,8 @@ class Flattener : public ForwardRewriter {
 
 }  // namespace
 
-absl::StatusOr<Graph> FlattenImages(Graph g, const GraphPassContext&) {
-  return Flattener(std::move(g)).Run();
+absl::StatusOr<Graph> FlattenImages(Graph g, const GraphPassContext& ctx) {
+  return Flattener(std::move(g), ctx.channel_block).Run();
 }
 
 }  // namespace tilewright::graph

@@ -5,6 +5,7 @@
 #include "compiler/analysis/simplify.h"
 #include "compiler/ir/expr_parts.h"
 #include "compiler/ir/numeric.h"
+#include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
 #include "compiler/transform/peel.h"
 
@@ -15,6 +16,11 @@ using ir::Expr;
 using ir::ExprKind;
 using ir::Stmt;
 using ir::StmtKind;
+
+// v < (E - inner) / factor, rounded up.
+Expr CutFinder::OpenBound::FirstNotBelow(int64_t of_inner) const {
+  return ir::FloorDiv(end + ir::Int(factor - 1 - of_inner), ir::Int(factor));
+}
 
 namespace {
 
@@ -115,42 +121,96 @@ CutFinder::Difference CutFinder::DifferenceOf(const Expr& condition,
   return difference;
 }
 
-std::optional<OpenCut> CutFinder::OpenCutOf(const Stmt& loop, const Expr& condition,
-                                            const std::vector<Stmt>& inner) const {
+std::optional<CutFinder::OpenBound> CutFinder::OpenBoundOf(const Stmt& loop, const Expr& condition,
+                                                           const std::vector<Stmt>& inner) const {
   if (condition->kind != ExprKind::kLt || condition->args[0]->dtype != ir::kI64)
     return std::nullopt;
   if (!ir::UsesVar(condition, loop->var)) return std::nullopt;
   const auto [sum, inside] = DifferenceOf(condition, inner);
-  int64_t factor = 0, inner_max = 0;
-  Expr end = ir::Int(0);  // E: what neither this loop nor one inside changes
+  OpenBound bound{0, {sum.constant, sum.constant}, ir::Int(0)};
   for (const auto& [term, scale] : sum.terms) {
     const bool is_inner = std::any_of(inner.begin(), inner.end(),
                                       [&](const Stmt& l) { return ir::UsesVar(*term, l->var); });
     if (*term == loop->var) {
-      factor = scale;
+      bound.factor = scale;
     } else if (is_inner) {
       const Interval range = inside.Values(*term);
       if (!range.is_bounded() || range.max > kMaxInner) return std::nullopt;
-      inner_max += scale > 0 ? scale * range.max : scale * range.min;
+      bound.inner.min += scale > 0 ? scale * range.min : scale * range.max;
+      bound.inner.max += scale > 0 ? scale * range.max : scale * range.min;
     } else if (ir::UsesVar(*term, loop->var)) {
       return std::nullopt;
     } else {
-      end = end + *term * ir::Int(-scale);
+      bound.end = bound.end + *term * ir::Int(-scale);
     }
   }
-  if (factor < 1) return std::nullopt;
-  // v < (E - inner_max - constant) / factor, rounded up.
-  const int64_t less = factor - 1 - inner_max - sum.constant;
-  const Expr cut = ir::FloorDiv(end + ir::Int(less), ir::Int(factor));
-  const Expr whole = ir::FloorDiv(end + ir::Int(factor - 1), ir::Int(factor));
-  OpenCut open{analysis::Simplify(cut, analyzer_), end, factor};
-  const Expr last = loop->range.min + loop->range.extent;
+  if (bound.factor < 1) return std::nullopt;
+  return bound;
+}
+
+// Whether last <= end.
+bool CutFinder::EndsBy(const Expr& last, const Expr& end) const {
+  const Expr simple = analysis::Simplify(last, analyzer_);
+  if (simple->kind == ExprKind::kMin)
+    return EndsBy(simple->args[0], end) || EndsBy(simple->args[1], end);
+  return analysis::Proves(simple <= end, analyzer_);
+}
+
+std::optional<OpenCut> CutFinder::OpenCutOf(const Stmt& loop, const Expr& condition,
+                                            const std::vector<Stmt>& inner) const {
+  const std::optional<OpenBound> bound = OpenBoundOf(loop, condition, inner);
+  if (!bound) return std::nullopt;
+  OpenCut open{analysis::Simplify(bound->FirstNotBelow(bound->inner.max), analyzer_), bound->end,
+               bound->factor};
+  const Expr last = loop->range.min + loop->range.extent, whole = bound->FirstNotBelow(0);
   const Expr more = analysis::Simplify(last - whole, analyzer_);
-  open.rows = less == 0 && ir::IsInt(more, 0) && IsPeelable(condition, inner);
+  open.rows =
+      bound->inner.max == bound->factor - 1 && IsPeelable(condition, inner) && EndsBy(last, whole);
   // A loop may end before the condition fails.
   const int64_t* longer = ir::AsInt(more);
   if (longer == nullptr || *longer < 0) open.cut = ir::Min(open.cut, last);
   return open;
+}
+
+Expr CutFinder::FindEnd(const Stmt& loop) const {
+  std::optional<OpenBound> bound;
+  std::vector<Stmt> inner;
+  if (!IsBelow(loop, loop->body, &inner, &bound) || !bound) return nullptr;
+  return bound->FirstNotBelow(bound->inner.min);
+}
+
+// Whether all that `s` does stands below conditions that fail together with that of `bound`, which
+// the first of them is.
+bool CutFinder::IsBelow(const Stmt& loop, const Stmt& s, std::vector<Stmt>* inner,
+                        std::optional<OpenBound>* bound) const {
+  switch (s->kind) {
+    case StmtKind::kFor: {
+      inner->push_back(s);
+      const bool below = IsBelow(loop, s->body, inner, bound);
+      inner->pop_back();
+      return below;
+    }
+    case StmtKind::kSeq:
+      return std::ranges::all_of(
+          s->stmts, [&](const Stmt& child) { return IsBelow(loop, child, inner, bound); });
+    case StmtKind::kIf:
+      if (s->else_body != nullptr) return false;
+      for (const Expr& condition : ir::Conjuncts(s->condition)) {
+        const std::optional<OpenBound> other = OpenBoundOf(loop, condition, *inner);
+        if (!other || ir::AsInt(other->end) != nullptr) continue;
+        if (!*bound) *bound = other;
+        if (other->factor == (*bound)->factor && other->inner.min == (*bound)->inner.min &&
+            ir::StructuralEqual(other->end, (*bound)->end)) {
+          return true;
+        }
+      }
+      return IsBelow(loop, s->body, inner, bound);
+    case StmtKind::kLet:
+    case StmtKind::kAlloc:
+      return IsBelow(loop, s->body, inner, bound);
+    default:
+      return false;
+  }
 }
 
 // From where on `constant + inner < factor · v` holds for all inner values.

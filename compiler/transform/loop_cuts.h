@@ -41,9 +41,11 @@ class CutFinder {
   // Where the first condition of a statement, or of a choice (`border`), below an open loop begins
   // to fail.
   std::optional<OpenCut> FindOpen(const ir::Stmt& loop, bool border) const;
+  // From where on a loop does nothing, for conditions on open sizes fail. Null if nothing says so.
+  ir::Expr FindEnd(const ir::Stmt& loop) const;
   // The first iteration from which on a choice below an open loop is decided.
   std::optional<int64_t> FindOpenStart(const ir::Stmt& loop) const;
-  // The same of one condition, with the loops between it and `loop`.
+  // What FindOpen says of one condition, with the loops between it and `loop`.
   std::optional<OpenCut> OpenCutOf(const ir::Stmt& loop, const ir::Expr& condition,
                                    const std::vector<ir::Stmt>& inner) const;
 
@@ -53,6 +55,19 @@ class CutFinder {
   static bool Search(const ir::Stmt& loop, const ir::Stmt& s, std::vector<ir::Stmt>* inner,
                      const Decide& decide);
   static bool SearchChoices(const ir::Expr& value, const Decide& decide);
+  // A condition `factor · v + inner < end` of a loop over v.
+  struct OpenBound {
+    int64_t factor = 0;
+    analysis::Interval inner;
+    ir::Expr end;  // E: what neither this loop nor one inside changes
+    // The first v where it fails for this value of the inner part.
+    ir::Expr FirstNotBelow(int64_t of_inner) const;
+  };
+  std::optional<OpenBound> OpenBoundOf(const ir::Stmt& loop, const ir::Expr& condition,
+                                       const std::vector<ir::Stmt>& inner) const;
+  bool EndsBy(const ir::Expr& last, const ir::Expr& end) const;
+  bool IsBelow(const ir::Stmt& loop, const ir::Stmt& s, std::vector<ir::Stmt>* inner,
+               std::optional<OpenBound>* bound) const;
   struct Difference {
     ir::SumTerms sum;
     analysis::Analyzer inside;

@@ -17,6 +17,8 @@
 //     → …;  for v in E / c..n { if E - c·v < 2 { … S of 1 row … } else if E - c·v < 3 { … } … }
 //   for v in 0..n { if v < t { S } }
 //     → for v in 0..t { S }     (marked or not)
+//   for v in 0..8 { for i in 0..4 { if 4·v + i < E { S } } }, E an open size
+//     → for v in 0..min(8, (E + 3) / 4) { for i in 0..4 { if 4·v + i < E { S } } }
 //   for v in 0..n { for k in 0..3 unrolled { … select(0 < v + k, X[v + k - 1], 0) … } }
 //     → the first v, where some k is outside;  for v in 1..n { … X[v + k - 1] … }
 //
@@ -129,9 +131,23 @@ class Partitioner {
     analyzer_.SetRange(s->var, s->range);
     bool peel = IsPeeled(*s);
     if (peel) peel_.push_back(s->var.get());
-    Stmt result = CutLoop(s);
+    Stmt result = CutLoop(Shortened(s));
     if (peel) peel_.pop_back();
     return result;
+  }
+
+  // A loop that does nothing from somewhere on ends there. Of one with a known end that is asked
+  // where an open size decides it, and for as long as its body has conditions.
+  Stmt Shortened(const Stmt& s) {
+    if (!open_ || s->for_kind != ir::ForKind::kSerial) return s;
+    const Expr past = Cuts().FindEnd(s);
+    if (past == nullptr) return s;
+    const Expr end = s->range.min + s->range.extent;
+    if (analysis::Proves(end <= past, analyzer_)) return s;
+    const Expr extent = analysis::Simplify(ir::Min(end, past) - s->range.min, analyzer_);
+    const Stmt loop = Over(s, s->range.min, extent, s->body);
+    analyzer_.SetRange(loop->var, loop->range);
+    return loop;
   }
 
   Stmt CutLoop(const Stmt& s) {

@@ -57,6 +57,8 @@ absl::StatusOr<Function> VectorizeLoops(const Function& f, const PassContext& ct
 // kLoops → kFlat (given the two passes before): kUnrolled loops, and loops over small local
 // buffers, are replicated.
 absl::StatusOr<Function> UnrollLoops(const Function& f, const PassContext& ctx);
+// kFlat → kFlat: vectors of local buffers that are written under one mask only are written whole.
+absl::StatusOr<Function> DropMasks(const Function& f, const PassContext& ctx);
 // kLoops → kLoops, unrolled and simplified: products of constants with the zeros around a padded
 // image are left out of private sums.
 absl::StatusOr<Function> DropZeroTerms(const Function& f, const PassContext& ctx);

@@ -16,6 +16,7 @@ constexpr PassRow kFlattenBuffers{"flatten_buffers", FlattenBuffers};
 constexpr PassRow kLowerTensorNests{"lower_tensor_nests", LowerTensorNests};
 constexpr PassRow kVectorizeLoops{"vectorize_loops", VectorizeLoops};
 constexpr PassRow kUnrollLoops{"unroll_loops", UnrollLoops};
+constexpr PassRow kDropMasks{"drop_masks", DropMasks};
 constexpr PassRow kDropZeroTerms{"drop_zero_terms", DropZeroTerms};
 constexpr PassRow kNarrowArithmetic{"narrow_arithmetic", NarrowArithmetic};
 constexpr PassRow kContractFma{"contract_fma", ContractFma};
@@ -26,10 +27,10 @@ constexpr PassRow kPrefetchConstants{"prefetch_constants", PrefetchConstants};
 // * 20 + f % 20, is only contiguous once its dimensions are one. Vectors come before unrolling,
 // which replicates them.
 constexpr PassRow kCpu[] = {
-    kLowerBlocks,      kCompactBuffers,    kSimplify,      kDropGuards,       kPartitionLoops,
-    kHoistOpenBuffers, kFlattenBuffers,    kSimplify,      kLowerTensorNests, kVectorizeLoops,
-    kUnrollLoops,      kSimplify,          kDropZeroTerms, kNarrowArithmetic, kContractFma,
-    kKeepSums,         kPrefetchConstants,
+    kLowerBlocks,      kCompactBuffers, kSimplify,          kDropGuards,       kPartitionLoops,
+    kHoistOpenBuffers, kFlattenBuffers, kSimplify,          kLowerTensorNests, kVectorizeLoops,
+    kUnrollLoops,      kSimplify,       kDropMasks,         kDropZeroTerms,    kNarrowArithmetic,
+    kContractFma,      kKeepSums,       kPrefetchConstants,
 };
 // Pipelines and virtual threads while thread loops are still loops like others; private buffers are
 // compacted again once each thread has its own.

@@ -18,41 +18,10 @@
 #include "tests/support/count_text.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/golden.h"
+#include "tests/unit/pass_checks.h"
 
 namespace tilewright::transform {
 namespace {
-
-PassContext Context(const std::string& cpu = "x86-64-v3") {
-  PassContext ctx;
-  ctx.target = *target::ParseTarget("cpu,arch=x86_64,cpu=" + cpu);
-  ctx.verify_each = true;
-  return ctx;
-}
-
-ir::Function Parsed(const std::string& text) {
-  absl::StatusOr<ir::Function> f = ir::ParseFunction(text);
-  EXPECT_TRUE(f.ok()) << support::StatusText(f.status());
-  EXPECT_TRUE(ir::Verify(*f).ok()) << support::StatusText(ir::Verify(*f));
-  return *f;
-}
-
-std::vector<PassRow> Rows(const std::string& names) {
-  std::vector<PassRow> rows;
-  for (const std::string& name : support::Split(names, ',')) rows.push_back(*FindPass(name));
-  return rows;
-}
-
-// Runs the passes, compares with tests/golden/transform/<name>.tir, interprets both.
-void CheckGolden(const std::string& name, const std::string& passes, const std::string& text,
-                 const PassContext& ctx = Context()) {
-  SCOPED_TRACE(name);
-  ir::Function before = Parsed(text);
-  absl::StatusOr<ir::Function> after = RunPipeline(before, Rows(passes), ctx);
-  ASSERT_TRUE(after.ok()) << support::StatusText(after.status());
-  EXPECT_TRUE(tests::MatchesGolden("transform/" + name + ".tir", ir::Print(*after)));
-  absl::Status same = tests::SameResults(before, *after);
-  EXPECT_TRUE(same.ok()) << support::StatusText(same);
-}
 
 // C[i, j] += A[i, k] * B[k, j] with j in ragged tiles of 8.
 constexpr char kTiledMatmul[] = R"(

@@ -1,0 +1,118 @@
+// Lowering passes on programs of open sizes: what they make of remainders.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "compiler/ir/ir_text.h"
+#include "deploy/support/strings.h"
+#include "tests/support/golden.h"
+#include "tests/unit/pass_checks.h"
+
+namespace tilewright::transform {
+namespace {
+
+// What lies wholly behind an open size takes no iterations, and a remainder of few rows is known.
+TEST(PartitionLoops, LoopsEndWhereAnOpenSizeLeavesThemNothing) {
+  const ir::Function before = Parsed(R"(
+fn f(n: size, X: f32[n] input, Y: f32[n] output) stage=loops {
+  for o in 0..floordiv(n + 31, 32) @{tail="peel"} {
+    for i in 0..8 {
+      alloc S: f32[4] scope=local {
+        for j in 0..4 unrolled {
+          if (o * 32 + i * 4 + j < n) {
+            S[j] = 0.0f32;
+          }
+        }
+        for k in 0..3 {
+          for j in 0..4 unrolled {
+            if (o * 32 + i * 4 + j < n) {
+              S[j] = S[j] + X[o * 32 + i * 4 + j] * 2.0f32;
+            }
+          }
+        }
+        for j in 0..4 unrolled {
+          if (o * 32 + i * 4 + j < n) {
+            Y[o * 32 + i * 4 + j] = S[j];
+          }
+        }
+      }
+    }
+  }
+}
+)");
+  const ir::Function after = CheckSizes("partition_loops", before, 70);
+  EXPECT_TRUE(tests::MatchesGolden("transform/partition_loops_open_ends.tir", ir::Print(after)));
+}
+
+// The sums of a tile of 16 columns, of which an open size leaves some out: its second vector may
+// have none at all. `more` is what else a step of the sum does.
+std::string MaskedSums(std::string_view more = "", std::string_view scope = "local") {
+  const std::string first = "masked(ramp(t * 16, 1, 8) < broadcast(n, 8))";
+  const std::string next = "masked(ramp(t * 16 + 8, 1, 8) < broadcast(n, 8))";
+  const auto pair = [&](std::string_view of_first, std::string_view of_next) {
+    return support::StrCat(of_first, "if (t * 16 < n - 8) {\n", of_next, "}\n");
+  };
+  const std::string a = "S[ramp(0, 1, 8)]", b = "S[ramp(8, 1, 8)]";
+  const std::string x = "X[ramp(t * 16, 1, 8)] ", y = "X[ramp(t * 16 + 8, 1, 8)] ";
+  const auto store = [](const std::string& place, const std::string& mask,
+                        const std::string& value) {
+    return support::StrCat(place, " ", mask, " = ", value, ";\n");
+  };
+  const std::string zero = "broadcast(0.0f32, 8)", w = " * broadcast(W[k], 8)";
+  return support::StrCat(
+      "fn f(n: size, X: f32[n] input, W: f32[4] constant, Y: f32[n] output) stage=flat {\n"
+      "for t in 0..floordiv(n + 15, 16) {\nalloc S: f32[16] scope=",
+      scope, " {\n", pair(store(a, first, zero), store(b, next, zero)), "for k in 0..4 {\n",
+      pair(store(a, first, a + " " + first + " + " + x + first + w),
+           store(b, next, b + " " + next + " + " + y + next + w)),
+      more, "}\n",
+      pair(store("Y[ramp(t * 16, 1, 8)]", first, a + " " + first),
+           store("Y[ramp(t * 16 + 8, 1, 8)]", next, b + " " + next)),
+      "}\n}\n}\n");
+}
+
+TEST(DropMasks, WritesVectorsOfALocalBufferWhole) {
+  const ir::Function after = CheckSizes("drop_masks", Parsed(MaskedSums()), 40);
+  EXPECT_TRUE(tests::MatchesGolden("transform/drop_masks.tir", ir::Print(after)));
+}
+
+TEST(DropMasks, OnlyWhereNothingElseIsWrittenToThem) {
+  const std::string mask = " masked(ramp(t * 16, 1, 8) < broadcast(n, 8))";
+  const std::pair<const char*, std::string> programs[] = {
+      {"goes", MaskedSums()},
+      {"a store of all lanes", MaskedSums("S[ramp(0, 1, 8)] = broadcast(1.0f32, 8);\n")},
+      {"of other lanes", MaskedSums("S[ramp(4, 1, 4)] masked(ramp(t * 16, 1, 4) < "
+                                    "broadcast(n, 4)) = broadcast(1.0f32, 4);\n")},
+      {"a mask that changes",
+       MaskedSums("S[ramp(0, 1, 8)] masked(ramp(t * 16 + k, 1, 8) < broadcast(n, 8)) = "
+                  "broadcast(1.0f32, 8);\n")},
+      {"a condition that changes",
+       MaskedSums("if (k < 2) {\nS[ramp(0, 1, 8)]" + mask + " = broadcast(1.0f32, 8);\n}\n")},
+      {"places that move", MaskedSums("S[ramp(k, 1, 8)]" + mask + " = broadcast(1.0f32, 8);\n")},
+      {"memory", MaskedSums("", "global")},
+  };
+  for (const auto& [what, text] : programs) {
+    const auto after = RunPipeline(Parsed(text), Rows("drop_masks"), Context());
+    ASSERT_TRUE(after.ok()) << what << after.status();
+    EXPECT_EQ(ir::Print(*after) == ir::Print(Parsed(text)), std::string_view(what) != "goes")
+        << what << ir::Print(*after);
+  }
+}
+
+// A row that is not there is not read, whatever the mask says of its columns.
+TEST(DropMasks, LoadsGetTheConditionThatTheirMaskDoesNotImply) {
+  const std::string mask = "masked(ramp(0, 1, 8) < broadcast(n, 8))";
+  const std::string text =
+      "fn f(n: size, X: f32[n * n] input, Y: f32[n] output) stage=flat {\nfor i in 0..4 {\n"
+      "alloc S: f32[8] scope=local {\nif (i < n) {\nS[ramp(0, 1, 8)] " +
+      mask + " = X[ramp(i * n, 1, 8)] " + mask + ";\n}\nif (i < n) {\nY[ramp(0, 1, 8)] " + mask +
+      " = S[ramp(0, 1, 8)] " + mask + ";\n}\n}\n}\n}\n";
+  const ir::Function after = CheckSizes("drop_masks", Parsed(text), 8);
+  EXPECT_NE(ir::Print(after).find("masked(broadcast(i < n, 8) && ramp"), std::string::npos)
+      << ir::Print(after);
+}
+
+}  // namespace
+}  // namespace tilewright::transform
