@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "compiler/analysis/simplify.h"
+#include "compiler/ir/expr_parts.h"
+#include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
 #include "deploy/support/status.h"
 
@@ -162,8 +164,10 @@ class SpanEvaluator {
   std::optional<Span> EvalDivision(const Expr& e) {
     const int64_t* c = ir::AsInt(e->args[1]);
     std::optional<Span> x = Eval(e->args[0]);
-    if (!x || c == nullptr || *c <= 0) return std::nullopt;
+    if (!x || UsesInner(e->args[1]) || analyzer_.Values(e->args[1]).min < 0) return std::nullopt;
     Expr divisor = e->args[1];
+    if (c == nullptr) return EvalOpenDivision(*e, *x);
+    if (*c == 0) return std::nullopt;
     Interval r = analyzer_.Values(S(ir::FloorMod(x->lo, divisor)));
     Congruence lo = analyzer_.CongruenceOf(x->lo);
     if (lo.modulus > 0 && lo.modulus % *c == 0) r = Interval::Point(lo.remainder % *c);
@@ -172,14 +176,17 @@ class SpanEvaluator {
       return std::nullopt;  // nothing real, and it could overflow
     bool is_div = e->kind == ExprKind::kFloorDiv;
     DivisionBounds(&r, *c);
-    if (s == nullptr) {
-      if (!is_div) return Span{ir::Int(0, e->dtype), ir::Int(*c - 1, e->dtype)};
-      Expr first = ir::FloorDiv(x->lo, divisor), last = ir::FloorDiv(x->lo + x->span, divisor);
-      return Span{first, last - first};
-    }
+    if (s == nullptr) return EvalOpenDivision(*e, *x);
     if (is_div) return Span{ir::FloorDiv(x->lo, divisor), ir::Int((r.max + *s) / *c, e->dtype)};
     if (*s < *c && r.max + *s < *c) return Span{ir::FloorMod(x->lo, divisor), x->span};
     return Span{ir::Int(0, e->dtype), ir::Int(*c - 1, e->dtype)};
+  }
+  static Span EvalOpenDivision(const ir::ExprNode& e, const Span& x) {
+    const Expr& divisor = e.args[1];
+    const bool is_div = e.kind == ExprKind::kFloorDiv;
+    if (!is_div) return Span{ir::Int(0, e.dtype), divisor - ir::Int(1, e.dtype)};
+    const Expr first = ir::FloorDiv(x.lo, divisor);
+    return Span{first, ir::FloorDiv(x.lo + x.span, divisor) - first};
   }
   static void DivisionBounds(Interval* r, int64_t c) {
     r->min = std::max<int64_t>(r->min, 0);
@@ -265,6 +272,15 @@ class AccessCollector {
         if (s->mask != nullptr) Visit(s->mask);
         if (s->buffer == buffer_) Add(s->indices, /*is_write=*/true);
         return;
+      case StmtKind::kIf: {
+        Visit(s->condition);
+        const std::vector<Expr> parts = ir::Conjuncts(Outer(s->condition));
+        conditions_.insert(conditions_.end(), parts.begin(), parts.end());
+        Walk(s->body);
+        conditions_.resize(conditions_.size() - parts.size());
+        if (s->else_body != nullptr) Walk(s->else_body);
+        return;
+      }
       default:
         break;
     }
@@ -287,13 +303,55 @@ class AccessCollector {
   }
   void Add(const std::vector<Expr>& indices, bool is_write) {
     StmtAccess access{{}, loops_, is_write};
-    for (const Expr& i : indices) access.indices.push_back(Outer(i));
+    for (const Expr& i : indices) {
+      access.indices.push_back(Bounded(conditions_, loops_, &access.inner).RewriteExpr(Outer(i)));
+    }
     out_->push_back(std::move(access));
   }
+
+  // Rows and columns of a number x, floordiv(x, s) and floormod(x, s) for an open s, where x < E
+  // around: those of a number that runs over [0, E). What the loops of x say of it alone may be
+  // more, by a part of a tile.
+  class Bounded : public ir::Rewriter {
+   public:
+    Bounded(const std::vector<Expr>& conditions, const std::vector<LoopRange>& loops,
+            std::vector<LoopRange>* inner)
+        : conditions_(conditions), loops_(loops), inner_(*inner) {}
+    Expr RewriteExpr(const Expr& e) override {
+      const bool divides = e->kind == ExprKind::kFloorDiv || e->kind == ExprKind::kFloorMod;
+      if (!divides || ir::AsInt(e->args[1]) != nullptr || !IsOfLoops(e->args[0]))
+        return RewriteChildren(e);
+      const auto bound = std::ranges::find_if(conditions_, [&](const Expr& c) {
+        return c->kind == ExprKind::kLt && ir::StructuralEqual(c->args[0], e->args[0]);
+      });
+      if (bound == conditions_.end()) return RewriteChildren(e);
+      const ir::DType type = e->dtype;
+      inner_.push_back({ir::MakeVar("below", type), {ir::Int(0, type), (*bound)->args[1]}});
+      return ir::Binary(e->kind, inner_.back().var, e->args[1]);
+    }
+
+   private:
+    // Whether it is a sum of loops from 0 on, each times a number: then it is not negative.
+    bool IsOfLoops(const Expr& e) const {
+      if (e->kind == ExprKind::kAdd) return IsOfLoops(e->args[0]) && IsOfLoops(e->args[1]);
+      if (e->kind == ExprKind::kMul) {
+        const int64_t* factor = ir::AsInt(e->args[1]);
+        return factor != nullptr && *factor >= 0 && IsOfLoops(e->args[0]);
+      }
+      return std::ranges::any_of(loops_, [&](const LoopRange& loop) {
+        return loop.var == e && ir::IsInt(loop.range.min, 0);
+      });
+    }
+
+    const std::vector<Expr>& conditions_;
+    const std::vector<LoopRange>& loops_;
+    std::vector<LoopRange>& inner_;
+  };
 
   const Buffer buffer_;
   std::vector<StmtAccess>* out_;
   std::vector<LoopRange> loops_;
+  std::vector<Expr> conditions_;  // around the current statement
   ir::VarMap outer_;
 };
 

@@ -35,8 +35,8 @@ ir::BufferRegion RegionOf(const ir::Buffer& buffer, const std::vector<ir::Buffer
 
 // Every load from (reads) or store to (writes) `buffer` in a statement without free inner variables
 // left: loops and block iterations inside `s` are the inner ranges. Block predicates and if
-// conditions are not used to shrink the box. Nothing where it is not accessed (the box of a buffer
-// without dimensions has none either).
+// conditions are not used to shrink the box, but for rows and columns of an open length. Nothing
+// where it is not accessed (the box of a buffer without dimensions has none either).
 struct StmtAccess {
   std::vector<ir::Expr> indices;
   std::vector<LoopRange> inner;  // loops of `s` around the access, outermost first; block iters

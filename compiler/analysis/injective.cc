@@ -94,6 +94,7 @@ class Solver {
       sums_.push_back(analyzer_.Affine(atom));
       return;
     }
+    LearnOpen(*atom);
     Digit digit;
     const int64_t* by = atom->args.size() == 2 ? ir::AsInt(atom->args[1]) : nullptr;
     if (by == nullptr || *by <= 0) return;
@@ -108,6 +109,18 @@ class Solver {
       return;
     }
     digits_.push_back(std::move(digit));
+  }
+
+  // Row and column in rows of an open length: both together say x.
+  void LearnOpen(const ir::ExprNode& atom) {
+    const bool divides = atom.kind == ExprKind::kFloorDiv;
+    if (!divides && atom.kind != ExprKind::kFloorMod) return;
+    const Expr &x = atom.args[0], &s = atom.args[1];
+    if (ir::AsInt(s) != nullptr || !Known(s) || Known(x)) return;
+    if (!Known(divides ? ir::FloorMod(x, s) : ir::FloorDiv(x, s))) return;
+    if (x->kind == ExprKind::kVar) return Learn(x);
+    known_atoms_.push_back(x);
+    sums_.push_back(analyzer_.Affine(x));
   }
 
   // Returns g where whole = g * part + low with low in [0, g): the digits of the part are those of

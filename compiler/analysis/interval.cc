@@ -32,6 +32,7 @@ Interval Fit(Wide lo, Wide hi, DType t, bool* wrapped = nullptr) {
 }
 
 Interval DivInterval(ExprKind kind, DType t, const Interval& a, const Interval& b) {
+  if (b.min == 0 && b.max > 0) return DivInterval(kind, t, a, {1, b.max});
   if (b.min <= 0 && b.max >= 0) {  // zero is an error of the program; any other divisor keeps |q|
                                    // <= |a| (+ 1 for flooring)
     Wide m = std::max<Wide>(-static_cast<Wide>(a.min), a.max);

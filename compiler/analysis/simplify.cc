@@ -21,10 +21,6 @@ using ir::ExprKind;
 
 namespace {
 
-// Sums are for signed scalars. Unsigned arithmetic occurs in data only and is left as written
-// (constants fold).
-bool IsSumType(DType t) { return t.code == ir::TypeCode::kInt && !t.is_vector(); }
-
 bool IsTrue(const Expr& e) {
   if (e->kind == ExprKind::kBroadcast) return IsTrue(e->args[0]);
   return e->dtype.is_bool() && ir::IsInt(e, 1);

@@ -3,12 +3,17 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "compiler/analysis/analyzer.h"
 #include "compiler/ir/ir.h"
 
 namespace tilewright::analysis {
+
+// Sums are for signed scalars. Unsigned arithmetic occurs in data only and is left as written
+// (constants fold).
+inline bool IsSumType(ir::DType t) { return t.code == ir::TypeCode::kInt && !t.is_vector(); }
 
 class ExprSimplifier {
  public:
@@ -35,6 +40,9 @@ class ExprSimplifier {
   // Building sums.
   void Accumulate(const ir::Expr& e, int64_t scale, Sum* sum);
   void Recombine(Sum* sum);
+  void AddProduct(const Sum& factors, const ir::Expr& s, int64_t scale, Sum* sum);
+  bool MergeMultiples(Sum* sum);
+  bool RecombineOpen(Sum* sum);
   Sum SumOf(const ir::Expr& e);
   ir::Expr Build(Sum sum, const ir::Expr& original) const;
 
@@ -60,6 +68,7 @@ class ExprSimplifier {
   Sum SimplifyDivision(const ir::Expr& e);
   Sum DivideBy(Sum sum, int64_t c);
   Sum ModuloBy(Sum sum, int64_t c);
+  std::optional<Sum> DivideByOpen(ir::ExprKind kind, const Sum& dividend, const ir::Expr& s);
   void CollectOperands(ir::ExprKind kind, const ir::Expr& e, std::vector<Sum>* operands);
   Sum SimplifyMinMax(const ir::Expr& e);
   Sum SimplifySelect(const ir::Expr& e);

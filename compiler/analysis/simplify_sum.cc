@@ -32,6 +32,8 @@ AffineSum ExprSimplifier::SumOf(const Expr& e) {
   Sum sum{e->dtype, {}, 0};
   Accumulate(e, 1, &sum);
   if (sum.terms.size() > 1) Recombine(&sum);
+  while (sum.terms.size() > 1 && (MergeMultiples(&sum) || RecombineOpen(&sum))) {
+  }
   return sum;
 }
 
@@ -351,6 +353,10 @@ AffineSum ExprSimplifier::SimplifyDivision(const Expr& e) {
     return DivideBy(std::move(a), b.constant);
   if (b.is_constant() && b.constant > 0 && kind == ExprKind::kFloorMod)
     return ModuloBy(std::move(a), b.constant);
+  const bool floors = kind == ExprKind::kFloorDiv || kind == ExprKind::kFloorMod;
+  if (floors && !b.is_constant()) {
+    if (auto parts = DivideByOpen(kind, a, Build(b, e->args[1]))) return *std::move(parts);
+  }
   Interval range = BinaryInterval(kind, e->dtype, ClampedRange(a), ClampedRange(b));
   Expr left = Build(a, e->args[0]), right = Build(b, e->args[1]);
   // A division by what may be zero must stay, whatever its value would be.

@@ -66,7 +66,8 @@ absl::StatusOr<target::Target> TargetOf(const Options& o) {
 absl::StatusOr<std::vector<schedule::Variant>> Input(const Options& o) {
   if (!o.task.empty()) {
     TW_ASSIGN(std::string text, ReadText(o.task));
-    return TaskVariants(text);
+    TW_ASSIGN(const graph::Graph task, ParseTask(text));
+    return TaskVariants(task);
   }
   TW_ASSIGN(std::string text, ReadText(o.file));
   TW_ASSIGN(ir::Function f, ir::ParseFunction(WithoutComments(text)));

@@ -240,12 +240,23 @@ Buffer MakeBuffer(std::string name, DType dtype, std::vector<Expr> shape, Role r
   return node;
 }
 
-int64_t AlignedStride(const BufferNode& buffer, size_t dim, int64_t stride) {
+namespace {
+bool AlignsStrideOf(const BufferNode& buffer, size_t dim) {
   const std::optional<StorageAlign>& align = buffer.storage_align;
-  if (!align.has_value() || dim + 1 + static_cast<size_t>(align->inside) != buffer.shape.size())
-    return stride;
-  const int64_t missing = (align->offset - stride) % align->factor;
-  return stride + (missing < 0 ? missing + align->factor : missing);
+  return align && dim + 1 + static_cast<size_t>(align->inside) == buffer.shape.size();
+}
+}  // namespace
+
+int64_t AlignedStride(const BufferNode& buffer, size_t dim, int64_t stride) {
+  if (!AlignsStrideOf(buffer, dim)) return stride;
+  return stride + FloorModInt(buffer.storage_align->offset - stride, buffer.storage_align->factor);
+}
+Expr AlignedStride(const BufferNode& buffer, size_t dim, const Expr& stride) {
+  if (!AlignsStrideOf(buffer, dim)) return stride;
+  const auto& [inside, factor, offset] = *buffer.storage_align;
+  const DType type = stride->dtype;
+  return FloorDiv(stride + Int(factor - 1 - offset, type), Int(factor, type)) * Int(factor, type) +
+         Int(offset, type);
 }
 
 const int64_t* AsInt(const Expr& e) {

@@ -189,6 +189,7 @@ struct BufferNode {
 // Returns the elements from one index of dimension `dim` to the next, whose inner dimensions take
 // `stride` elements: more than these where the buffer's rows are padded.
 int64_t AlignedStride(const BufferNode& buffer, size_t dim, int64_t stride);
+Expr AlignedStride(const BufferNode& buffer, size_t dim, const Expr& stride);
 
 // Factories check types (TW_CHECK: a mismatch is a bug of the caller) and fold constants of two
 // immediates; nothing else.

@@ -48,13 +48,6 @@ absl::Status CheckRows(const Step& step, const Stmt& block, int64_t dim) {
         StrCat("expected a dimension of ", buffer->name, " with another inside it, found ", dim),
         block);
   }
-  for (size_t d = static_cast<size_t>(dim) + 1; d < buffer->shape.size(); ++d) {
-    if (ir::AsInt(buffer->shape[d]) != nullptr) continue;
-    return Refuse(step, "symbolic_extent",
-                  StrCat("expected constant extents inside dimension ", dim, " of ", buffer->name,
-                         ", found another"),
-                  block);
-  }
   return absl::OkStatus();
 }
 
@@ -111,6 +104,13 @@ absl::Status ApplySwizzle(Schedule& s, const Step& step) {
   const int64_t dim = IntOption(step, "dim"), vector = IntOption(step, "vector");
   TW_TRY(CheckRows(step, block, dim));
   const ir::Buffer buffer = block->writes[0].buffer;
+  for (size_t d = static_cast<size_t>(dim) + 1; d < buffer->shape.size(); ++d) {
+    if (ir::AsInt(buffer->shape[d]) != nullptr) continue;
+    return Refuse(step, "symbolic_extent",
+                  StrCat("expected constant extents inside dimension ", dim, " of ", buffer->name,
+                         ", found another"),
+                  block);
+  }
   int64_t row = 1;
   for (size_t d = static_cast<size_t>(dim) + 1; d < buffer->shape.size(); ++d)
     row *= *ir::AsInt(buffer->shape[d]);

@@ -36,8 +36,8 @@ absl::Status ApplySplit(Schedule& s, const Step& step);
 // fuse %a %b … — perfectly nested adjacent serial loops, outermost first, become one.
 //   for i in 0..N: for j in 0..M: S   →   for i_j_f in 0..N*M: S[i := i_j_f floordiv M,
 //                                                               j := i_j_f floormod M]
-// Result: the fused loop. Refuses: not_nested, not_serial, symbolic_extent, dependent_range,
-// too_large.
+// M may be open. Where the predicate of the one block below ends the rows i then, N ends there.
+// Result: the fused loop. Refuses: not_nested, not_serial, dependent_range, too_large.
 absl::Status ApplyFuse(Schedule& s, const Step& step);
 
 // reorder %a %b … — the named loops (of one perfect nest, other loops between them stay where they
@@ -167,7 +167,7 @@ absl::Status ApplyPadEinsum(Schedule& s, const Step& step);
 
 // storage_align %b dim=D factor=F offset=O — the stride of dimension D of the intermediate that b
 // writes becomes O modulo F elements: rows are padded in memory (flatten_buffers). No results.
-// Refuses: not_intermediate, dimension (none inside D), offset (>= factor), symbolic_extent.
+// Refuses: not_intermediate, dimension (none inside D), offset (>= factor).
 absl::Status ApplyStorageAlign(Schedule& s, const Step& step);
 
 // swizzle %b dim=D vector=V — turns the rows of dimension D of the intermediate that b writes: in
@@ -176,9 +176,9 @@ absl::Status ApplyStorageAlign(Schedule& s, const Step& step);
 // another length in compact_buffers are turned if they are a power of two of vectors then, too.
 //   alloc B: f32[8, 16]   →   alloc B: f32[8, 16] swizzle=1,4
 //   B[r, c]               →   B[16r + (floordiv(c, 4) + r) % 4 * 4 + c % 4]
-// Refuses: not_intermediate, dimension, symbolic_extent (as storage_align), row (not a power of two
-// of at least two vectors, and nothing makes it shorter), tensorized (a tensor intrinsic reads or
-// writes it).
+// Refuses: not_intermediate, dimension (as storage_align), symbolic_extent (inside D), row (not a
+// power of two of at least two vectors, and nothing makes it shorter), tensorized (a tensor
+// intrinsic reads or writes it).
 absl::Status ApplySwizzle(Schedule& s, const Step& step);
 
 // double_buffer %b — marks block b so that the pipeline passes give its buffer two versions, one

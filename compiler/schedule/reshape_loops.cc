@@ -193,6 +193,49 @@ absl::Status ApplySplit(Schedule& s, const Step& step) {
   return absl::OkStatus();
 }
 
+namespace {
+
+// The extent of a loop over rows of an open length: up to where the one block below asks for it.
+// Rows and columns in one do not, for which row an iteration is of is a quotient then; so `below`
+// loses that part of its predicate.
+Expr EndOfRows(const Stmt& rows, const Analyzer& analyzer, Stmt* below) {
+  std::vector<Stmt> path = {*below};
+  while (path.back()->kind == ir::StmtKind::kFor) path.push_back(path.back()->body);
+  if (path.back()->kind != ir::StmtKind::kBlock || path.back()->predicate == nullptr)
+    return rows->range.extent;
+  std::vector<Expr> parts = ir::Conjuncts(path.back()->predicate);
+  for (size_t p = 0; p < parts.size(); ++p) {
+    if (parts[p]->kind != ir::ExprKind::kLt) continue;
+    // rows + rest < 0
+    AffineSum rest = analyzer.Affine(parts[p]->args[0]);
+    AddScaled(&rest, analyzer.Affine(parts[p]->args[1]), -1);
+    const bool of_rows = std::erase_if(rest.terms, [&](const analysis::AffineTerm& t) {
+                           return t.atom == rows->var && t.coeff == 1;
+                         }) == 1;
+    AffineSum negative;
+    negative.dtype = rest.dtype;
+    AddScaled(&negative, rest, -1);
+    const Expr left = ToExpr(negative);
+    const bool of_columns = std::ranges::any_of(path, [&](const Stmt& s) {
+      return s->kind == ir::StmtKind::kFor && ir::UsesVar(left, s->var);
+    });
+    if (!of_rows || of_columns || ir::UsesVar(left, rows->var)) continue;
+    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(p));
+    auto block = std::make_shared<ir::StmtNode>(*path.back());
+    block->predicate = ir::Conjunction(parts);
+    *below = std::move(block);
+    for (size_t i = path.size() - 1; i-- > 0;) {
+      auto loop = std::make_shared<ir::StmtNode>(*path[i]);
+      loop->body = std::move(*below);
+      *below = std::move(loop);
+    }
+    return ir::Min(rows->range.extent, left);
+  }
+  return rows->range.extent;
+}
+
+}  // namespace
+
 absl::Status ApplyFuse(Schedule& s, const Step& step) {
   TW_ASSIGN(Path path, LoopPath(s, step, 0));
   std::vector<Stmt> loops;
@@ -209,13 +252,6 @@ absl::Status ApplyFuse(Schedule& s, const Step& step) {
     if (next->for_kind != ir::ForKind::kSerial) {
       return Refuse(step, "not_serial", "expected serial loops, found a mapped one", path.back());
     }
-    bool constant = ir::AsInt(next->range.extent) != nullptr && *ir::AsInt(next->range.extent) > 0;
-    if (i > 0 && !constant) {
-      return Refuse(
-          step, "symbolic_extent",
-          StrCat("expected a constant extent of the inner loop ", var->name, ", found another"),
-          path.back());
-    }
     for (const Stmt& o : loops) {
       if (ir::UsesVar(next->range.min, o->var) || ir::UsesVar(next->range.extent, o->var)) {
         return Refuse(step, "dependent_range",
@@ -226,35 +262,44 @@ absl::Status ApplyFuse(Schedule& s, const Step& step) {
     }
     loops.push_back(next);
   }
-  int64_t inner = 1;
+  const ir::DType type = loops[0]->var->dtype;
+  bool open = false;
+  int64_t iterations = 1;  // of the inner loops of constant extents
+  Expr inner;
   std::string name;
   for (size_t i = 0; i < loops.size(); ++i) {
     name += (i > 0 ? "_" : "") + loops[i]->var->name;
-    if (i > 0) inner *= *ir::AsInt(loops[i]->range.extent);
-    if (inner > kMaxIterations) {
+    if (i == 0) continue;
+    const int64_t* known = ir::AsInt(loops[i]->range.extent);
+    open = open || known == nullptr;
+    iterations *= known == nullptr ? 1 : *known;
+    inner = inner == nullptr ? loops[i]->range.extent : inner * loops[i]->range.extent;
+    if (iterations > kMaxIterations) {
       return Refuse(step, "too_large",
                     StrCat("expected at most ", kMaxIterations, " iterations, found more"),
                     path.back());
     }
   }
-  const ir::DType type = loops[0]->var->dtype;
-  ir::Var fused = ir::MakeVar(s.UniqueName(name.substr(0, kMaxNameBytes) + "_f"), type);
-  Expr extent = loops[0]->range.extent * ir::Int(inner, type);
+  Stmt below = loops.back()->body;
   Analyzer analyzer = AnalyzerOf(s.function(), LoopsOf(path, path.size() - 1));
+  const Expr outer = open ? EndOfRows(loops[0], analyzer, &below) : loops[0]->range.extent;
+  ir::Var fused = ir::MakeVar(s.UniqueName(name.substr(0, kMaxNameBytes) + "_f"), type);
+  const Expr extent = inner == nullptr ? outer : outer * inner;
   analyzer.SetRange(fused, {ir::Int(0, type), extent});
   std::vector<ir::Var> replaced;
   ir::Annotations annotations;
-  int64_t stride = inner;
+  bool single = true;  // the loops so far have one iteration each
   for (size_t i = 0; i < loops.size(); ++i) {
     const ir::Range& range = loops[i]->range;
-    if (i > 0) stride /= *ir::AsInt(range.extent);
-    Expr value = ir::FloorDiv(fused, ir::Int(stride, type));
-    if (i > 0) value = ir::FloorMod(value, range.extent);
+    Expr value = fused;
+    for (size_t j = loops.size(); --j > i;) value = ir::FloorDiv(value, loops[j]->range.extent);
+    if (i > 0 && !single) value = ir::FloorMod(value, range.extent);
+    single = single && ir::IsInt(range.extent, 1);
     analyzer.Define(loops[i]->var, range.min + value);
     replaced.push_back(loops[i]->var);
     annotations.insert(loops[i]->annotations.begin(), loops[i]->annotations.end());
   }
-  Stmt body = SubstituteBelow(loops.back()->body, replaced, nullptr, &analyzer);
+  Stmt body = SubstituteBelow(below, replaced, nullptr, &analyzer);
   s.SetBody(ReplaceAt(path, path.size() - 1,
                       ir::MakeFor(fused, ir::Int(0, type), extent, std::move(body),
                                   ir::ForKind::kSerial, std::move(annotations))));

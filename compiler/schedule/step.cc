@@ -274,6 +274,8 @@ std::span<const AnnotationRow> AnnotationRows() {
        "this loop and the one inside run over the rows and columns of a fragment of sums (or "
        "vectors of neighbours in them), scope wmma.acc: threads in step share the elements out, "
        "each those that it has"},
+      {"local_sums", 1, 1, 'l',
+       "of a loop whose body is a reduction: its sums are in registers while it runs (local_sums)"},
       {"with_next", 1, 1, 'l',
        "of a loop that is bound to blockIdx.x: its launch and the next one are one, if they do not "
        "depend on each other (merge_launches)"},

@@ -1,11 +1,14 @@
 // TRANSFORMATION of hoist_open_buffers (kLoops → kLoops): buffers whose size is an expression over
 // size parameters stand around the whole body, where a kernel knows how much scratch they take.
-// Iterations of a parallel loop get one each.
+// Iterations of a parallel loop get one each. Buffers of one size that do not live at the same
+// time, as those of the copies that partition_loops makes, are one.
 //   parallel i in 0..m { alloc B: f32[n]; … B[j] … }
 //     → alloc B: f32[m, n]; parallel i in 0..m { … B[i, j] … }
+#include <algorithm>
 #include <vector>
 
 #include "compiler/ir/buffer_bytes.h"
+#include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
 #include "compiler/transform/passes.h"
 
@@ -21,7 +24,7 @@ using ir::StmtKind;
 class Hoister : public ir::Rewriter {
  public:
   Stmt Around(Stmt body) const {
-    for (size_t i = moved_.size(); i-- > 0;) body = ir::MakeAlloc(moved_[i].to, std::move(body));
+    for (size_t i = made_.size(); i-- > 0;) body = ir::MakeAlloc(made_[i], std::move(body));
     return body;
   }
 
@@ -42,7 +45,10 @@ class Hoister : public ir::Rewriter {
     if (r->buffer == nullptr) return r;
     const Moved* moved = Find(r->buffer);
     if (moved == nullptr) return r;
-    if (r->kind == StmtKind::kAlloc) return r->body;
+    if (r->kind == StmtKind::kAlloc) {
+      free_.push_back(moved->to);
+      return r->body;
+    }
     if (r->kind != StmtKind::kStore) return r;
     return ir::MakeStore(moved->to, Index(*moved, r->indices), r->value, r->mask);
   }
@@ -70,7 +76,22 @@ class Hoister : public ir::Rewriter {
       moved.task =
           ir::IsInt(task_->range.min, 0) ? Expr(task_->var) : Expr(task_->var) - task_->range.min;
     }
+    moved.to = Reused(moved.to);
     moved_.push_back(std::move(moved));
+  }
+
+  // One that is free and like `wanted`; else that one.
+  Buffer Reused(const Buffer& wanted) {
+    const auto found = std::ranges::find_if(free_, [&](const Buffer& free) {
+      return free->dtype == wanted->dtype && free->scope == wanted->scope &&
+             std::ranges::equal(free->shape, wanted->shape, [](const Expr& a, const Expr& b) {
+               return ir::StructuralEqual(a, b);
+             });
+    });
+    if (found == free_.end()) return made_.emplace_back(wanted);
+    const Buffer free = *found;
+    free_.erase(found);
+    return free;
   }
 
   static std::vector<Expr> Index(const Moved& moved, std::vector<Expr> indices) {
@@ -79,6 +100,7 @@ class Hoister : public ir::Rewriter {
   }
 
   std::vector<Moved> moved_;
+  std::vector<Buffer> made_, free_;
   Stmt task_;  // the parallel loop around
 };
 

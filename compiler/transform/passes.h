@@ -32,6 +32,9 @@ absl::StatusOr<Function> LowerBlocks(const Function& f, const PassContext& ctx);
 // kLoops → kLoops: allocated buffers shrink to the box that is live inside their Alloc (rolling
 // over loops outside it).
 absl::StatusOr<Function> CompactBuffers(const Function& f, const PassContext& ctx);
+// kLoops → kLoops: sums of loops marked local_sums=1 are in a local buffer, numbered by the loops
+// over them. What such a loop does other than that leaves it as it is.
+absl::StatusOr<Function> LocalSums(const Function& f, const PassContext& ctx);
 // kLoops → kLoops: integer simplification with loop ranges; dead branches, unit loops and empty
 // loops go.
 absl::StatusOr<Function> SimplifyFunction(const Function& f, const PassContext& ctx);

@@ -8,6 +8,7 @@ namespace {
 
 constexpr PassRow kLowerBlocks{"lower_blocks", LowerBlocks};
 constexpr PassRow kCompactBuffers{"compact_buffers", CompactBuffers};
+constexpr PassRow kLocalSums{"local_sums", LocalSums};
 constexpr PassRow kSimplify{"simplify", SimplifyFunction};
 constexpr PassRow kDropGuards{"drop_guards", DropGuards};
 constexpr PassRow kPartitionLoops{"partition_loops", PartitionLoops};
@@ -27,10 +28,10 @@ constexpr PassRow kPrefetchConstants{"prefetch_constants", PrefetchConstants};
 // * 20 + f % 20, is only contiguous once its dimensions are one. Vectors come before unrolling,
 // which replicates them.
 constexpr PassRow kCpu[] = {
-    kLowerBlocks,      kCompactBuffers, kSimplify,          kDropGuards,       kPartitionLoops,
-    kHoistOpenBuffers, kFlattenBuffers, kSimplify,          kLowerTensorNests, kVectorizeLoops,
-    kUnrollLoops,      kSimplify,       kDropMasks,         kDropZeroTerms,    kNarrowArithmetic,
-    kContractFma,      kKeepSums,       kPrefetchConstants,
+    kLowerBlocks,      kCompactBuffers,   kLocalSums,      kSimplify,          kDropGuards,
+    kPartitionLoops,   kHoistOpenBuffers, kFlattenBuffers, kSimplify,          kLowerTensorNests,
+    kVectorizeLoops,   kUnrollLoops,      kSimplify,       kDropMasks,         kDropZeroTerms,
+    kNarrowArithmetic, kContractFma,      kKeepSums,       kPrefetchConstants,
 };
 // Pipelines and virtual threads while thread loops are still loops like others; private buffers are
 // compacted again once each thread has its own.
@@ -49,7 +50,8 @@ constexpr PassRow kGpu[] = {
     kUnrollLoops,          kSimplify,    kNarrowArithmetic, kContractFma,
 };
 // Which buffers have two versions is known of blocks only.
-constexpr PassRow kToLoops[] = {kMarkDoubleBuffers, kLowerBlocks, kCompactBuffers, kSimplify};
+constexpr PassRow kToLoops[] = {kMarkDoubleBuffers, kLowerBlocks, kCompactBuffers, kLocalSums,
+                                kSimplify};
 
 }  // namespace
 

@@ -65,7 +65,7 @@ class Flattener : public ir::Rewriter {
   // The stride of a dimension, padded where the buffer asks for it.
   static Expr Aligned(const ir::BufferNode& buffer, size_t dim, const Expr& stride) {
     const int64_t* elements = ir::AsInt(stride);
-    if (elements == nullptr) return stride;
+    if (elements == nullptr) return ir::AlignedStride(buffer, dim, stride);
     const int64_t aligned = ir::AlignedStride(buffer, dim, *elements);
     return aligned == *elements ? stride : ir::Int(aligned, stride->dtype);
   }

@@ -7,6 +7,7 @@
 
 #include "compiler/ir/ir_text.h"
 #include "deploy/support/strings.h"
+#include "tests/support/count_text.h"
 #include "tests/support/golden.h"
 #include "tests/unit/pass_checks.h"
 
@@ -112,6 +113,115 @@ TEST(DropMasks, LoadsGetTheConditionThatTheirMaskDoesNotImply) {
   const ir::Function after = CheckSizes("drop_masks", Parsed(text), 8);
   EXPECT_NE(ir::Print(after).find("masked(broadcast(i < n, 8) && ramp"), std::string::npos)
       << ir::Print(after);
+}
+
+// Sums of a tile of four that goes along the rows of an open length, one row after the other.
+// `init` and `update` are what the two nests ask for, `mark` what the loop says.
+std::string TiledSums(std::string_view mark, std::string_view init, std::string_view update,
+                      std::string_view places = "floordiv(t * 4 + i, n), floormod(t * 4 + i, n)") {
+  const std::string s = support::StrCat("S[", places, "]");
+  return support::StrCat(
+      "fn f(n: size, X: f32[3 * n] input, W: f32[5] constant, Y: f32[3, n] output) stage=loops {\n"
+      "alloc S: f32[3, n] scope=global {\nfor t in 0..floordiv(3 * n + 3, 4)",
+      mark, " {\nfor i in 0..4 unrolled {\nif (", init, ") {\n", s,
+      " = 0.5f32;\n}\n}\nfor k in 0..5 {\nfor i in 0..4 unrolled {\nif (", update, ") {\n", s,
+      " = ", s,
+      " + X[t * 4 + i] * W[k];\n}\n}\n}\n}\nfor r in 0..3 {\nfor c in 0..n {\n"
+      "Y[r, c] = S[r, c];\n}\n}\n}\n}\n");
+}
+
+TEST(LocalSums, AreNumberedByTheLoopsOverThem) {
+  const std::string inside = "t * 4 + i < 3 * n";
+  const ir::Function before = Parsed(TiledSums(" @{local_sums=1}", inside, inside));
+  const ir::Function after = CheckSizes("local_sums", before, 12);
+  EXPECT_TRUE(tests::MatchesGolden("transform/local_sums.tir", ir::Print(after)));
+}
+
+TEST(LocalSums, OnlyOfMarkedReductionsWhoseSumsLieApart) {
+  const std::string inside = "t * 4 + i < 3 * n", mark = " @{local_sums=1}";
+  const std::pair<const char*, std::string> programs[] = {
+      {"moves", TiledSums(mark, inside, inside)},
+      {"no mark", TiledSums("", inside, inside)},
+      {"not all that is added to was set", TiledSums(mark, inside + " && i < 2", inside)},
+      {"two in one place",
+       TiledSums(mark, inside, inside,
+                 "floordiv(t * 4 + floordiv(i, 2), n), floormod(t * 4 + floordiv(i, 2), n)")},
+  };
+  for (const auto& [what, text] : programs) {
+    const auto after = RunPipeline(Parsed(text), Rows("local_sums"), Context());
+    ASSERT_TRUE(after.ok()) << what << after.status();
+    EXPECT_EQ(ir::Print(*after) == ir::Print(Parsed(text)), std::string_view(what) != "moves")
+        << what << ir::Print(*after);
+  }
+}
+
+TEST(HoistOpenBuffers, CopiesThatDoNotLiveTogetherAreOne) {
+  const std::string use =
+      "alloc S#: f32[n, 2] scope=global {\nS#[0, 1] = X[0];\nY[#] = S#[0, 1];\n";
+  const auto of = [&](std::string_view number) {
+    std::string text = use;
+    for (size_t at; (at = text.find('#')) != std::string::npos;) text.replace(at, 1, number);
+    return text;
+  };
+  const std::string head =
+      "fn f(n: size, X: f32[n] input, Y: f32[4] output) stage=loops {\nY[0] = 0.0f32;\n"
+      "Y[3] = 0.0f32;\n";
+  const ir::Function apart =
+      CheckSizes("hoist_open_buffers", Parsed(head + of("1") + "}\n" + of("2") + "}\n}\n"), 4);
+  EXPECT_EQ(tests::CountOf(ir::Print(apart), "alloc"), 1);
+  const ir::Function together = CheckSizes(
+      "hoist_open_buffers", Parsed(head + of("1") + of("2") + "Y[3] = S1[0, 1];\n}\n}\n}\n"), 4);
+  EXPECT_EQ(tests::CountOf(ir::Print(together), "alloc"), 2);
+}
+
+// Rows are padded also where their length is open.
+TEST(FlattenBuffers, RowsOfAnOpenLengthArePadded) {
+  const ir::Function after = CheckSizes("flatten_buffers", Parsed(R"(
+fn f(n: size, X: f32[3, n] input, Y: f32[3, n] output) stage=loops {
+  alloc S: f32[3, n] scope=global storage_align=1,32,16 {
+    for i in 0..3 {
+      for j in 0..n {
+        S[i, j] = X[i, j];
+      }
+    }
+    for i in 0..3 {
+      for j in 0..n {
+        Y[i, j] = S[i, j];
+      }
+    }
+  }
+}
+)"),
+                                        70);
+  EXPECT_NE(ir::Print(after).find("S[i * (floordiv(n + 15, 32) * 32 + 16) + j]"), std::string::npos)
+      << ir::Print(after);
+}
+
+// A tile that goes along the rows of a block of them needs these rows only, though what its last
+// iteration says of itself is more.
+TEST(CompactBuffers, RowsOfANumberThatHasAnEnd) {
+  const ir::Function after = CheckSizes("compact_buffers", Parsed(R"(
+fn f(n: size, X: f32[6 * n] input, Y: f32[6, n] output) stage=loops {
+  for r in 0..3 {
+    alloc S: f32[6, n] scope=global {
+      for t in 0..floordiv(2 * n + 3, 4) {
+        for i in 0..4 {
+          if (t * 4 + i < 2 * n) {
+            S[r * 2 + floordiv(t * 4 + i, n), floormod(t * 4 + i, n)] = X[r * 2 * n + t * 4 + i];
+          }
+        }
+      }
+      for i in 0..2 {
+        for j in 0..n {
+          Y[r * 2 + i, j] = S[r * 2 + i, j];
+        }
+      }
+    }
+  }
+}
+)"),
+                                        9);
+  EXPECT_NE(ir::Print(after).find("alloc S: f32[2, n]"), std::string::npos) << ir::Print(after);
 }
 
 }  // namespace

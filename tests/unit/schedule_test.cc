@@ -144,7 +144,14 @@ TEST(SplitTest, SymbolicExtent) {
   }
   ExpectRefused(f, "split %0 [4,?]", "schedule.split.symbolic_extent");
   ExpectRefused(f, "split %0 [4,4]", "schedule.split.symbolic_extent");
-  ExpectRefused(f, "reorder %1 %0; fuse %1 %0", "schedule.fuse.symbolic_extent");
+}
+
+// The inner loop of a fused one may be open; a tile then goes along several rows.
+TEST(FuseTest, OpenInnerLoop) {
+  const ir::Function f = SymbolicRowsProgram(5);
+  for (int64_t rows : {1, 3, 7, 8}) {
+    Scheduled(f, "reorder %1 %0; fuse %1 %0; split %3 [?,4] tail=peel", {rows});
+  }
 }
 
 TEST(SplitTest, Refusals) {

@@ -51,7 +51,7 @@ TEST_F(Rules, Sums) {
   EXPECT_EQ(S(Int(0) - o + i), "i - o");
   EXPECT_EQ(S(Int(5) - o), "5 - o");
   EXPECT_EQ(S(o - Int(-3)), "o + 3");
-  EXPECT_EQ(S(x * n - n * x + i), "x * n + i - n * x");  // products are compared as written
+  EXPECT_EQ(S(x * n - n * x + i), "i");
   EXPECT_EQ(S(x + x + x), "x * 3");
 }
 
@@ -80,6 +80,23 @@ TEST_F(Rules, FusedIndicesComeTogether) {
   EXPECT_EQ(S(FloorMod(j, Int(4)) * Int(8) + FloorDiv(j, Int(4)) * Int(32) + o), "j * 8 + o");
   EXPECT_EQ(S(FloorDiv(j, Int(4)) * Int(5) + FloorMod(j, Int(4))),
             "floordiv(j, 4) * 5 + floormod(j, 4)");
+}
+
+// Rows of an open length n.
+TEST_F(Rules, RowsAndColumnsOfOpenLength) {
+  const Expr f = o * Int(4) + i, rows = n * o;
+  EXPECT_EQ(S(FloorDiv(f, n) * n + FloorMod(f, n)), "o * 4 + i");
+  EXPECT_EQ(S((FloorDiv(f, n) - x) * n * Int(8) + FloorMod(f, n) * Int(8)),
+            "o * 32 + i * 8 - x * n * 8");
+  EXPECT_EQ(S(FloorDiv(f, n) * n * Int(8) + FloorMod(f, n)),
+            "floordiv(o * 4 + i, n) * n * 8 + floormod(o * 4 + i, n)");
+  EXPECT_EQ(S((o + x) * n - n * o), "x * n");
+  EXPECT_EQ(S((o + x) * n - n * i), "(o + x) * n - n * i");
+  EXPECT_EQ(S(FloorDiv(rows + n * Int(2) - Int(1), n)), "o + 1");
+  EXPECT_EQ(S(FloorMod(rows * Int(3) + x, n)), "floormod(x, n)");
+  EXPECT_EQ(S(FloorDiv(rows + x, n)), "floordiv(n * o + x, n)");  // may wrap
+  EXPECT_EQ(S(FloorDiv(rows + f, n)), "o + floordiv(o * 4 + i, n)");
+  EXPECT_EQ(S(FloorDiv(i * x, x)), "floordiv(i * x, x)");  // x may be negative, or large
 }
 
 TEST_F(Rules, Comparisons) {
@@ -309,6 +326,53 @@ TEST(SimplifyFuzz, PreservesValuesAndIsIdempotent) {
     }
   }
   EXPECT_GE(evaluations, rounds * kEnvironments);
+  EXPECT_GT(changed, rounds / 2);
+}
+
+// Indices into rows of an open length: sums of products with it, quotients and remainders by it.
+TEST(SimplifyFuzz, OpenRowsKeepTheirValues) {
+  support::Rng rng(tests::TestSeed(43));
+  const int64_t rounds = tests::TestRounds(20'000);
+  int64_t changed = 0;
+  for (int64_t round = 0; round < rounds; ++round) {
+    const Var n = MakeVar("n"), m = MakeVar("m");
+    Analyzer analyzer;
+    std::vector<Var> loops;
+    for (const char* name : {"a", "b"}) loops.push_back(MakeVar(name));
+    for (const Var& v : loops) analyzer.Set(v, {0, 40});
+    for (const Var& v : {n, m}) analyzer.Set(v, {rng.Bernoulli(0.5) ? 0 : 1, 1000});
+    const auto draw = [&](auto&& self, int depth) -> Expr {
+      const Expr& size = rng.Bernoulli(0.7) ? n : m;
+      if (depth == 0) return rng.Bernoulli(0.8) ? loops[rng.Uniform(2)] : size;
+      const Expr a = self(self, depth - 1), b = self(self, depth - 1);
+      switch (rng.Uniform(6)) {
+        case 0:
+          return a - b;
+        case 1:
+          return a * size;
+        case 2:
+          return a * Int(rng.UniformInt(-3, 5));
+        case 3:
+          return FloorDiv(a, size);
+        case 4:
+          return FloorDiv(a, size) * size + FloorMod(a, size);
+        default:
+          return a + b;
+      }
+    };
+    const Expr e = draw(draw, 4), s = Simplify(e, analyzer);
+    changed += s != e;
+    ASSERT_EQ(Simplify(s, analyzer), s) << ir::Print(e) << " -> " << ir::Print(s);
+    for (int k = 0; k < 4; ++k) {
+      const std::vector<std::pair<Var, int64_t>> values = {{n, rng.UniformInt(1, 9)},
+                                                           {m, rng.UniformInt(1, 9)},
+                                                           {loops[0], rng.UniformInt(0, 40)},
+                                                           {loops[1], rng.UniformInt(0, 40)}};
+      const auto before = ir::EvalIntExpr(e, values), after = ir::EvalIntExpr(s, values);
+      ASSERT_TRUE(before.ok() && after.ok()) << before.status() << after.status();
+      ASSERT_EQ(*before, *after) << ir::Print(e) << " -> " << ir::Print(s);
+    }
+  }
   EXPECT_GT(changed, rounds / 2);
 }
 

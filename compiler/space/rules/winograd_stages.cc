@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "compiler/ir/buffer_bytes.h"
 #include "compiler/space/block_info.h"
 #include "compiler/space/rules/rules.h"
 #include "compiler/space/step_maker.h"
@@ -23,6 +24,7 @@ struct WinogradStages {
   int64_t form = 0;               // outputs of a tile along each side
   int64_t rows = 0, columns = 0;  // of tiles
   int64_t out_blocks = 0;
+  int64_t weight_bytes = 0, tile_bytes = 0;  // transformed, of the whole image
 };
 
 class WinogradSketch final : public Sketch {
@@ -58,9 +60,23 @@ class WinogradSketch final : public Sketch {
     }
     const int block = TransformOutput(point, by_stage, s, &make);
     TW_TRY(make.status());
-    Multiply(point, by_stage ? -1 : block, s, &make);
-    TW_TRY(make.status());
-    TransformInput(by_stage ? -1 : block, s, &make);
+    const int place = by_stage ? -1 : block;
+    if (IsOpen(*s, s->LoopsOf(s->BlockHandle(s_.products))[4])) {
+      // What a block of rows needs is known before its tiles are numbered.
+      if (!by_stage) make.ComputeAt(s->BlockHandle(s_.products), block);
+      // A tile's products lie in an odd number of lines each, so that not all of them are in one
+      // set of the cache for a power of two of tiles.
+      for (const std::string& name : {s_.tile, s_.products}) {
+        make.StorageAlign(s->BlockHandle(name), /*dim=*/1, /*factor=*/32, /*offset=*/16);
+      }
+      TransformInput(place, s, &make);
+      TW_TRY(make.status());
+      MultiplyOpen(point, place, s, &make);
+    } else {
+      Multiply(point, place, s, &make);
+      TW_TRY(make.status());
+      TransformInput(place, s, &make);
+    }
     TW_TRY(make.status());
     if (!s_.pad.empty()) {
       const int pad = s->BlockHandle(s_.pad);
@@ -83,8 +99,9 @@ class WinogradSketch final : public Sketch {
     const std::string& last = s_.epilogue.empty() ? s_.result : s_.epilogue;
     const std::vector<int> loops = s->LoopsOf(s->BlockHandle(last));  // n oc oh ow ob
     const int64_t rows = by_stage ? s_.rows : Value(point, rows_);
-    // All rows of tiles are all, however many an open size makes of them: the block is the image.
-    const bool all = rows == s_.rows && ir::AsInt(s->StmtOf(loops[2])->range.extent) == nullptr;
+    // What is larger, the weights or the tiles, passes by once: all rows of tiles are all then,
+    // however many an open size makes of them. Otherwise a block of rows stays near.
+    const bool all = rows == s_.rows && s_.weight_bytes > s_.tile_bytes && IsOpen(*s, loops[2]);
     std::vector<int64_t> factors = {schedule::kInfer, rows, s_.form};
     if (all) factors.erase(factors.begin() + 1);
     std::vector<int> h = make->Split(loops[2], factors, false);
@@ -138,6 +155,30 @@ class WinogradSketch final : public Sketch {
     if (block < 0 && target_.threads > 1) make->Parallel(make->Fuse({l[0], l[1]}));
   }
 
+  // A row of tiles of an open size may be shorter than a register tile. So that goes along the
+  // tiles of all rows, one after the other, which are no box: local_sums makes the sums local.
+  void MultiplyOpen(const Point& point, int block, schedule::Schedule* s, StepMaker* make) const {
+    std::vector<int> l = s->LoopsOf(s->BlockHandle(s_.products));
+    l.erase(l.begin(), l.end() - 9);  // a b n th tw oc ob ic ib
+    // A remainder gets code of its own for each number of tiles, if these are few
+    // (partition_loops).
+    constexpr int64_t kMostTiles = 8;
+    const int64_t tiles = std::min(kMostTiles, Value(point, tile_h_) * Value(point, tile_w_));
+    const std::vector<int> t =
+        make->Split(make->Fuse({l[3], l[4]}), {schedule::kInfer, tiles}, true);
+    const std::vector<int> v = make->Split(l[5], {schedule::kInfer, Value(point, vectors_)}, true);
+    if (!make->status().ok()) return;
+    make->Reorder({l[0], l[1], v[0], l[2], t[0], l[7], l[8], t[1], v[1], l[6]});
+    make->Annotate(t[0], "local_sums", 1);
+    for (const int loop : {t[1], v[1]}) make->Unroll(loop);
+    make->Vectorize(l[6]);
+    if (block < 0 && target_.threads > 1) make->Parallel(make->Fuse({l[0], l[1]}));
+  }
+
+  static bool IsOpen(const schedule::Schedule& s, int loop) {
+    return ir::AsInt(s.StmtOf(loop)->range.extent) == nullptr;
+  }
+
   void TransformInput(int block, schedule::Schedule* s, StepMaker* make) const {
     const int tile = s->BlockHandle(s_.tile), half = s->BlockHandle(s_.tile_rows);
     std::vector<int> l = s->LoopsOf(tile);  // a b n th tw ic ib
@@ -168,11 +209,15 @@ std::vector<std::unique_ptr<Sketch>> MakeWinograd(const ir::Function& function,
   if (!known.has_value() || known->reduction().iters.size() != 9) return out;
   const BlockInfo* products = &known->reduction();
   WinogradStages stages;
-  const bool whole =
-      known->Take("_filter_rows", &stages.filter_rows) && known->Take("_filter", &stages.filter) &&
-      known->Take("_tile_rows", &stages.tile_rows) && known->Take("_tile", &stages.tile) &&
-      known->Take("_products", &stages.products);
-  if (!whole) return out;
+  const bool whole = known->Take("_filter_rows", &stages.filter_rows) &&
+                     known->Take("_tile_rows", &stages.tile_rows) &&
+                     known->Take("_tile", &stages.tile) &&
+                     known->Take("_products", &stages.products);
+  const BlockInfo* filter = known->Take("_filter");
+  if (!whole || filter == nullptr) return out;
+  stages.filter = filter->name;
+  stages.weight_bytes = ir::ConstantBytes(*filter->writes).value_or(0);
+  stages.tile_bytes = ir::ConstantBytes(*products->writes).value_or(0);
   const BlockInfo *half = known->Take("_out_rows"), *result = known->Take("");
   if (half == nullptr || result == nullptr) return out;
   stages.out_rows = half->name;
