@@ -198,7 +198,8 @@ namespace {
 // The extent of a loop over rows of an open length: up to where the one block below asks for it.
 // Rows and columns in one do not, for which row an iteration is of is a quotient then; so `below`
 // loses that part of its predicate.
-Expr EndOfRows(const Stmt& rows, const Analyzer& analyzer, Stmt* below) {
+Expr EndOfRows(const std::vector<Stmt>& fused, const Analyzer& analyzer, Stmt* below) {
+  const Stmt& rows = fused[0];
   std::vector<Stmt> path = {*below};
   while (path.back()->kind == ir::StmtKind::kFor) path.push_back(path.back()->body);
   if (path.back()->kind != ir::StmtKind::kBlock || path.back()->predicate == nullptr)
@@ -216,10 +217,10 @@ Expr EndOfRows(const Stmt& rows, const Analyzer& analyzer, Stmt* below) {
     negative.dtype = rest.dtype;
     AddScaled(&negative, rest, -1);
     const Expr left = ToExpr(negative);
-    const bool of_columns = std::ranges::any_of(path, [&](const Stmt& s) {
+    const auto moves = [&](const Stmt& s) {
       return s->kind == ir::StmtKind::kFor && ir::UsesVar(left, s->var);
-    });
-    if (!of_rows || of_columns || ir::UsesVar(left, rows->var)) continue;
+    };
+    if (!of_rows || std::ranges::any_of(fused, moves) || std::ranges::any_of(path, moves)) continue;
     parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(p));
     auto block = std::make_shared<ir::StmtNode>(*path.back());
     block->predicate = ir::Conjunction(parts);
@@ -282,7 +283,7 @@ absl::Status ApplyFuse(Schedule& s, const Step& step) {
   }
   Stmt below = loops.back()->body;
   Analyzer analyzer = AnalyzerOf(s.function(), LoopsOf(path, path.size() - 1));
-  const Expr outer = open ? EndOfRows(loops[0], analyzer, &below) : loops[0]->range.extent;
+  const Expr outer = open ? EndOfRows(loops, analyzer, &below) : loops[0]->range.extent;
   ir::Var fused = ir::MakeVar(s.UniqueName(name.substr(0, kMaxNameBytes) + "_f"), type);
   const Expr extent = inner == nullptr ? outer : outer * inner;
   analyzer.SetRange(fused, {ir::Int(0, type), extent});

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "compiler/analysis/simplify.h"
+#include "compiler/ir/expr_parts.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
 #include "compiler/transform/passes.h"
@@ -171,12 +172,19 @@ class Unmasker : public ir::Rewriter {
       return std::ranges::all_of(s.stmts, [&](const Stmt& child) { return AlwaysRuns(*child); });
     }
     if (s.kind != StmtKind::kStore || !IsOurs(s)) return false;
-    bool there = true;
+    bool good = true;
     ir::VisitExprs(s.value, [&](const Expr& e) {
-      if (e->kind == ExprKind::kLoad) there = there && IsThere(*e);
-      return there;
+      good = good && (e->kind == ExprKind::kLoad ? IsThere(*e) : !MayFail(*e));
+      return good;
     });
-    return there;
+    return good;
+  }
+
+  // Whether it divides by what may be zero where the condition does not hold.
+  static bool MayFail(const ir::ExprNode& e) {
+    const bool divides = e.kind == ExprKind::kDiv || e.kind == ExprKind::kMod ||
+                         e.kind == ExprKind::kFloorDiv || e.kind == ExprKind::kFloorMod;
+    return divides && e.dtype.is_int() && ir::AsInt(ir::OfEachLane(e.args[1])) == nullptr;
   }
 
   bool IsThere(const ir::ExprNode& load) const {

@@ -102,6 +102,20 @@ TEST(DropMasks, OnlyWhereNothingElseIsWrittenToThem) {
   }
 }
 
+// Nor is anything divided by a size that may be zero.
+TEST(DropMasks, DivisionsKeepTheirCondition) {
+  const auto text = [](std::string_view divisor) {
+    return support::StrCat(
+        "fn f(n: size, X: i32[4] input, Y: i32[4] output) stage=flat {\nfor t in 0..4 {\n"
+        "alloc S: i32[1] scope=local {\nif (t < n) {\nS[0] = X[0] / ",
+        divisor, ";\n}\nY[t] = 1i32;\nif (t < n) {\nY[t] = S[0];\n}\n}\n}\n}\n");
+  };
+  const ir::Function by_seven = CheckSizes("drop_masks", Parsed(text("7i32")), 5);
+  EXPECT_EQ(tests::CountOf(ir::Print(by_seven), "if ("), 1);
+  const ir::Function by_size = CheckSizes("drop_masks", Parsed(text("i32(n - t)")), 5);
+  EXPECT_EQ(tests::CountOf(ir::Print(by_size), "if ("), 2);
+}
+
 // A row that is not there is not read, whatever the mask says of its columns.
 TEST(DropMasks, LoadsGetTheConditionThatTheirMaskDoesNotImply) {
   const std::string mask = "masked(ramp(0, 1, 8) < broadcast(n, 8))";

@@ -152,6 +152,26 @@ TEST(FuseTest, OpenInnerLoop) {
   for (int64_t rows : {1, 3, 7, 8}) {
     Scheduled(f, "reorder %1 %0; fuse %1 %0; split %3 [?,4] tail=peel", {rows});
   }
+  // What ends the rows ends the loop; what rows and columns decide together stays a condition.
+  for (const char* where : {"r * 3 + i < n", "r * 3 + i < n && i + j < n", "i + j < n"}) {
+    const auto parsed = ir::ParseFunction(support::StrCat(
+        "fn f(n: size, X: f32[n] input, Y: f32[n + 3, n] output) stage=scheduled {\n"
+        "for i in 0..n + 3 {\nfor j in 0..n {\nblock Z(vi: spatial 0..n + 3 = i, vj: spatial 0..n "
+        "= j) "
+        "{\nwrites Y[vi:1, vj:1];\nY[vi, vj] = 0.0f32;\n}\n}\n}\n"
+        "for r in 0..floordiv(n + 2, 3) {\nfor i in 0..3 {\nfor j in 0..n {\n"
+        "block Y(vi: spatial 0..n + 3 = r * 3 + i, vj: spatial 0..n = j) where (",
+        where,
+        ") {\nreads X[vj:1];\nwrites Y[vi:1, vj:1];\nY[vi, vj] = X[vj] + "
+        "1.0f32;\n}\n}\n}\n}\n}\n"));
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    for (int64_t n : {1, 2, 4, 7}) {
+      const Schedule fused = Scheduled(*parsed, "fuse %4 %5; split %7 [?,4] tail=peel", {n});
+      EXPECT_EQ(ir::Print(fused.function()).find("min(3, n - r * 3)") != std::string::npos,
+                std::string_view(where) != "i + j < n")
+          << ir::Print(fused.function());
+    }
+  }
 }
 
 TEST(SplitTest, Refusals) {
