@@ -4,7 +4,8 @@
 // forms have the same bytes, so changing between them is a view. Elementwise operators follow the
 // operand that is computed last, whose epilogue they become. Without groups lanes run along the
 // channels, and the tiles of a plane divide better than those of a row: such convolutions stay,
-// unless their channels fill no vector and rows are of an open length.
+// unless their channels fill no vector and rows are of an open length. Such rows are one also where
+// channels of images are put together.
 #include <algorithm>
 #include <map>
 
@@ -37,12 +38,13 @@ class Flattener : public ForwardRewriter {
     for (ValueId id : node.outputs) computed_[id] = position_;
     if (node.op == kViewOp) computed_[node.outputs[0]] = computed_[node.inputs[0]];
     if (node.outputs.size() != 1 || !IsImage(node.outputs[0])) return false;
-    if (node.op == "conv2d" ? !OfPixels(node) : !Follows(node)) return false;
+    const bool joins = JoinsChannels(node);
+    if (node.op == "conv2d" ? !OfPixels(node) : !joins && !Follows(node)) return false;
     const op::TensorType image = TypeOf(node.outputs[0]);
     std::vector<ValueId> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId id = node.inputs[i];
-      const bool moves = node.op == "conv2d" ? i == 0 : TypeOf(id).shape == image.shape;
+      const bool moves = node.op == "conv2d" ? i == 0 : joins || TypeOf(id).shape == image.shape;
       TW_ASSIGN(const ValueId input, moves ? Row(id) : absl::StatusOr<ValueId>(id));
       inputs.push_back(input);
     }
@@ -65,6 +67,13 @@ class Flattener : public ForwardRewriter {
         (!TypeOf(node.outputs[0]).shape[3].is_constant() && IsNarrow(weight[0]));
     return along_pixels && LiesPlain(node) && weight[2] == op::Dim(1) && weight[3] == op::Dim(1) &&
            AllAre(node.attrs, "strides", 1) && AllAre(node.attrs, "pads", 0);
+  }
+
+  // Channels of images, one after the other, whose rows are of an open length.
+  bool JoinsChannels(const Node& node) const {
+    if (node.op != "concat" || TypeOf(node.outputs[0]).shape[3].is_constant()) return false;
+    const int64_t axis = op::GetInt(node.attrs, "axis", 0);
+    return axis == 1 || axis == 1 - 4;
   }
 
   bool IsNarrow(const op::Dim& channels) const {
