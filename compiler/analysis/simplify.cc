@@ -275,6 +275,7 @@ Expr ExprSimplifier::CompareSums(ExprKind kind, const Sum& a, const Sum& b, cons
   bool swapped = kind == ExprKind::kGt || kind == ExprKind::kGe;
   Sum difference = swapped ? b : a;
   AddScaled(&difference, swapped ? a : b, -1);
+  JoinMultiples(&difference);
   if (!Exact(difference)) return as_written();
   Expr result;
   if (kind == ExprKind::kEq || kind == ExprKind::kNe) {

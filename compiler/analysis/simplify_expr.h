@@ -41,6 +41,7 @@ class ExprSimplifier {
   void Accumulate(const ir::Expr& e, int64_t scale, Sum* sum);
   void Recombine(Sum* sum);
   void AddProduct(const Sum& factors, const ir::Expr& s, int64_t scale, Sum* sum);
+  void JoinMultiples(Sum* sum);
   bool MergeMultiples(Sum* sum);
   bool RecombineOpen(Sum* sum);
   Sum SumOf(const ir::Expr& e);

@@ -28,6 +28,12 @@ void Drop(AffineSum* sum, const Expr& a, const Expr& b) {
 
 }  // namespace
 
+// Terms that are multiples of one open size become fewer where they can.
+void ExprSimplifier::JoinMultiples(Sum* sum) {
+  while (sum->terms.size() > 1 && (MergeMultiples(sum) || RecombineOpen(sum))) {
+  }
+}
+
 // What is added to sum is scale · factors · s.
 void ExprSimplifier::AddProduct(const Sum& factors, const Expr& s, int64_t scale, Sum* sum) {
   AddScaled(sum, SimplifyMul(Build(factors, nullptr) * s), scale);

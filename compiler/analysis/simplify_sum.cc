@@ -32,8 +32,7 @@ AffineSum ExprSimplifier::SumOf(const Expr& e) {
   Sum sum{e->dtype, {}, 0};
   Accumulate(e, 1, &sum);
   if (sum.terms.size() > 1) Recombine(&sum);
-  while (sum.terms.size() > 1 && (MergeMultiples(&sum) || RecombineOpen(&sum))) {
-  }
+  JoinMultiples(&sum);
   return sum;
 }
 

@@ -15,6 +15,7 @@
 //   where a reduction is inside and the remainder is one iteration of 1 to c - 1 rows, a copy for
 //   each number of rows:
 //     → …;  for v in E / c..n { if E - c·v < 2 { … S of 1 row … } else if E - c·v < 3 { … } … }
+//   of more rows, in vectors, a copy for each number of vectors, of which the last may be a part
 //   for v in 0..n { if v < t { S } }
 //     → for v in 0..t { S }     (marked or not)
 //   for v in 0..8 { for i in 0..4 { if 4·v + i < E { S } } }, E an open size
@@ -273,42 +274,63 @@ class Partitioner {
   }
 
   // The body behind the cut, for each number of rows that may be left there a copy whose conditions
-  // ask for this number.
+  // ask for this number. Of many rows in vectors, a copy for each number of vectors.
   Stmt ByRows(const OpenCut& open, const Expr& var, const Stmt& body) {
-    const int64_t copies = open.factor - 2, leaves = CountLeaves(body) * copies;
-    const int64_t unrolled = CountUnrolled(body) * copies;
-    if (!open.rows || open.factor > kMaxRows || !HasSerialLoop(body) ||
-        leaves_ + leaves > kMaxLeaves || unrolled_ + unrolled > kMaxUnrolled) {
+    const int64_t group = open.factor > kMaxRows ? LanesOf(body) : 1;
+    if (!open.rows || open.factor % group != 0 || open.factor / group > kMaxRows) return body;
+    const int64_t most = group == 1 ? open.factor - 1 : open.factor / group;
+    const int64_t leaves = CountLeaves(body) * (most - 1);
+    const int64_t unrolled = CountUnrolled(body) * (most - 1);
+    if (!HasSerialLoop(body) || leaves_ + leaves > kMaxLeaves ||
+        unrolled_ + unrolled > kMaxUnrolled) {
       return body;
     }
     leaves_ += leaves;
     unrolled_ += unrolled;
     const Expr left = open.end - var * ir::Int(open.factor, var->dtype);
     Stmt by_rows;
-    for (int64_t rows = open.factor - 1; rows > 0; --rows) {
-      const Stmt copy = rows == 1 ? body : cloner_.Clone(body);
+    for (int64_t groups = most; groups > 0; --groups) {
+      const Stmt copy = groups == 1 ? body : cloner_.Clone(body);
+      const Expr last = ir::Int(groups * group), first = ir::Int((groups - 1) * group + 1);
+      const Expr rows = group == 1 ? last : ir::Min(ir::Max(left, first), last);
       const Stmt of_rows = KnownRows(var, left, rows, analyzer_).RewriteStmt(copy);
-      by_rows =
-          by_rows == nullptr ? of_rows : ir::MakeIf(left < ir::Int(rows + 1), of_rows, by_rows);
+      by_rows = by_rows == nullptr
+                    ? of_rows
+                    : ir::MakeIf(left < ir::Int(groups * group + 1), of_rows, by_rows);
     }
     return by_rows;
   }
 
-  // Conditions on `var` where `left` is a number: a < b is a - b + left < rows.
+  // Of the first vectorised loop; 1 without one.
+  static int64_t LanesOf(const Stmt& body) {
+    int64_t lanes = 1;
+    ir::VisitStmts(body, [&](const Stmt& s) {
+      const bool found = s->kind == StmtKind::kFor && s->for_kind == ir::ForKind::kVectorized;
+      const int64_t* extent = found ? ir::AsInt(s->range.extent) : nullptr;
+      if (extent != nullptr && lanes == 1) lanes = *extent;
+      return lanes == 1;
+    });
+    return lanes;
+  }
+
+  // Conditions on `var` where `left`, of which `rows` says how much it is, counts what is there:
+  // a < b is a - b + left < rows.
   class KnownRows : public ir::Rewriter {
    public:
-    KnownRows(Expr var, Expr left, int64_t rows, const analysis::Analyzer& analyzer)
-        : var_(std::move(var)), left_(std::move(left)), rows_(rows), analyzer_(analyzer) {}
+    KnownRows(Expr var, Expr left, Expr rows, const analysis::Analyzer& analyzer)
+        : var_(std::move(var)),
+          left_(std::move(left)),
+          rows_(std::move(rows)),
+          analyzer_(analyzer) {}
     Expr RewriteExpr(const Expr& e) override {
       if (e->kind != ExprKind::kLt || e->args[0]->dtype != ir::kI64) return RewriteChildren(e);
       if (!ir::UsesVar(e, var_)) return e;
       const Expr inner = analysis::Simplify(e->args[0] - e->args[1] + left_, analyzer_);
-      return ir::UsesVar(inner, var_) ? e : inner < ir::Int(rows_);
+      return ir::UsesVar(inner, var_) ? e : inner < rows_;
     }
 
    private:
-    const Expr var_, left_;
-    const int64_t rows_;
+    const Expr var_, left_, rows_;
     const analysis::Analyzer& analyzer_;
   };
 

@@ -47,6 +47,41 @@ fn f(n: size, X: f32[n] input, Y: f32[n] output) stage=loops {
   EXPECT_TRUE(tests::MatchesGolden("transform/partition_loops_open_ends.tir", ir::Print(after)));
 }
 
+// A remainder of vectors has code of its own for each number of them.
+TEST(PartitionLoops, RemaindersOfVectorsAreKnownByTheirNumber) {
+  const ir::Function before = Parsed(R"(
+fn f(n: size, X: f32[n] input, Y: f32[n] output) stage=loops {
+  for o in 0..floordiv(n + 23, 24) @{tail="peel"} {
+    alloc S: f32[24] scope=local {
+      for k in 0..3 {
+        for i in 0..3 unrolled {
+          for j in 0..8 vectorized {
+            if (o * 24 + i * 8 + j < n) {
+              S[i * 8 + j] = X[o * 24 + i * 8 + j] * 2.0f32;
+            }
+          }
+        }
+      }
+      for i in 0..3 unrolled {
+        for j in 0..8 vectorized {
+          if (o * 24 + i * 8 + j < n) {
+            Y[o * 24 + i * 8 + j] = S[i * 8 + j];
+          }
+        }
+      }
+    }
+  }
+}
+)");
+  const ir::Function after = CheckSizes("partition_loops", before, 80);
+  EXPECT_TRUE(tests::MatchesGolden("transform/partition_loops_open_vectors.tir", ir::Print(after)));
+  // Of one vector, the others are not there, once they are written out.
+  const ir::Function flat =
+      CheckSizes("partition_loops,vectorize_loops,unroll_loops,simplify", before, 80);
+  EXPECT_EQ(tests::CountOf(ir::Print(flat), "for k"), 4);
+  EXPECT_EQ(tests::CountOf(ir::Print(flat), " = X["), 3 + 3 + 2 + 1) << ir::Print(flat);
+}
+
 // The sums of a tile of 16 columns, of which an open size leaves some out: its second vector may
 // have none at all. `more` is what else a step of the sum does.
 std::string MaskedSums(std::string_view more = "", std::string_view scope = "local") {

@@ -93,7 +93,7 @@ TEST_F(Rules, RowsAndColumnsOfOpenLength) {
   EXPECT_EQ(S((o + x) * n - n * o), "x * n");
   EXPECT_EQ(S((o + x) * n - n * i), "(o + x) * n - n * i");
   EXPECT_EQ(S(FloorDiv(rows + n * Int(2) - Int(1), n)), "o + 1");
-  EXPECT_EQ(S(FloorMod(rows * Int(3) + x, n)), "floormod(x, n)");
+  EXPECT_EQ(S(FloorMod(rows * Int(3) + i, n)), "floormod(i, n)");
   EXPECT_EQ(S(FloorDiv(rows + x, n)), "floordiv(n * o + x, n)");  // may wrap
   EXPECT_EQ(S(FloorDiv(rows + f, n)), "o + floordiv(o * 4 + i, n)");
   EXPECT_EQ(S(FloorDiv(i * x, x)), "floordiv(i * x, x)");  // x may be negative, or large

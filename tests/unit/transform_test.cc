@@ -234,7 +234,7 @@ TEST(DropGuards, OfTilesThatTheFunctionKeeps) {
   };
   const Case cases[] = {{"", "P[r, k]", "r", 2},
                         {"", "A[io * 4 + r, k]", "r", 3},
-                        {"", "P[r, floordiv(k * n, n)]", "r", 3},
+                        {"", "P[r, floordiv(k * n, n + 1)]", "r", 3},
                         {"", "P[r, k]", "min(r, n - 1)", 3},
                         {" @{tail=\"peel\"}", "P[r, k]", "r", 3}};
   for (const Case& c : cases) {
