@@ -37,7 +37,8 @@ absl::Status ApplySplit(Schedule& s, const Step& step);
 //   for i in 0..N: for j in 0..M: S   →   for i_j_f in 0..N*M: S[i := i_j_f floordiv M,
 //                                                               j := i_j_f floormod M]
 // M may be open. Where the predicate of the one block below ends the rows i then, N ends there.
-// Result: the fused loop. Refuses: not_nested, not_serial, dependent_range, too_large.
+// Result: the fused loop. Refuses: not_nested, not_serial, empty (M is 0), dependent_range,
+// too_large.
 absl::Status ApplyFuse(Schedule& s, const Step& step);
 
 // reorder %a %b … — the named loops (of one perfect nest, other loops between them stay where they

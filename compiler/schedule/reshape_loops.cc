@@ -195,12 +195,12 @@ absl::Status ApplySplit(Schedule& s, const Step& step) {
 
 namespace {
 
-// The extent of a loop over rows of an open length: up to where the one block below asks for it.
-// Rows and columns in one do not, for which row an iteration is of is a quotient then; so `below`
-// loses that part of its predicate.
+// The extent of the outer one of loops that are fused: it ends where the predicate of the one block
+// below does, and that part of the predicate goes. Behind it, the row of an iteration is a quotient
+// by an open length, of which the loop's end says more than a condition.
 Expr EndOfRows(const std::vector<Stmt>& fused, const Analyzer& analyzer, Stmt* below) {
   const Stmt& rows = fused[0];
-  std::vector<Stmt> path = {*below};
+  Path path = {*below};
   while (path.back()->kind == ir::StmtKind::kFor) path.push_back(path.back()->body);
   if (path.back()->kind != ir::StmtKind::kBlock || path.back()->predicate == nullptr)
     return rows->range.extent;
@@ -224,12 +224,7 @@ Expr EndOfRows(const std::vector<Stmt>& fused, const Analyzer& analyzer, Stmt* b
     parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(p));
     auto block = std::make_shared<ir::StmtNode>(*path.back());
     block->predicate = ir::Conjunction(parts);
-    *below = std::move(block);
-    for (size_t i = path.size() - 1; i-- > 0;) {
-      auto loop = std::make_shared<ir::StmtNode>(*path[i]);
-      loop->body = std::move(*below);
-      *below = std::move(loop);
-    }
+    *below = ReplaceAt(path, path.size() - 1, std::move(block));
     return ir::Min(rows->range.extent, left);
   }
   return rows->range.extent;
@@ -252,6 +247,11 @@ absl::Status ApplyFuse(Schedule& s, const Step& step) {
     }
     if (next->for_kind != ir::ForKind::kSerial) {
       return Refuse(step, "not_serial", "expected serial loops, found a mapped one", path.back());
+    }
+    if (const int64_t* known = ir::AsInt(next->range.extent); i > 0 && known && *known < 1) {
+      return Refuse(step, "empty",
+                    StrCat("expected iterations of the inner loop ", var->name, ", found none"),
+                    path.back());
     }
     for (const Stmt& o : loops) {
       if (ir::UsesVar(next->range.min, o->var) || ir::UsesVar(next->range.extent, o->var)) {

@@ -35,7 +35,7 @@ class Flattener : public ir::Rewriter {
     auto node = std::make_shared<ir::BufferNode>(*buffer);
     Expr elements = ir::Int(1, buffer->shape.empty() ? ir::kI64 : buffer->shape[0]->dtype);
     for (size_t d = buffer->shape.size(); d-- > 0;) {
-      elements = Aligned(*buffer, d, elements);
+      elements = ir::AlignedStride(*buffer, d, elements);
       elements = Times(elements, buffer->shape[d]);
     }
     node->shape = {elements};
@@ -62,13 +62,6 @@ class Flattener : public ir::Rewriter {
   }
 
  private:
-  // The stride of a dimension, padded where the buffer asks for it.
-  static Expr Aligned(const ir::BufferNode& buffer, size_t dim, const Expr& stride) {
-    const int64_t* elements = ir::AsInt(stride);
-    if (elements == nullptr) return ir::AlignedStride(buffer, dim, stride);
-    const int64_t aligned = ir::AlignedStride(buffer, dim, *elements);
-    return aligned == *elements ? stride : ir::Int(aligned, stride->dtype);
-  }
   // Vectors of a row of this dimension, of `stride` elements, if its rows are turned; else 0.
   static int64_t TurnedVectors(const ir::BufferNode& buffer, size_t dim, const Expr& stride) {
     const std::optional<ir::Swizzle>& swizzle = buffer.swizzle;
@@ -103,7 +96,7 @@ class Flattener : public ir::Rewriter {
       Expr term = widen(to_i64(indices[d]));
       if (const int64_t n = TurnedVectors(*buffer, d, stride); n > 0)
         sum = Turned(sum, term, buffer->swizzle->vector, n);
-      stride = Aligned(*buffer, d, stride);
+      stride = ir::AlignedStride(*buffer, d, stride);
       if (!ir::IsInt(stride, 1)) term = term * widen(stride);
       sum = sum == nullptr ? term : term + sum;
       stride = Times(stride, to_i64(buffer->shape[d]));

@@ -152,6 +152,13 @@ TEST(FuseTest, OpenInnerLoop) {
   for (int64_t rows : {1, 3, 7, 8}) {
     Scheduled(f, "reorder %1 %0; fuse %1 %0; split %3 [?,4] tail=peel", {rows});
   }
+  const auto none = ir::ParseFunction(
+      "fn f(X: f32[2] input, Y: f32[2] output) stage=scheduled {\nfor i in 0..2 {\nfor j in 0..0 "
+      "{\n"
+      "block Y(vi: spatial 0..2 = i) {\nreads X[vi:1];\nwrites Y[vi:1];\nY[vi] = "
+      "X[vi];\n}\n}\n}\n}\n");
+  ASSERT_TRUE(none.ok()) << none.status();
+  ExpectRefused(*none, "fuse %0 %1", "schedule.fuse.empty");
   // What ends the rows ends the loop; what rows and columns decide together stays a condition.
   for (const char* where : {"r * 3 + i < n", "r * 3 + i < n && i + j < n", "i + j < n"}) {
     const auto parsed = ir::ParseFunction(support::StrCat(
