@@ -14,9 +14,7 @@ using ir::Stmt;
 using ir::StmtKind;
 
 bool SameType(const ir::BufferNode& a, const ir::BufferNode& b) {
-  return a.dtype == b.dtype &&
-         std::equal(a.shape.begin(), a.shape.end(), b.shape.begin(), b.shape.end(),
-                    [](const ir::Expr& x, const ir::Expr& y) { return ir::StructuralEqual(x, y); });
+  return a.dtype == b.dtype && ir::StructuralEqual(a.shape, b.shape);
 }
 
 // The one store into `buffer` when it is the whole body of a block without reduction; else null.
@@ -60,9 +58,7 @@ bool ReadOnlyThere(const ir::Function& f, const ir::Buffer& operand, const ir::S
     ir::VisitExprs(root, [&](const ir::Expr& e) {
       if (e->kind != ir::ExprKind::kLoad || e->buffer != operand) return true;
       ++count;
-      const bool here = std::equal(
-          e->args.begin(), e->args.end(), store.indices.begin(), store.indices.end(),
-          [](const ir::Expr& x, const ir::Expr& y) { return ir::StructuralEqual(x, y); });
+      const bool here = ir::StructuralEqual(e->args, store.indices);
       if (same != nullptr) *same = *same && here;
       return true;
     });

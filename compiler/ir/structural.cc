@@ -1,5 +1,6 @@
 #include "compiler/ir/structural.h"
 
+#include <algorithm>
 #include <cstring>
 #include <unordered_map>
 #include <utility>
@@ -262,6 +263,11 @@ void Encoder::Encode(const Function& f) {
 }
 
 }  // namespace
+
+bool StructuralEqual(const std::vector<Expr>& a, const std::vector<Expr>& b) {
+  return std::ranges::equal(a, b,
+                            [](const Expr& x, const Expr& y) { return StructuralEqual(x, y); });
+}
 
 bool StructuralEqual(const Expr& a, const Expr& b) {
   if (a == b) return true;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "compiler/ir/ir.h"
 
@@ -13,6 +14,8 @@ namespace tilewright::ir {
 bool StructuralEqual(const Function& a, const Function& b);
 bool StructuralEqual(const Expr& a,
                      const Expr& b);  // free variables and buffers by address; both null is equal
+// As many, each equal to the one in its place.
+bool StructuralEqual(const std::vector<Expr>& a, const std::vector<Expr>& b);
 bool StructuralEqual(const Stmt& a,
                      const Stmt& b);  // likewise; variables bound inside up to renaming
 uint64_t StructuralHash(const Function& f);

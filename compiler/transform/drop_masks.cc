@@ -37,9 +37,7 @@ struct Place {
   }
   bool operator==(const Place& other) const {
     return begin == other.begin && lanes == other.lanes &&
-           std::ranges::equal(conditions, other.conditions, [](const Expr& a, const Expr& b) {
-             return ir::StructuralEqual(a, b);
-           });
+           ir::StructuralEqual(conditions, other.conditions);
   }
 };
 

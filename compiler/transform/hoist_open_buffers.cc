@@ -84,9 +84,7 @@ class Hoister : public ir::Rewriter {
   Buffer Reused(const Buffer& wanted) {
     const auto found = std::ranges::find_if(free_, [&](const Buffer& free) {
       return free->dtype == wanted->dtype && free->scope == wanted->scope &&
-             std::ranges::equal(free->shape, wanted->shape, [](const Expr& a, const Expr& b) {
-               return ir::StructuralEqual(a, b);
-             });
+             ir::StructuralEqual(free->shape, wanted->shape);
     });
     if (found == free_.end()) return made_.emplace_back(wanted);
     const Buffer free = *found;

@@ -74,11 +74,6 @@ std::optional<Nest> NestOf(Stmt s) {
   return nest;
 }
 
-bool AllEqual(const std::vector<Expr>& a, const std::vector<Expr>& b) {
-  return std::ranges::equal(a, b,
-                            [](const Expr& x, const Expr& y) { return StructuralEqual(x, y); });
-}
-
 // The init and the reduction of sums that have the same loops around them.
 struct LocalSet {
   Nest init, update;
@@ -91,7 +86,8 @@ bool ReadsOwnPlaces(const LocalSet& sums) {
   bool own = false, others = false;
   const auto visit = [&](const Expr& e) {
     if (e->kind != ExprKind::kLoad || e->buffer != sums.buffer()) return true;
-    const bool same = e->mask == nullptr && AllEqual(e->args, sums.update.store->indices);
+    const bool same =
+        e->mask == nullptr && ir::StructuralEqual(e->args, sums.update.store->indices);
     own = own || same;
     others = others || !same;
     return true;
@@ -123,7 +119,8 @@ std::optional<LocalSet> SetOf(const Stmt& body) {
     for (Expr& e : of) e = ir::Substitute(e, same);
     return of;
   };
-  if (!AllEqual(as_init(sums.update.store->indices), sums.init.store->indices)) return {};
+  if (!ir::StructuralEqual(as_init(sums.update.store->indices), sums.init.store->indices))
+    return {};
   // What is added to was set.
   const std::vector<Expr> update_if = as_init(sums.update.Conditions());
   for (const Expr& e : sums.init.Conditions()) {
