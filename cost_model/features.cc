@@ -4,17 +4,28 @@
 #include <cmath>
 #include <cstring>
 
-#include "cost_model/analytical_model.h"
+#include "compiler/estimate/analytical_model.h"
+#include "compiler/estimate/group_model.h"
+#include "compiler/estimate/loop_summary.h"
 #include "cost_model/feature_row.h"
 #include "cost_model/group_features.h"
-#include "cost_model/group_model.h"
-#include "cost_model/loop_summary.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::cost_model {
 namespace {
+
+using estimate::AccessSummary;
+using estimate::AnalyzeTile;
+using estimate::EstimateTime;
+using estimate::LoopSummary;
+using estimate::ProgramSummary;
+using estimate::RegisterTile;
+using estimate::StatementSummary;
+using estimate::Summarize;
+using estimate::ThreadTarget;
+using estimate::TimeEstimate;
 
 // Raised when a column of the schema changes its meaning without changing its name.
 constexpr int kFeatureVersion = 5, kGroupFeatureVersion = 1;

@@ -3,11 +3,22 @@
 #include <algorithm>
 #include <string>
 
-#include "cost_model/group_model.h"
+#include "compiler/estimate/group_model.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::cost_model {
 namespace {
+
+using estimate::AccessSummary;
+using estimate::AnalyzeStep;
+using estimate::EstimateGroups;
+using estimate::GroupEstimate;
+using estimate::kStepThreads;
+using estimate::LaunchShape;
+using estimate::ProgramSummary;
+using estimate::StatementSummary;
+using estimate::StepAccess;
+using estimate::TimeEstimate;
 
 constexpr size_t kLoads = 3;  // described one by one
 

@@ -12,12 +12,12 @@
 
 #include "compiler/codegen/host_device.h"
 #include "compiler/driver/compile.h"
+#include "compiler/estimate/group_model.h"
 #include "compiler/target/occupancy.h"
 #include "compiler/targets/cuda/cuda_codegen.h"
 #include "compiler/targets/cuda/nvrtc.h"
 #include "compiler/transform/passes.h"
 #include "compiler/transform/split_prepare.h"
-#include "cost_model/group_model.h"
 #include "cost_model/model.h"
 #include "deploy/support/strings.h"
 #include "tests/bench/local_tuner.h"
@@ -80,8 +80,7 @@ void Count(const std::string& model, const driver::Task& task, const target::Tar
   const ir::Function main = Must(transform::SplitPrepare(scheduled), task.name).main;
   transform::PassContext context;
   context.target = target;
-  const auto program =
-      cost_model::Summarize(Must(transform::LowerToLoops(main, context), task.name));
+  const auto program = estimate::Summarize(Must(transform::LowerToLoops(main, context), task.name));
   const ir::Function lowered =
       Must(transform::RunPipeline(main, transform::GpuPipeline(), context), task.name);
   const codegen::HostPlan plan = Must(codegen::SplitHostDevice(lowered), task.name);
@@ -95,7 +94,7 @@ void Count(const std::string& model, const driver::Task& task, const target::Tar
   std::vector<codegen::KernelResources> used;
   if (nvrtc) used = Must(cuda::CompileText(text, std::string(target.machine.name)), text).kernels;
   for (size_t l = 0; l < plan.launches.size(); ++l) {
-    const cost_model::LaunchShape shape = cost_model::AnalyzeLaunch(program, l, target);
+    const estimate::LaunchShape shape = estimate::AnalyzeLaunch(program, l, target);
     json row = {{"model", model},
                 {"task", task.name},
                 {"launch", l},

@@ -23,7 +23,7 @@ MENDED = {
     "device_agent", "proto", "proto/tilewright/v1", "tests", "tests/bench", "tests/conformance", "tests/differential",
     "tests/e2e", "tests/fault", "tests/fuzz", "tests/golden", "tests/lint", "tests/long", "tests/models", "tests/sim",
     "tests/support", "tests/unit", "tracker", "tuner_server", "tuner_server/cli", "tuner_server/jobs",
-    "tuner_server/log", "tuner_server/modules", "tuner_server/search", "compiler/space", "compiler/space/rules", "tuner_server/service",
+    "tuner_server/log", "tuner_server/modules", "tuner_server/search", "compiler/estimate", "compiler/space", "compiler/space/rules", "tuner_server/service",
     "cost_model", "deploy/ops/boards", "deploy/security",
 }
 # Terms of the field: where a word to avoid is right. A search is asked for candidates and told results (ask and tell).

@@ -15,8 +15,8 @@ import source_files
 # Folders that the rows below may name together.
 DEPLOY = ["deploy/support", "deploy/sql", "deploy/module", "deploy/runtime", "deploy/peaks",
           "deploy/security", "deploy/daemon"]
-COMPILER = ["compiler/target", "compiler/ir", "compiler/analysis", "compiler/schedule",
-            "compiler/space", "compiler/transform", "compiler/codegen", "compiler/targets", "compiler/op",
+COMPILER = ["compiler/target", "compiler/ir", "compiler/analysis", "compiler/estimate",
+            "compiler/schedule", "compiler/transform", "compiler/space", "compiler/codegen", "compiler/targets", "compiler/op",
             "compiler/graph", "compiler/onnx", "compiler/driver"]
 TUNER = ["tuner_server/log", "tuner_server/modules", "tuner_server/search", "tuner_server/jobs",
          "tuner_server/service"]
@@ -41,8 +41,10 @@ LAYERS = {
     "compiler/ir": [],
     "compiler/analysis": ["compiler/ir"],
     "compiler/schedule": ["compiler/target", "compiler/ir", "compiler/analysis"],
-    "compiler/space": ["compiler/target", "compiler/ir", "compiler/analysis", "compiler/schedule"],
+    "compiler/estimate": ["compiler/target", "compiler/ir", "compiler/analysis"],
     "compiler/transform": ["compiler/target", "compiler/ir", "compiler/analysis"],
+    "compiler/space": ["compiler/target", "compiler/ir", "compiler/analysis", "compiler/estimate",
+                       "compiler/schedule", "compiler/transform"],
     "compiler/codegen": ["compiler/target", "compiler/ir", "compiler/analysis",
                          "deploy/runtime/c_abi.h"],
     "compiler/targets": ["compiler/target", "compiler/ir", "compiler/analysis", "compiler/transform",
@@ -53,7 +55,7 @@ LAYERS = {
     "compiler/onnx": ["compiler/op", "compiler/ir", "compiler/graph"],
     "compiler/quantize": ["compiler/graph", "compiler/onnx"],
     "compiler/driver": COMPILER + ["deploy/module", "deploy/runtime"],
-    "cost_model": ["compiler/target", "compiler/ir", "compiler/analysis"],
+    "cost_model": ["compiler/target", "compiler/ir", "compiler/analysis", "compiler/estimate"],
     "tracker": ["proto"] + DEPLOY,
     "device_agent": ["proto", "compiler/target"] + DEPLOY,
     "tuner_server/log": DEPLOY + ["compiler/target"],

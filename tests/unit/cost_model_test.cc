@@ -5,22 +5,31 @@
 #include <cmath>
 #include <set>
 
+#include "compiler/estimate/analytical_model.h"
+#include "compiler/estimate/loop_summary.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/space/default_schedule.h"
 #include "compiler/transform/passes.h"
-#include "cost_model/analytical_model.h"
 #include "cost_model/features.h"
-#include "cost_model/loop_summary.h"
 #include "cost_model/model.h"
 #include "cost_model/pair_objective.h"
 #include "cost_model/shipped_model.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
+#include "deploy/support/strings.h"
 #include "tests/support/te_programs.h"
 
 namespace tilewright::cost_model {
 namespace {
+
+using estimate::AnalyzeTile;
+using estimate::EstimateTime;
+using estimate::ProgramSummary;
+using estimate::RegisterTile;
+using estimate::StatementSummary;
+using estimate::Summarize;
+using estimate::TimeEstimate;
 
 const target::Target& Cpu() {
   static const target::Target* target =

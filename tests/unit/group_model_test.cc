@@ -1,5 +1,5 @@
 // The estimate and the features of programs on devices of groups and threads: hand-computed values.
-#include "cost_model/group_model.h"
+#include "compiler/estimate/group_model.h"
 
 #include <gtest/gtest.h>
 
@@ -21,6 +21,19 @@
 
 namespace tilewright::cost_model {
 namespace {
+
+using estimate::AccessSummary;
+using estimate::AnalyzeLaunch;
+using estimate::AnalyzeStep;
+using estimate::EstimateGroups;
+using estimate::EstimateTime;
+using estimate::GroupEstimate;
+using estimate::LaunchShape;
+using estimate::Overlapped;
+using estimate::ProgramSummary;
+using estimate::StatementSummary;
+using estimate::StepAccess;
+using estimate::Summarize;
 
 // Eight units at 1 GHz that begin four multiply-adds of a warp in a cycle, and one access.
 const target::Target& Gpu() {

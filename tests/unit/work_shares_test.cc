@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "compiler/codegen/host_device.h"
+#include "compiler/estimate/group_model.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/space/space.h"
 #include "compiler/targets/cuda/cuda_codegen.h"
 #include "compiler/targets/cuda/nvrtc.h"
 #include "compiler/transform/passes.h"
-#include "cost_model/group_model.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tests/support/equivalence.h"
@@ -111,7 +111,7 @@ std::optional<double> Estimated(const ir::Function& program, const Knobs& knobs,
   context.target = target;
   const auto loops = transform::LowerToLoops(scheduled->function(), context);
   EXPECT_TRUE(loops.ok()) << StatusText(loops.status());
-  return cost_model::EstimateGroups(cost_model::Summarize(*loops), target).time.total_ns;
+  return estimate::EstimateGroups(estimate::Summarize(*loops), target).time.total_ns;
 }
 
 std::optional<double> WithParts(const ir::Function& program, int64_t parts) {

@@ -1,11 +1,11 @@
-#include "cost_model/analytical_model.h"
+#include "compiler/estimate/analytical_model.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "cost_model/group_model.h"
+#include "compiler/estimate/group_model.h"
 
-namespace tilewright::cost_model {
+namespace tilewright::estimate {
 namespace {
 
 // What holds of programs, whatever the machine.
@@ -260,4 +260,4 @@ TimeEstimate EstimateTime(const ProgramSummary& program, const target::Target& t
   return t;
 }
 
-}  // namespace tilewright::cost_model
+}  // namespace tilewright::estimate

@@ -5,10 +5,10 @@
 
 #include <cstdint>
 
+#include "compiler/estimate/loop_summary.h"
 #include "compiler/target/target.h"
-#include "cost_model/loop_summary.h"
 
-namespace tilewright::cost_model {
+namespace tilewright::estimate {
 
 // One access by threads that go in step, each of all lanes of its vector.
 struct StepAccess {
@@ -27,4 +27,4 @@ StepAccess AnalyzeStep(const StatementSummary& statement, const AccessSummary& a
 // threads in step touch what each of them wants before any of them continues.
 StatementSummary InStep(const StatementSummary& statement);
 
-}  // namespace tilewright::cost_model
+}  // namespace tilewright::estimate

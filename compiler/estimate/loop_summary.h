@@ -8,7 +8,7 @@
 #include "compiler/ir/ir.h"
 #include "compiler/ir/tensor_intrinsics.h"
 
-namespace tilewright::cost_model {
+namespace tilewright::estimate {
 
 struct LoopSummary {
   ir::Var var;
@@ -97,4 +97,4 @@ struct ProgramSummary {
 
 ProgramSummary Summarize(const ir::Function& loops);
 
-}  // namespace tilewright::cost_model
+}  // namespace tilewright::estimate

@@ -1,4 +1,4 @@
-#include "cost_model/loop_summary.h"
+#include "compiler/estimate/loop_summary.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +14,7 @@
 #include "compiler/ir/type_rules.h"
 #include "compiler/ir/visit.h"
 
-namespace tilewright::cost_model {
+namespace tilewright::estimate {
 namespace {
 
 using ir::Expr;
@@ -509,4 +509,4 @@ double StatementSummary::Threads() const {
 
 ProgramSummary Summarize(const ir::Function& loops) { return Summarizer(loops).Take(); }
 
-}  // namespace tilewright::cost_model
+}  // namespace tilewright::estimate

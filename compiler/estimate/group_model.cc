@@ -1,4 +1,4 @@
-#include "cost_model/group_model.h"
+#include "compiler/estimate/group_model.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include "compiler/target/occupancy.h"
 
-namespace tilewright::cost_model {
+namespace tilewright::estimate {
 namespace {
 
 constexpr double kWordBytes = 4;
@@ -521,4 +521,4 @@ GroupEstimate EstimateGroups(const ProgramSummary& program, const target::Target
   return out;
 }
 
-}  // namespace tilewright::cost_model
+}  // namespace tilewright::estimate

@@ -9,12 +9,12 @@
 // coalesces between threads, and a barrier makes each thread put its sums away.
 #pragma once
 
+#include "compiler/estimate/analytical_model.h"
+#include "compiler/estimate/loop_summary.h"
+#include "compiler/estimate/step_access.h"
 #include "compiler/target/target.h"
-#include "cost_model/analytical_model.h"
-#include "cost_model/loop_summary.h"
-#include "cost_model/step_access.h"
 
-namespace tilewright::cost_model {
+namespace tilewright::estimate {
 
 // A launch on a unit.
 struct LaunchShape {
@@ -46,4 +46,4 @@ GroupEstimate EstimateGroups(const ProgramSummary& program, const target::Target
 // the thread's registers. AnalyzeTile of it is the register tile of a thread.
 target::Target ThreadTarget(const target::Target& target);
 
-}  // namespace tilewright::cost_model
+}  // namespace tilewright::estimate

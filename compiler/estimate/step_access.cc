@@ -1,4 +1,4 @@
-#include "cost_model/step_access.h"
+#include "compiler/estimate/step_access.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 
 #include "compiler/analysis/analyzer.h"
 
-namespace tilewright::cost_model {
+namespace tilewright::estimate {
 namespace {
 
 constexpr int64_t kBankWord = 4;  // bytes
@@ -207,4 +207,4 @@ StepAccess AnalyzeStep(const StatementSummary& s, const AccessSummary& access,
   return out;
 }
 
-}  // namespace tilewright::cost_model
+}  // namespace tilewright::estimate

@@ -8,10 +8,10 @@
 // more vectors alive than registers.
 #pragma once
 
+#include "compiler/estimate/loop_summary.h"
 #include "compiler/target/target.h"
-#include "cost_model/loop_summary.h"
 
-namespace tilewright::cost_model {
+namespace tilewright::estimate {
 
 // Holds of programs on all machines.
 inline constexpr double kPortShare = 0.3;  // of the shorter of arithmetic and loads
@@ -79,4 +79,4 @@ double ArithmeticCycles(const StatementSummary& statement, double sums,
 // counts in full, the rest partly.
 double Overlapped(const TimeEstimate& t);
 
-}  // namespace tilewright::cost_model
+}  // namespace tilewright::estimate
