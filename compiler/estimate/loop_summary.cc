@@ -10,6 +10,8 @@
 
 #include "compiler/analysis/address.h"
 #include "compiler/analysis/analyzer.h"
+#include "compiler/ir/interp.h"
+#include "compiler/ir/structural.h"
 #include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/type_rules.h"
 #include "compiler/ir/visit.h"
@@ -37,7 +39,10 @@ int64_t ConstantExtent(const Expr& extent, const analysis::Analyzer& sizes) {
   return range.is_bounded() && range.max < (int64_t{1} << 40) ? std::max<int64_t>(range.max, 1) : 1;
 }
 
-void CountOps(const Expr& e, OpCounts* ops) {
+using Values = std::vector<std::pair<ir::Var, int64_t>>;
+
+// With variables of these values: of a choice that they decide, only what is chosen costs anything.
+void CountOps(const Expr& e, const Values& decided, double weight, OpCounts* ops) {
   ir::VisitExprs(e, [&](const Expr& x) {
     const bool floating = x->dtype.is_float();
     switch (x->kind) {
@@ -45,32 +50,38 @@ void CountOps(const Expr& e, OpCounts* ops) {
         return false;  // index arithmetic is the addressing's business
       case ExprKind::kAdd:
       case ExprKind::kSub:
-        (floating ? ops->add : ops->integer) += 1;
+        (floating ? ops->add : ops->integer) += weight;
         break;
       case ExprKind::kMul:
-        (floating ? ops->mul : ops->integer) += 1;
+        (floating ? ops->mul : ops->integer) += weight;
         break;
       case ExprKind::kDiv:
       case ExprKind::kMod:
       case ExprKind::kFloorDiv:
       case ExprKind::kFloorMod:
-        (floating ? ops->divide : ops->integer) += 1;
+        (floating ? ops->divide : ops->integer) += weight;
         break;
       case ExprKind::kMin:
       case ExprKind::kMax:
-        (floating ? ops->compare : ops->integer) += 1;
+        (floating ? ops->compare : ops->integer) += weight;
         break;
       case ExprKind::kSelect:
-        ops->select += 1;
+        if (!decided.empty()) {
+          if (const auto holds = ir::EvalIntExpr(x->args[0], decided); holds.ok()) {
+            CountOps(x->args[*holds != 0 ? 1 : 2], decided, weight, ops);
+            return false;
+          }
+        }
+        ops->select += weight;
         break;
       case ExprKind::kCall:
         if (x->intrinsic == ir::Intrinsic::kFma) {
-          ops->add += 1;
-          ops->mul += 1;
+          ops->add += weight;
+          ops->mul += weight;
         } else if (ir::IsIntegerStep(x->intrinsic)) {
-          ops->integer += 1;
+          ops->integer += weight;
         } else {
-          ops->special += 1;
+          ops->special += weight;
         }
         break;
       default:
@@ -78,6 +89,36 @@ void CountOps(const Expr& e, OpCounts* ops) {
     }
     return true;
   });
+}
+
+// Of a visit, on average over the iterations of unrolled loops whose numbers decide choices: copies
+// of the body have none of those, as the rows of Winograd's transforms.
+OpCounts OpsOf(const Expr& value, const std::vector<LoopSummary>& loops) {
+  constexpr size_t kMostCases = 256;
+  std::vector<Expr> conditions;
+  ir::VisitExprs(value, [&](const Expr& x) {
+    if (x->kind == ExprKind::kSelect) conditions.push_back(x->args[0]);
+    return x->kind != ExprKind::kLoad;
+  });
+  std::vector<Values> cases = {{}};
+  for (const LoopSummary& loop : loops) {
+    if (loop.kind != ir::ForKind::kUnrolled) continue;
+    const bool decides = std::ranges::any_of(
+        conditions, [&](const Expr& condition) { return ir::UsesVar(condition, loop.var); });
+    if (!decides || cases.size() * static_cast<size_t>(loop.extent) > kMostCases) continue;
+    std::vector<Values> more;
+    for (const Values& known : cases) {
+      for (int64_t i = 0; i < loop.extent; ++i) {
+        more.push_back(known);
+        more.back().emplace_back(loop.var, loop.min + i);
+      }
+    }
+    cases = std::move(more);
+  }
+  OpCounts ops;
+  for (const Values& known : cases)
+    CountOps(value, known, 1.0 / static_cast<double>(cases.size()), &ops);
+  return ops;
 }
 
 // Vector operations on integers that make an integer; those of conditions are not of vectors.
@@ -157,10 +198,6 @@ void MergeDotNest(size_t nest, StatementSummary* s) {
   s->loops.erase(s->loops.begin() + terms);
   s->iterations /= static_cast<double>(of_word);
   s->ops = {.dots = 1, .dot_terms = static_cast<double>(of_word)};
-}
-
-bool SameIndices(const AccessSummary& access, const std::vector<Expr>& indices) {
-  return access.indices == indices;  // shared nodes: one address, one index
 }
 
 class Summarizer {
@@ -308,7 +345,7 @@ class Summarizer {
     if (loops_ahead_ > 0 && async_) summary.ahead = versions_ - 1;
     summary.guarded = guarded || store.mask != nullptr;
     summary.peeled = peeled_loops_ > 0;
-    CountOps(store.value, &summary.ops);
+    summary.ops = OpsOf(store.value, summary.loops);
     summary.ops.whole = WholeOps(store.value);
     AddAccess(store.buffer, store.indices, true, &summary);
     ir::VisitExprs(store.value, [&](const Expr& x) {
@@ -391,7 +428,7 @@ class Summarizer {
   void AddAccess(const ir::Buffer& buffer, const std::vector<Expr>& indices, bool is_write,
                  StatementSummary* summary) {
     for (const AccessSummary& seen : summary->accesses) {
-      if (seen.buffer == buffer && (seen.is_write || SameIndices(seen, indices))) return;
+      if (seen.buffer == buffer && (seen.is_write || ir::StructuralEqual(seen.indices, indices))) return;
     }
     AccessSummary access{buffer, indices, buffer->dtype.bytes(), is_write, {}, {}, {}, 0};
     const std::vector<double> dim_stride = DimStrides(buffer);

@@ -165,6 +165,28 @@ TEST(AnalyticalModelTest, PrefersTheTiledProgram) {
   EXPECT_GT(tiled.total_ns, 0);
 }
 
+// Rows of a transformation, in copies of the body: each has its own terms, and all of them read the
+// same three elements.
+TEST(AnalyticalModelTest, CopiesOfABodyCostWhatTheyCompute) {
+  const auto summary = [](const char* kind) {
+    const auto f = ir::ParseFunction(support::StrCat(
+        "fn rows(A: f32[3, 8], C: f32[4, 8] output) stage=loops { for i in 0..4 ", kind,
+        "{ for j in 0..8 { C[i, j] = select(i == 0, A[0, j] + A[1, j], select(i == 1, "
+        "A[0, j] * 4.0f32, select(j < 5, A[2, j], A[1, j] - A[0, j] * 2.0f32))); } } }"));
+    TW_CHECK(f.ok()) << support::StatusText(f.status());
+    return Summarize(*f).statements[0];
+  };
+  const StatementSummary loop = summary(""), copies = summary("unrolled ");
+  EXPECT_EQ(loop.ops.add, 2);
+  EXPECT_EQ(loop.ops.mul, 2);
+  EXPECT_EQ(loop.ops.select, 3);
+  // Of four rows one adds, one multiplies, and two choose by the column and do both.
+  EXPECT_EQ(copies.ops.add, (1 + 2) / 4.0);
+  EXPECT_EQ(copies.ops.mul, (1 + 2) / 4.0);
+  EXPECT_EQ(copies.ops.select, 2 / 4.0);
+  EXPECT_EQ(copies.accesses.size(), 1 + 3);
+}
+
 // Fields of words: an instruction multiplies four of a word, which is one load.
 TEST(AnalyticalModelTest, FieldsOfWordsAreFactorsOfDotProducts) {
   const auto f = ir::ParseFunction(
