@@ -106,7 +106,7 @@ absl::Status DumpReasons(const std::vector<schedule::Variant>& variants,
 // measured with, else the default.
 absl::StatusOr<ir::Function> ScheduleTask(const std::vector<schedule::Variant>& variants,
                                           const Task& task, const target::Target& target,
-                                          ScheduleProvider* schedules,
+                                          ScheduleProvider* schedules, const module::Sizes& typical,
                                           CompileReport::Kernel* kernel) {
   ScheduleProvider::Found found;
   if (schedules != nullptr) found = schedules->Find(task.hash, target);
@@ -126,7 +126,7 @@ absl::StatusOr<ir::Function> ScheduleTask(const std::vector<schedule::Variant>& 
         replayed.ok() ? StrCat("replays to program ", hash, ", recorded as ", found.program_hash)
                       : support::StatusText(replayed.status());
   }
-  kernel->steps = schedule::ToText(space::DefaultSchedule(variants, target));
+  kernel->steps = schedule::ToText(space::DefaultSchedule(variants, target, typical));
   TW_ASSIGN(ir::Function scheduled, schedule::Replay(variants, kernel->steps));
   kernel->program_hash = ir::ProgramHash(scheduled);
   return scheduled;
@@ -171,9 +171,10 @@ absl::Status PlanInPlace(const targets::Backend& backend,
 // cannot run them.
 class ModelLowering {
  public:
+  // Defaults of open sizes are judged at `typical` ones.
   ModelLowering(const target::Target& target, ScheduleProvider* schedules,
-                const CompileOptions& options)
-      : schedules_(schedules), options_(options) {
+                const CompileOptions& options, module::Sizes typical)
+      : schedules_(schedules), options_(options), typical_(std::move(typical)) {
     sides_.push_back({.target = target});
   }
 
@@ -283,8 +284,10 @@ class ModelLowering {
     kernel->measurement_id.clear();
     // Schedules that somebody knows are those of the target's device.
     ScheduleProvider* const schedules = side == 0 ? schedules_ : nullptr;
+    // Which of its algorithms runs may be chosen then.
+    const module::Sizes typical = HasAlgorithmsByRows(body, variants) ? module::Sizes() : typical_;
     TW_ASSIGN(const ir::Function scheduled,
-              ScheduleTask(variants, task, target, schedules, kernel));
+              ScheduleTask(variants, task, target, schedules, typical, kernel));
     in_place_.back() = InPlaceOperands(scheduled, kernel->steps);
     TW_ASSIGN(LoweredTask lowered, LowerTask(scheduled, target, dump, ""));
     // Versions in one function have the same parameters, so none that are prepared.
@@ -357,6 +360,7 @@ class ModelLowering {
 
   ScheduleProvider* const schedules_;
   const CompileOptions& options_;
+  const module::Sizes typical_;
   std::vector<std::pair<std::string, CodePart>> libraries_;  // by the text of the code object
   std::vector<Side> sides_;  // the target's; the processor's where it is needed
   std::vector<PlacedTask> placed_;
@@ -413,7 +417,7 @@ absl::StatusOr<module::ModuleParts> CompileParts(const graph::Graph& fused,
   std::vector<const graph::Graph*> graphs;
   for (const ModelFunction& of : functions) graphs.push_back(of.fused);
   TW_ASSIGN(ModelTasks model, ExtractModelTasks(graphs));
-  ModelLowering lowering(target, schedules, options);
+  ModelLowering lowering(target, schedules, options, TypicalSizes(fused));
   const Stopwatch lower_time;
   const std::vector<Placement> placements = PlaceTasks(graphs, model, target);
   for (size_t t = 0; t < model.tasks.size(); ++t) {
@@ -481,10 +485,11 @@ absl::StatusOr<bool> ChoosesWhenItRuns(const graph::Graph& task) {
   return HasAlgorithmsByRows(task, variants);
 }
 
-absl::StatusOr<std::string> DefaultSteps(std::string_view task_text, const target::Target& target) {
+absl::StatusOr<std::string> DefaultSteps(std::string_view task_text, const target::Target& target,
+                                         const module::Sizes& typical) {
   TW_ASSIGN(const graph::Graph task, ParseTask(task_text));  // its sizes may be open
   TW_ASSIGN(const std::vector<schedule::Variant> variants, TaskVariants(task));
-  return schedule::ToText(space::DefaultSchedule(variants, target));
+  return schedule::ToText(space::DefaultSchedule(variants, target, typical));
 }
 
 }  // namespace tilewright::driver

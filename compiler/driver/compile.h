@@ -68,7 +68,7 @@ struct CompileReport {
   };
   std::vector<Kernel> kernels;  // in order of first use
   int64_t arena_bytes = 0, constant_bytes = 0, workspace_bytes = 0;
-  int64_t arena_bound_bytes = 0;  // of live intermediates: no arena can be smaller
+  int64_t arena_bound_bytes = 0;  // of what lives at a time: no arena can be smaller
   double seconds_graph = 0, seconds_lower = 0, seconds_codegen = 0, seconds_link = 0;
 };
 // The parts of a model.tw, which refer to the graphs' weights. `fused` is what RunGraphPasses
@@ -99,7 +99,9 @@ absl::StatusOr<BuiltCandidate> BuildCandidate(std::string_view task_text, std::s
 // its default schedule. Steps that are given for such a task leave it only one of them.
 absl::StatusOr<bool> ChoosesWhenItRuns(const graph::Graph& task);
 
-// The schedule a task gets when nothing is known about it, in the language of all schedules.
-absl::StatusOr<std::string> DefaultSteps(std::string_view task_text, const target::Target& target);
+// The schedule a task gets when nothing is known about it, in the language of all schedules; one of
+// open sizes by its model's typical ones.
+absl::StatusOr<std::string> DefaultSteps(std::string_view task_text, const target::Target& target,
+                                         const module::Sizes& typical = {});
 
 }  // namespace tilewright::driver

@@ -242,6 +242,11 @@ absl::StatusOr<module::ModuleParts> ModelParts(std::span<const ModelFunction> fu
   for (const ModelFunction& of : functions) {
     report->arena_bound_bytes = std::max(report->arena_bound_bytes, of.plan.liveness_bound);
   }
+  for (const module::Tensor& tensor : manifest.tensors) {
+    // Of open sizes they have a region of their own.
+    if (tensor.kind == module::TensorKind::kPrepared && !manifest.open_sizes())
+      report->arena_bound_bytes += tensor.bytes;
+  }
   report->constant_bytes = manifest.constants_bytes;
   report->workspace_bytes = manifest.workspace_bytes;
   return parts;

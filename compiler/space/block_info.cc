@@ -6,6 +6,7 @@
 #include "compiler/analysis/address.h"
 #include "compiler/ir/type_rules.h"
 #include "compiler/ir/visit.h"
+#include "compiler/schedule/loop_tree.h"
 
 namespace tilewright::space {
 namespace {
@@ -103,6 +104,13 @@ void Walk(const ir::Stmt& s, std::vector<const ir::StmtNode*>* loops, std::vecto
 }
 
 }  // namespace
+
+bool HasStage(const ir::Function& function, std::string_view suffix) {
+  const auto is_stage = [&](const schedule::BlockSite& site) {
+    return site.block->name.ends_with(suffix);
+  };
+  return std::ranges::any_of(schedule::BlocksIn(function.body), is_stage);
+}
 
 std::vector<BlockInfo> DescribeBlocks(const ir::Function& function) {
   std::vector<BlockInfo> blocks;

@@ -59,6 +59,10 @@ struct TiledReduction {
 // Returns nullopt where there is another number of reductions, or more than `most` blocks.
 std::optional<TiledReduction> FindTiledReduction(const std::vector<BlockInfo>& blocks, size_t most);
 
+// Returns whether a block's name ends so, without a look at any: most functions have no stages, and
+// default schedules are made by the thousand.
+bool HasStage(const ir::Function& function, std::string_view suffix);
+
 // The blocks of an algorithm in stages, each named after the result with a suffix ("y_tiles",
 // "y_products", "y"), and one element-wise block behind them at most. REQUIRES: `blocks` outlives
 // it.

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "compiler/ir/bind_sizes.h"
 #include "compiler/ir/buffer_bytes.h"
 #include "compiler/ir/streamed_writes.h"
 #include "compiler/ir/tensor_intrinsics.h"
@@ -34,7 +35,7 @@ constexpr int64_t kCheapReads = 3;  // of each of its elements
 
 void DefaultScheduler::Run() {
   if (IsNest()) return RunNest();
-  if (RunFieldSums() || RunDepthwiseDots()) return;
+  if (RunFieldSums() || RunStages()) return;
   InlineCheapStages();
   PlaceInRows();
   for (const std::string& name : schedule_.BlockNames()) {
@@ -54,23 +55,27 @@ void DefaultScheduler::Run() {
   }
 }
 
-// The rule's own choice: stages of windows, taps and sums have an order that blocks one by one do
-// not find.
-bool DefaultScheduler::RunDepthwiseDots() {
-  const std::vector<std::unique_ptr<Sketch>> sketches =
-      MakeDepthwiseDots(schedule_.function(), target_);
-  if (sketches.empty()) return false;
-  const Sketch& sketch = *sketches.front();
-  const Point point{0, *sketch.DefaultChoices()};
-  Schedule trial = schedule_;
-  if (!sketch.Apply(point, &trial).ok()) return false;
-  schedule_ = std::move(trial);
-  if (!explains()) return true;
-  const Within rule(this, sketch.name(), schedule_.BlockNames().back());
-  for (size_t k = 0; k < sketch.knobs().size(); ++k) {
-    Decide(StrCat(sketch.knobs()[k].name, " ", sketch.Value(point, k)));
+// The rule's own choice: stages have an order that blocks one by one do not find.
+bool DefaultScheduler::RunStages() {
+  const ir::Function function = ir::BindSizes(schedule_.function(), typical_);
+  for (const auto& make : {MakeDepthwiseDots, MakeWinograd}) {
+    const std::vector<std::unique_ptr<Sketch>> sketches = make(function, target_);
+    if (sketches.empty()) continue;
+    const Sketch& sketch = *sketches.front();
+    const std::optional<std::vector<int>> choices = sketch.DefaultChoices();
+    if (!choices.has_value()) continue;
+    const Point point{0, *choices};
+    Schedule trial = schedule_;
+    if (!sketch.Apply(point, &trial).ok()) continue;
+    schedule_ = std::move(trial);
+    if (!explains()) return true;
+    const Within rule(this, sketch.name(), schedule_.BlockNames().back());
+    for (size_t k = 0; k < sketch.knobs().size(); ++k) {
+      Decide(StrCat(sketch.knobs()[k].name, " ", sketch.Value(point, k)));
+    }
+    return true;
   }
-  return true;
+  return false;
 }
 
 bool DefaultScheduler::Try(Step step) {
@@ -234,36 +239,12 @@ Steps DefaultSchedule(const ir::Function& function, const target::Target& target
   return schedule.steps();
 }
 
-namespace {
-// Floats of fields cost a mask, a shift and a conversion next to each multiply-add: as much again.
-// Instead of four of them, three limbs of an activation have a dot product each
-// (op/fixed_point_dense.h).
-bool PaysInFixedPoint(const FieldSums& fields, const target::Machine& machine) {
-  const double dots = fields.intrinsic == ir::kNibbleDots
-                          ? std::max(machine.dots_per_cycle, machine.small_dots_per_cycle)
-                          : machine.dots_per_cycle;
-  return dots > machine.fma_per_cycle / 2;
-}
-}  // namespace
-
-size_t DefaultVariant(std::span<const schedule::Variant> variants, const target::Target& target) {
-  const target::Machine& machine = target.machine;
-  if (machine.has_groups() || machine.has_matrix()) return 0;
-  for (size_t v = 1; v < variants.size(); ++v) {
-    const ir::Function& function = variants[v].function;
-    const std::optional<FieldSums> fields = FindFieldSums(function, machine);
-    if (fields.has_value() && PaysInFixedPoint(*fields, machine)) return v;
-    if (machine.dots_per_cycle >= machine.fma_per_cycle &&
-        !MakeDepthwiseDots(function, target).empty()) {
-      return v;
-    }
-  }
-  return 0;
-}
-
-Steps DefaultSchedule(std::span<const schedule::Variant> variants, const target::Target& target) {
-  const size_t variant = DefaultVariant(variants, target);
-  Steps steps = DefaultSchedule(variants[variant].function, target);
+Steps DefaultSchedule(std::span<const schedule::Variant> variants, const target::Target& target,
+                      const Sizes& typical) {
+  const size_t variant = DefaultVariant(variants, target, typical);
+  Schedule schedule(variants[variant].function);
+  ApplyDefaultSchedule(target, {}, &schedule, nullptr, typical);
+  Steps steps = schedule.steps();
   if (variant > 0) {
     steps.insert(steps.begin(), {.kind = StepKind::kVariant, .word = variants[variant].name});
   }
@@ -271,18 +252,15 @@ Steps DefaultSchedule(std::span<const schedule::Variant> variants, const target:
 }
 
 void ApplyDefaultSchedule(const target::Target& target, const Choices& choices, Schedule* schedule,
-                          Trace* trace) {
+                          Trace* trace, const Sizes& typical) {
   const Steps& steps = schedule->steps();
   TW_CHECK(steps.empty() || (steps.size() == 1 && steps[0].kind == StepKind::kVariant))
       << "a default schedule starts from an unscheduled function";
   if (schedule->function().body == nullptr) return;
-  if (target.machine.has_groups()) {
-    return DefaultScheduler(schedule, target, choices, trace).RunBound();
-  }
-  if (target.machine.has_matrix()) {
-    return DefaultScheduler(schedule, target, choices, trace).RunMatrix();
-  }
-  DefaultScheduler(schedule, target, choices, trace).Run();
+  DefaultScheduler scheduler(schedule, target, choices, trace, typical);
+  if (target.machine.has_groups()) return scheduler.RunBound();
+  if (target.machine.has_matrix()) return scheduler.RunMatrix();
+  scheduler.Run();
   StreamLargeOutputs(target, schedule);
 }
 

@@ -14,6 +14,7 @@
 #include "compiler/schedule/step.h"
 #include "compiler/space/trace.h"
 #include "compiler/target/target.h"
+#include "deploy/support/dim.h"
 
 namespace tilewright::space {
 
@@ -43,6 +44,8 @@ struct BlockChoice {
   int in_rows = -1;
 };
 using Choices = std::map<std::string, BlockChoice, std::less<>>;  // by block name
+// At which open sizes are judged, by the names of size parameters.
+using support::Sizes;
 
 // Whether the last block is of rows, and the reductions before it reduce rows of that length, as in
 // softmax and normalisations. The rows must be short enough to stay in the machine's nearest cache.
@@ -52,18 +55,22 @@ bool ReducesRows(const ir::Function& function, const target::Machine& machine);
 // out.
 schedule::Steps DefaultSchedule(const ir::Function& function, const target::Target& target,
                                 const Choices& choices = {});
-// Returns which of a task's algorithms it gets without measurements: the first, or one of dot
-// products of bytes (field sums, windows of a depthwise convolution) where the machine begins as
-// many of these as multiply-adds. REQUIRES: not empty.
-size_t DefaultVariant(std::span<const schedule::Variant> variants, const target::Target& target);
+// Returns which of a task's algorithms it gets without measurements: the one whose default schedule
+// the analytical estimate (compiler/estimate) expects to be done first, the first of equals. One of
+// dot products of bytes is taken where the machine begins enough of these in a cycle. Of open sizes
+// without a typical value each, and on devices that are no processors, it is the first. REQUIRES:
+// not empty.
+size_t DefaultVariant(std::span<const schedule::Variant> variants, const target::Target& target,
+                      const Sizes& typical = {});
 // That of a task with several algorithms: of its DefaultVariant, which a first step names if it is
 // not the first one. REQUIRES: not empty.
 schedule::Steps DefaultSchedule(std::span<const schedule::Variant> variants,
-                                const target::Target& target);
+                                const target::Target& target, const Sizes& typical = {});
 // Those of one function, applied to `schedule`; says why in the trace. REQUIRES: a schedule without
 // steps, or whose only step chose an algorithm.
 void ApplyDefaultSchedule(const target::Target& target, const Choices& choices,
-                          schedule::Schedule* schedule, Trace* trace = nullptr);
+                          schedule::Schedule* schedule, Trace* trace = nullptr,
+                          const Sizes& typical = {});
 
 // stream_writes for the blocks of a schedule that write more than half of the target's last cache
 // (eight cores' slices), where it is legal and not done: such a result would not stay there.

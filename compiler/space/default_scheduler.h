@@ -35,8 +35,12 @@ class DefaultScheduler {
  public:
   // With a trace, says in it what is decided and what is refused.
   DefaultScheduler(Schedule* schedule, const target::Target& target, const Choices& choices,
-                   Trace* trace = nullptr)
-      : schedule_(*schedule), target_(target), choices_(choices), trace_(trace) {}
+                   Trace* trace = nullptr, const Sizes& typical = {})
+      : schedule_(*schedule),
+        target_(target),
+        choices_(choices),
+        trace_(trace),
+        typical_(typical) {}
 
   void Run();
   // The same for a device of groups and threads.
@@ -162,7 +166,7 @@ class DefaultScheduler {
   void PlaceStages();
   void PlaceInRows();
   bool RunFieldSums();
-  bool RunDepthwiseDots();
+  bool RunStages();
   void ScheduleFieldSums(const FieldSums& fields);
   std::vector<int> SplitColumns(int loop, int64_t blocks, const FieldSums& fields);
   void PlaceFieldSums(const FieldSums& fields, int groups);
@@ -186,6 +190,7 @@ class DefaultScheduler {
   const target::Target& target_;
   Choices choices_;
   Trace* trace_;
+  Sizes typical_;
   std::string_view rule_;
   std::string block_;
   std::vector<std::string> done_, tiled_;

@@ -74,7 +74,7 @@ ir::Function Space::AtTypicalSizes(const ir::Function& function) const {
 }
 
 std::optional<Point> Space::DefaultPoint() const {
-  const size_t variant = DefaultVariant(variants_, target_);
+  const size_t variant = DefaultVariant(variants_, target_, typical_);
   for (size_t i = 0; i < sketches_.size(); ++i) {
     if (variant_of_[i] != variant) continue;
     if (auto choices = sketches_[i]->DefaultChoices()) {

@@ -30,7 +30,7 @@ absl::StatusOr<std::optional<BuilderSession::JobTask>> BuilderSession::MakeOpenT
   TW_ASSIGN(std::vector<schedule::Variant> variants, driver::TaskVariants(body));
   TW_ASSIGN(made.search,
             SearchTask::Create(std::move(variants), at_typical.flops, target_, options));
-  TW_ASSIGN(made.default_steps, driver::DefaultSteps(task.text, target_));
+  made.default_steps = made.search->default_steps();
   TW_ASSIGN(made.estimate_ns, made.search->EstimateNs(made.default_steps));
   return made;
 }

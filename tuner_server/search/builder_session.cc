@@ -199,7 +199,7 @@ absl::StatusOr<std::optional<BuilderSession::JobTask>> BuilderSession::MakeTask(
   JobTask made{task};
   TW_ASSIGN(std::vector<schedule::Variant> variants, driver::TaskVariants(task.text));
   TW_ASSIGN(made.search, SearchTask::Create(variants, task.flops, target_, OptionsOf(task)));
-  TW_ASSIGN(made.default_steps, driver::DefaultSteps(task.text, target_));
+  made.default_steps = made.search->default_steps();
   // What a matrix unit does not run is on the processor next to it: the device measures nothing.
   if (target_.machine.has_matrix() && made.default_steps.empty()) return std::nullopt;
   TW_ASSIGN(ir::Function scheduled, schedule::Replay(variants, made.default_steps));

@@ -5,8 +5,7 @@
 #include <utility>
 
 #include "compiler/ir/structural.h"
-#include "compiler/transform/passes.h"
-#include "compiler/transform/split_prepare.h"
+#include "compiler/space/run_loops.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -43,12 +42,7 @@ absl::StatusOr<DraftMaker::Features> DraftMaker::FeaturesOf(const std::string& h
   ir::Function loops;
   {
     const Stopwatch watch(&times->search_seconds);
-    transform::PassContext context;
-    context.target = target_;
-    // What depends on weights only runs once, untimed: it is no part of what a run takes.
-    TW_ASSIGN(const transform::PreparedFunction split,
-              transform::SplitPrepare(space_->AtTypicalSizes(schedule.function())));
-    TW_ASSIGN(loops, transform::LowerToLoops(split.main, context));
+    TW_ASSIGN(loops, space::LowerRun(space_->AtTypicalSizes(schedule.function()), target_));
     const double code_size = CodeSize(loops, target_);
     if (code_size > max_code_size) {
       return support::ResourceExhausted(

@@ -51,8 +51,7 @@ absl::StatusOr<double> PredictNs(const driver::Task& task, const target::Target&
                                  cost_model::CostModel* model) {
   TW_ASSIGN(std::vector<schedule::Variant> variants, driver::TaskVariants(task.text));
   TW_ASSIGN(const auto search, SearchTask::Create(std::move(variants), task.flops, target, {}));
-  TW_ASSIGN(const std::string steps, driver::DefaultSteps(task.text, target));
-  return search->PredictNs(steps, kDrafts, model);
+  return search->PredictNs(search->default_steps(), kDrafts, model);
 }
 
 absl::StatusOr<bool> IsFaster(const Graph& with, const Graph& without,

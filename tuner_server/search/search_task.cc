@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compiler/ir/structural.h"
+#include "compiler/space/default_schedule.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/status.h"
 
@@ -59,11 +60,16 @@ absl::StatusOr<std::unique_ptr<SearchTask>> SearchTask::Create(
   std::unique_ptr<SearchTask> task(new SearchTask(std::move(space), flops, target, options));
   task->best_points_ = task->space_->BestPoints(static_cast<size_t>(options.considered));
   task->default_point_ = task->space_->DefaultPoint();
-  if (!task->default_point_.has_value()) return task;
+  if (!task->default_point_.has_value()) {
+    task->default_steps_ =
+        schedule::ToText(space::DefaultSchedule(task->space_->variants(), target, options.typical));
+    return task;
+  }
   // The job measures the default by itself, however large its code; its point is where the search
   // starts from.
   TW_ASSIGN(const schedule::Schedule schedule, task->space_->Apply(*task->default_point_));
   task->default_hash_ = ir::ProgramHash(schedule.function());
+  task->default_steps_ = schedule::ToText(schedule.steps());
   return task;
 }
 

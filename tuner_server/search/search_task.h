@@ -126,6 +126,7 @@ class SearchTask {
   std::vector<cost_model::DataRow> TrainingRows(int group);
 
   const Space& space() const { return *space_; }
+  const std::string& default_steps() const { return default_steps_; }
   size_t told_count() const { return told_.size(); }
 
  private:
@@ -204,7 +205,7 @@ class SearchTask {
   DraftMaker maker_;
   std::optional<Point> default_point_;
   std::vector<Point> inherited_;
-  std::string default_hash_;
+  std::string default_steps_, default_hash_;
   std::vector<Point> best_points_;  // by the rules' estimates: how the base stream begins
   size_t next_best_point_ = 0;
   support::Rng base_rng_;

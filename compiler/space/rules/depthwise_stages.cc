@@ -136,11 +136,7 @@ class DepthwiseDotsSketch final : public Sketch {
 std::vector<std::unique_ptr<Sketch>> MakeDepthwiseDots(const ir::Function& function,
                                                        const target::Target& target) {
   std::vector<std::unique_ptr<Sketch>> out;
-  // Most functions have no windows; defaults are made by the thousand.
-  const auto is_windows = [](const schedule::BlockSite& site) {
-    return site.block->name.ends_with("_windows");
-  };
-  if (std::ranges::none_of(schedule::BlocksIn(function.body), is_windows)) return out;
+  if (!HasStage(function, "_windows")) return out;
   const std::vector<BlockInfo> blocks = DescribeBlocks(function);
   std::optional<StageBlocks> known = StageBlocks::Around(blocks, "_sums");
   if (!known.has_value() || known->reduction().iters.size() != 8) return out;

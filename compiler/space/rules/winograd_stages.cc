@@ -13,6 +13,7 @@
 
 #include "compiler/ir/buffer_bytes.h"
 #include "compiler/space/block_info.h"
+#include "compiler/space/lane_axes.h"
 #include "compiler/space/rules/rules.h"
 #include "compiler/space/step_maker.h"
 
@@ -24,7 +25,9 @@ struct WinogradStages {
   int64_t form = 0;               // outputs of a tile along each side
   int64_t rows = 0, columns = 0;  // of tiles
   int64_t out_blocks = 0;
-  int64_t weight_bytes = 0, tile_bytes = 0;  // transformed, of the whole image
+  // Of what is transformed: weights, inputs and products of the whole image (0 where its size is
+  // open), and the weights that a vector of products reads.
+  int64_t weight_bytes = 0, input_bytes = 0, product_bytes = 0, panel_bytes = 0;
 };
 
 class WinogradSketch final : public Sketch {
@@ -41,6 +44,36 @@ class WinogradSketch final : public Sketch {
         AddKnob("place_pad", s_.pad.empty() ? std::vector<int64_t>{0} : std::vector<int64_t>{0, 1});
   }
   std::string name() const override { return "winograd"; }
+
+  // In blocks of rows whose tiles and products stay in the second cache, or of all rows where the
+  // weights are larger than those of the whole image, and would come anew for each block.
+  std::optional<std::vector<int>> DefaultChoices() const override {
+    if (s_.product_bytes == 0) return std::nullopt;  // of an open size
+    std::vector<int> choices = FirstChoices();
+    // The largest value of a knob's menu that is not above `most`.
+    const auto choose = [&](size_t knob, int64_t most) {
+      const std::vector<int64_t>& menu = knobs_[knob].menu;
+      const auto above = std::upper_bound(menu.begin(), menu.end(), std::max(most, menu[0]));
+      choices[knob] = static_cast<int>(above - menu.begin()) - 1;
+      return *std::prev(above);
+    };
+    const bool all = s_.weight_bytes > s_.product_bytes;
+    const bool by_stage = all && target_.threads > 1;
+    choose(by_stage_, by_stage ? 1 : 0);
+    int64_t rows = s_.rows;
+    if (!by_stage) {
+      const double near = target_.machine.l2.ReachableBytes(target_.threads);
+      const double row_bytes =
+          static_cast<double>(s_.input_bytes + s_.product_bytes) / static_cast<double>(s_.rows);
+      const auto most = static_cast<int64_t>(near / row_bytes);
+      rows = choose(rows_, (all ? rows : most) / target_.threads);
+    }
+    const Tile tile = ChooseTile(s_.out_blocks, s_.columns, rows, s_.panel_bytes, target_);
+    choose(tile_h_, tile.planes);
+    choose(tile_w_, tile.rows);
+    choose(vectors_, tile.vectors);
+    return choices;
+  }
 
   bool Feasible(const Point& point) const override {
     const int64_t sums = Value(point, tile_h_) * Value(point, tile_w_);
@@ -101,7 +134,7 @@ class WinogradSketch final : public Sketch {
     const int64_t rows = by_stage ? s_.rows : Value(point, rows_);
     // What is larger, the weights or the tiles, passes by once: all rows of tiles are all then,
     // however many an open size makes of them. Otherwise a block of rows stays near.
-    const bool all = rows == s_.rows && s_.weight_bytes > s_.tile_bytes && IsOpen(*s, loops[2]);
+    const bool all = rows == s_.rows && s_.weight_bytes > s_.product_bytes && IsOpen(*s, loops[2]);
     std::vector<int64_t> factors = {schedule::kInfer, rows, s_.form};
     if (all) factors.erase(factors.begin() + 1);
     std::vector<int> h = make->Split(loops[2], factors, false);
@@ -203,8 +236,9 @@ class WinogradSketch final : public Sketch {
 
 std::vector<std::unique_ptr<Sketch>> MakeWinograd(const ir::Function& function,
                                                   const target::Target& target) {
-  const std::vector<BlockInfo> blocks = DescribeBlocks(function);
   std::vector<std::unique_ptr<Sketch>> out;
+  if (!HasStage(function, "_filter_rows")) return out;
+  const std::vector<BlockInfo> blocks = DescribeBlocks(function);
   std::optional<StageBlocks> known = StageBlocks::Around(blocks, "_products");
   if (!known.has_value() || known->reduction().iters.size() != 9) return out;
   const BlockInfo* products = &known->reduction();
@@ -217,7 +251,7 @@ std::vector<std::unique_ptr<Sketch>> MakeWinograd(const ir::Function& function,
   if (!whole || filter == nullptr) return out;
   stages.filter = filter->name;
   stages.weight_bytes = ir::ConstantBytes(*filter->writes).value_or(0);
-  stages.tile_bytes = ir::ConstantBytes(*products->writes).value_or(0);
+  stages.product_bytes = ir::ConstantBytes(*products->writes).value_or(0);
   const BlockInfo *half = known->Take("_out_rows"), *result = known->Take("");
   if (half == nullptr || result == nullptr) return out;
   stages.out_rows = half->name;
@@ -226,10 +260,14 @@ std::vector<std::unique_ptr<Sketch>> MakeWinograd(const ir::Function& function,
   const std::optional<std::string> epilogue = known->Epilogue(result->iters.size());
   if (!epilogue.has_value()) return out;
   stages.epilogue = *epilogue;
+  const int64_t lanes = products->iters[6].extent;
   stages.form = half->iters[4].extent;
   stages.rows = products->iters[3].extent;
   stages.columns = products->iters[4].extent;
   stages.out_blocks = products->iters[5].extent;
+  const int64_t terms = products->iters[7].extent * products->iters[8].extent;
+  stages.input_bytes = stages.product_bytes / (stages.out_blocks * lanes) * terms;
+  stages.panel_bytes = terms * lanes * 4;
   out.push_back(std::make_unique<WinogradSketch>(std::move(stages), target));
   return out;
 }

@@ -1,0 +1,70 @@
+// Which of a task's algorithms is its default.
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "compiler/ir/bind_sizes.h"
+#include "compiler/ir/tensor_intrinsics.h"
+#include "compiler/schedule/schedule.h"
+#include "compiler/space/default_schedule.h"
+#include "compiler/space/field_sums.h"
+#include "compiler/space/rules/rules.h"
+#include "compiler/space/run_loops.h"
+
+namespace tilewright::space {
+namespace {
+
+// Of algorithms in dot products of bytes, which the estimate of loops knows too little of: whether
+// the machine is fast enough at these. nullopt: it is none of them.
+std::optional<bool> PaysInDots(const ir::Function& function, const target::Target& target) {
+  const target::Machine& machine = target.machine;
+  // Floats of fields cost a mask, a shift and a conversion next to each multiply-add: as much
+  // again. Instead of four of them, three limbs of an activation have a dot product each
+  // (op/fixed_point_dense.h).
+  if (const std::optional<FieldSums> fields = FindFieldSums(function, machine)) {
+    const double dots = fields->intrinsic == ir::kNibbleDots
+                            ? std::max(machine.dots_per_cycle, machine.small_dots_per_cycle)
+                            : machine.dots_per_cycle;
+    return dots > machine.fma_per_cycle / 2;
+  }
+  if (MakeDepthwiseDots(function, target).empty()) return std::nullopt;
+  return machine.dots_per_cycle >= machine.fma_per_cycle;
+}
+
+// By its default schedule.
+absl::StatusOr<double> EstimateNs(const ir::Function& function, const target::Target& target,
+                                  const Sizes& typical) {
+  schedule::Schedule schedule(function);
+  ApplyDefaultSchedule(target, {}, &schedule, nullptr, typical);
+  return EstimateRunNs(ir::BindSizes(schedule.function(), typical), target);
+}
+
+}  // namespace
+
+size_t DefaultVariant(std::span<const schedule::Variant> variants, const target::Target& target,
+                      const Sizes& typical) {
+  if (target.machine.has_groups() || target.machine.has_matrix()) return 0;
+  std::vector<size_t> others;  // that the estimate compares with the first
+  for (size_t v = 1; v < variants.size(); ++v) {
+    const std::optional<bool> pays = PaysInDots(variants[v].function, target);
+    if (pays.value_or(false)) return v;
+    if (!pays.has_value()) others.push_back(v);
+  }
+  const auto is_judged = [&](const ir::Var& size) { return typical.contains(size->name); };
+  if (others.empty() || !std::ranges::all_of(variants[0].function.size_params, is_judged)) return 0;
+  const auto ns_of = [&](size_t v) {
+    return EstimateNs(variants[v].function, target, typical)
+        .value_or(std::numeric_limits<double>::infinity());
+  };
+  size_t best = 0;
+  double best_ns = ns_of(0);
+  for (const size_t v : others) {
+    const double ns = ns_of(v);
+    if (ns >= best_ns) continue;
+    best = v;
+    best_ns = ns;
+  }
+  return best;
+}
+
+}  // namespace tilewright::space

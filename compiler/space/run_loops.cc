@@ -1,0 +1,23 @@
+#include "compiler/space/run_loops.h"
+
+#include "compiler/estimate/analytical_model.h"
+#include "compiler/estimate/loop_summary.h"
+#include "compiler/transform/passes.h"
+#include "compiler/transform/split_prepare.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::space {
+
+absl::StatusOr<ir::Function> LowerRun(const ir::Function& scheduled, const target::Target& target) {
+  transform::PassContext context;
+  context.target = target;
+  TW_ASSIGN(const transform::PreparedFunction split, transform::SplitPrepare(scheduled));
+  return transform::LowerToLoops(split.main, context);
+}
+
+absl::StatusOr<double> EstimateRunNs(const ir::Function& scheduled, const target::Target& target) {
+  TW_ASSIGN(const ir::Function loops, LowerRun(scheduled, target));
+  return estimate::EstimateTime(estimate::Summarize(loops), target).total_ns;
+}
+
+}  // namespace tilewright::space

@@ -1,0 +1,137 @@
+// Which of an operator's algorithms is its default: what the estimate of the whole programs says,
+// for fixed and for open sizes, and always a point of the space.
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "compiler/driver/tasks.h"
+#include "compiler/ir/bind_sizes.h"
+#include "compiler/ir/structural.h"
+#include "compiler/space/block_info.h"
+#include "compiler/space/default_schedule.h"
+#include "compiler/space/run_loops.h"
+#include "compiler/space/space.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+#include "tests/support/equivalence.h"
+
+namespace tilewright::space {
+namespace {
+
+using support::StrCat;
+
+target::Target Zen3(int threads) {
+  return *target::ParseTarget(StrCat("cpu,arch=x86_64,cpu=znver3,threads=", threads));
+}
+
+// A 3x3 convolution of blocks of eight channels, as a task of the driver; sizes may have names.
+std::string Conv(const std::string& height, const std::string& width, int blocks) {
+  const std::string type = StrCat("f32[1,", blocks, ",", height, ",", width, ",8]");
+  return StrCat("graph {\n  input %0: ", type, "\n  weight %1: f32[", blocks, ",", blocks,
+                ",3,3,8,8]\n  %2: ", type,
+                " = conv2d(%0, %1) {data_layout=\"NCHW8c\", pads=[1,1,1,1], "
+                "weight_layout=\"OIHW8i8o\"}\n  %3: ",
+                type, " = relu(%2)\n  output %3\n}\n");
+}
+
+std::vector<schedule::Variant> VariantsOf(const std::string& text) {
+  const auto task = driver::ParseTask(text);
+  EXPECT_TRUE(task.ok()) << support::StatusText(task.status()) << text;
+  auto variants = driver::TaskVariants(*task);
+  EXPECT_TRUE(variants.ok()) << support::StatusText(variants.status()) << text;
+  return *std::move(variants);
+}
+
+double NsOf(const schedule::Variant& variant, const target::Target& target,
+            const Sizes& sizes = {}) {
+  schedule::Schedule schedule(variant.function);
+  ApplyDefaultSchedule(target, {}, &schedule, nullptr, sizes);
+  const auto ns = EstimateRunNs(ir::BindSizes(schedule.function(), sizes), target);
+  EXPECT_TRUE(ns.ok()) << support::StatusText(ns.status());
+  return ns.value_or(0);
+}
+
+TEST(DefaultVariant, TheEstimateOfTheWholeProgramsDecides) {
+  for (const int threads : {1, 2}) {
+    const target::Target target = Zen3(threads);
+    std::set<std::string> chosen;
+    for (const auto& [size, blocks] :
+         {std::pair{"56", 8}, {"28", 16}, {"14", 32}, {"7", 64}, {"3", 1}}) {
+      const auto variants = VariantsOf(Conv(size, size, blocks));
+      const size_t best = DefaultVariant(variants, target);
+      for (const schedule::Variant& variant : variants) {
+        EXPECT_LE(NsOf(variants[best], target), NsOf(variant, target)) << size << variant.name;
+      }
+      chosen.insert(variants[best].name);
+    }
+    // Layers of networks are worth a transformation; a tile of one block of channels is not.
+    EXPECT_TRUE(chosen.contains("winograd")) << threads;
+    EXPECT_TRUE(chosen.contains("direct")) << threads;
+  }
+}
+
+// One schedule has two makers: the default scheduler, and the space's point for it.
+TEST(DefaultVariant, IsAPointOfTheSpaceAndComputesTheSame) {
+  for (const int threads : {1, 2}) {
+    const target::Target target = Zen3(threads);
+    for (const auto& [height, width, blocks] : {std::tuple{"13", "9", 2}, {"6", "14", 1}}) {
+      const auto variants = VariantsOf(Conv(height, width, blocks));
+      for (const schedule::Variant& variant : variants) {
+        schedule::Schedule schedule(variant.function);
+        schedule.set_verify_each(true);
+        ApplyDefaultSchedule(target, {}, &schedule);
+        const absl::Status same = tests::SameResults(variant.function, schedule.function());
+        EXPECT_TRUE(same.ok()) << variant.name << "\n" << support::StatusText(same);
+      }
+      const auto space = *Space::Create(variants, target);
+      const std::optional<Point> point = space->DefaultPoint();
+      ASSERT_TRUE(point.has_value());
+      EXPECT_TRUE(space->Feasible(*point));
+      EXPECT_EQ(schedule::ToText(space->Apply(*point)->steps()),
+                schedule::ToText(DefaultSchedule(variants, target)));
+    }
+  }
+}
+
+TEST(DefaultVariant, OpenSizesAreJudgedAtTypicalOnes) {
+  const target::Target target = Zen3(1);
+  const auto variants = VariantsOf(Conv("H", "W", 4));
+  // Without a size nothing can be estimated.
+  EXPECT_EQ(DefaultVariant(variants, target), 0u);
+  EXPECT_EQ(DefaultVariant(variants, target, {{"H", 56}}), 0u);
+  const Sizes typical = {{"H", 56}, {"W", 56}};
+  EXPECT_EQ(variants[DefaultVariant(variants, target, typical)].name, "winograd");
+  const schedule::Steps steps = DefaultSchedule(variants, target, typical);
+  const auto scheduled = schedule::Replay(variants, schedule::ToText(steps));
+  ASSERT_TRUE(scheduled.ok()) << support::StatusText(scheduled.status());
+  const auto space = *Space::Create(variants, target, typical);
+  const std::optional<Point> point = space->DefaultPoint();
+  ASSERT_TRUE(point.has_value());
+  EXPECT_EQ(ir::ProgramHash(space->Apply(*point)->function()), ir::ProgramHash(*scheduled));
+  // The program is right at all sizes, not only at those that it was chosen for.
+  for (const auto& [height, width] : {std::pair<int64_t, int64_t>{6, 9}, {1, 3}}) {
+    tests::EquivalenceOptions options;
+    options.sizes = {height, width};
+    const absl::Status same = tests::SameResults(variants[0].function, *scheduled, options);
+    EXPECT_TRUE(same.ok()) << height << "x" << width << "\n" << support::StatusText(same);
+  }
+}
+
+// What is made of weights alone runs once: it is no part of a run.
+TEST(RunLoops, LeaveOutWhatDependsOnWeightsOnly) {
+  const auto variants = VariantsOf(Conv("14", "14", 2));
+  const auto loops = LowerRun(variants[1].function, Zen3(1));
+  ASSERT_TRUE(loops.ok()) << support::StatusText(loops.status());
+  EXPECT_EQ(loops->stage, ir::Stage::kLoops);
+  EXPECT_FALSE(HasStage(*loops, "_filter_rows"));
+  EXPECT_TRUE(HasStage(variants[1].function, "_filter_rows"));
+  EXPECT_EQ(support::Slug(EstimateRunNs(*loops, Zen3(1)).status()).substr(0, 10), "transform.");
+}
+
+}  // namespace
+}  // namespace tilewright::space
