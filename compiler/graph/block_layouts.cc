@@ -1,9 +1,10 @@
 // Activations in channel blocks, [n, c/b, h, w, b]. Convolutions with constant weights whose
 // channels divide by the block ask for it, and make it of images of a few channels (bytes: of any
-// that fit into one block); elementwise operators, pools, means over the image and what moves whole
-// blocks follow where their operands are blocked already. Convolutions of bytes ask for it with
-// other channels, too: channels that nobody reads fill the last block. Where the machine has dot
-// products of pairs of bf16, convolutions of such that were cast to f32 read them as they are,
+// that fit into one block); so do transposed ones of whole blocks. Elementwise operators, pools,
+// means over the image and what moves whole blocks follow where their operands are blocked already.
+// Convolutions of bytes ask for it with other channels, too: channels that nobody reads fill the
+// last block. Where the machine has dot products of pairs of bf16, convolutions of such that were
+// cast to f32 read them as they are,
 //   conv2d(cast<f32>(x: bf16), w) → conv2d(x, w: bf16): f32,
 // unless fewer multiplications of f32 (Winograd's) are as fast. Transforms stand only where
 // a producer and a consumer disagree: a value is packed or unpacked at most once, when somebody
@@ -71,6 +72,7 @@ class Blocker : BlockedForms {
   absl::StatusOr<bool> Blocked(const Node& node) {
     if (node.outputs.size() != 1) return false;
     if (node.op == "conv2d") return Convolution(node);
+    if (node.op == "conv2d_transpose") return TransposedConvolution(node);
     const bool image = !node.inputs.empty() && HasBlocked(node.inputs[0]);
     if (node.op == "pool2d" && (image || InBlocks(ShapeOf(node.inputs[0])))) return Pool(node);
     if (node.op == "reduce" && image) return Reduce(node);
@@ -156,12 +158,29 @@ class Blocker : BlockedForms {
         : bytes     ? StrCat("OIHW", in_block / op::kDot, "i", block_, "o", op::kDot, "i")
         : pairs     ? StrCat("OIHW", in_block / op::kPair, "i", block_, "o", op::kPair, "i")
                     : StrCat("OIHW", in_block, "i", block_, "o");
-    TW_ASSIGN(const ValueId packed, Packed(unit && depthwise ? InGroups(w) : w, layout));
+    TW_ASSIGN(const ValueId packed, Packed(unit && depthwise ? InGroups(w) : w, "OIHW", layout));
     op::Attrs attrs = node.attrs;
     if (depthwise) attrs["groups"] = unit ? groups / block_ : Filled(groups);
     if (op::GetInt(attrs, "groups", 1) == 1) attrs.erase("groups");
     attrs["data_layout"] = StrCat("NCHW", in_block, "c");
     attrs["weight_layout"] = layout;
+    return Follow(node, {image, packed}, std::move(attrs));
+  }
+
+  // Of whole blocks only.
+  absl::StatusOr<bool> TransposedConvolution(const Node& node) {
+    const ValueId x = node.inputs[0], w = node.inputs[1];
+    if (node.inputs.size() != 2 || !IsConstant(g_, w) || !LiesPlain(node) ||
+        !InBlocks(ShapeOf(x)) || !InBlocks(ShapeOf(node.outputs[0])) ||
+        op::GetInt(node.attrs, "groups", 1) != 1) {
+      return false;
+    }
+    TW_ASSIGN(const ValueId image, Pack(x));
+    op::Attrs attrs = node.attrs;
+    attrs["data_layout"] = StrCat("NCHW", block_, "c");
+    // A phase of the result reads some of the taps only, each of them as one stream.
+    attrs["weight_layout"] = StrCat("OHWI", block_, "i", block_, "o");
+    TW_ASSIGN(const ValueId packed, Packed(w, "IOHW", op::GetString(attrs, "weight_layout", "")));
     return Follow(node, {image, packed}, std::move(attrs));
   }
 
@@ -190,10 +209,10 @@ class Blocker : BlockedForms {
     return AddConstant(&g_, weight.name + "_groups", {weight.type.dtype, sizes}, std::move(spread));
   }
 
-  absl::StatusOr<ValueId> Packed(ValueId w, const std::string& layout) {
+  absl::StatusOr<ValueId> Packed(ValueId w, std::string_view from, const std::string& layout) {
     const Value weight = g_.values[w];
-    const op::Layout plain("OIHW");
-    TW_ASSIGN(const op::Layout to, op::Layout::Parse(layout, "OIHW"));
+    const op::Layout plain(from);
+    TW_ASSIGN(const op::Layout to, op::Layout::Parse(layout, from));
     const Ints sizes = weight.type.sizes();
     return AddConstant(&g_, weight.name + "_packed", {weight.type.dtype, to.Stored(sizes)},
                        [weight, plain, to, sizes] {
@@ -280,7 +299,8 @@ class Blocker : BlockedForms {
     const op::TensorType &from = g_.values[node.inputs[0]].type,
                          &to = g_.values[node.outputs[0]].type;
     const auto takes_blocks = [](const std::string& name) {
-      static const std::set<std::string> kMoves = {"conv2d", "pool2d", "reduce", "pad", "gather"};
+      static const std::set<std::string> kMoves = {
+          "conv2d", "conv2d_transpose", "pool2d", "reduce", "pad", "gather"};
       const op::OpSpec* spec = op::FindOp(name);
       return kMoves.contains(name) || (spec != nullptr && spec->elementwise());
     };
@@ -311,7 +331,7 @@ class Blocker : BlockedForms {
     TW_ASSIGN(const ValueId out,
               Emit(node.name + "_b", node.op, std::move(inputs), std::move(attrs)));
     Define(node.outputs[0], out);
-    if (node.op != "conv2d" && !op::FindOp(node.op)->elementwise()) KeepFill(node);
+    if (!node.op.starts_with("conv2d") && !op::FindOp(node.op)->elementwise()) KeepFill(node);
     return true;
   }
 

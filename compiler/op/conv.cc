@@ -31,24 +31,11 @@ using support::StrCat;
 constexpr std::string_view kOp = "conv2d";
 constexpr std::string_view kData = "NCHW", kWeights = "OIHW";
 
-// Data of channels in their order, or in blocks behind the image.
-absl::StatusOr<Layout> DataLayoutOf(const Attrs& attrs) {
-  TW_ASSIGN(Layout layout, LayoutAttr(kOp, attrs, "data_layout", kData));
-  const bool in_order = layout.ToText().starts_with(kData);
-  if (in_order && layout.rank() == kData.size() + layout.Blocks('C').size() && layout.rank() < 6) {
-    return layout;
-  }
-  return OpError(
-      kOp, "attribute",
-      StrCat("expected data_layout NCHW, or with one block of channels behind it, found ",
-             layout.ToText()));
-}
-
 // Applies the type rule. Says what it read on the way in `form`.
 absl::StatusOr<TensorTypes> InferForm(std::span<const TensorType> inputs, const Attrs& attrs,
                                       DimEqualities* equal, ConvForm* form) {
   const TensorType &x = inputs[0], &w = inputs[1];
-  TW_ASSIGN(form->data, DataLayoutOf(attrs));
+  TW_ASSIGN(form->data, ImageLayoutOf(kOp, attrs));
   TW_ASSIGN(form->weights, LayoutAttr(kOp, attrs, "weight_layout", kWeights));
   const auto xs = form->data.SizesOf(x.shape, equal), ws = form->weights.SizesOf(w.shape, equal);
   if (!xs.has_value() || !ws.has_value()) {
@@ -97,6 +84,18 @@ absl::StatusOr<TensorTypes> Infer(std::span<const TensorType> inputs, const Attr
 }
 
 }  // namespace
+
+absl::StatusOr<Layout> ImageLayoutOf(std::string_view op, const Attrs& attrs) {
+  TW_ASSIGN(Layout layout, LayoutAttr(op, attrs, "data_layout", kData));
+  const bool in_order = layout.ToText().starts_with(kData);
+  if (in_order && layout.rank() == kData.size() + layout.Blocks('C').size() && layout.rank() < 6) {
+    return layout;
+  }
+  return OpError(
+      op, "attribute",
+      StrCat("expected data_layout NCHW, or with one block of channels behind it, found ",
+             layout.ToText()));
+}
 
 absl::StatusOr<ConvShape> ConvShapeOf(std::span<const TensorType> inputs, const Attrs& attrs) {
   ConvForm form;

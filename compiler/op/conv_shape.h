@@ -4,12 +4,17 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "compiler/op/op_rows.h"
 
 namespace tilewright::op {
+
+// Returns the attribute data_layout of `op`: channels in their order, or in blocks behind the
+// image.
+absl::StatusOr<Layout> ImageLayoutOf(std::string_view op, const Attrs& attrs);
 
 // What the attributes and the kernel's size say.
 struct ConvForm {

@@ -263,6 +263,17 @@ TEST(OpCompute, TransposedConvolutions) {
     if (rng.Bernoulli(0.5)) c.shapes.push_back({groups * out});
     ExpectComputeMatchesReference(c, &rng);
     if (::testing::Test::HasFatalFailure()) return;
+    // The same window on blocks of channels.
+    const int64_t b = rng.UniformInt(1, 4), out_block = rng.UniformInt(1, 4);
+    Case image = c;
+    image.attrs["groups"] = int64_t{1};
+    image.attrs["data_layout"] = StrCat("NCHW", b, "c");
+    image.attrs["weight_layout"] = StrCat("OIHW", b, "i", out_block, "o");
+    image.shapes[0].push_back(b);
+    image.shapes[1] = {out, in, kh, kw, b, out_block};
+    if (image.shapes.size() > 2) image.shapes[2] = {out * out_block};
+    ExpectComputeMatchesReference(image, &rng);
+    if (::testing::Test::HasFatalFailure()) return;
   }
 }
 

@@ -613,6 +613,21 @@ TEST(OpInfer, RefusesWithTheOperatorsName) {
   }
 }
 
+TEST(OpInfer, TransposedConvolutionsInBlocksHaveOneGroup) {
+  const std::vector<TensorType> types = {{ir::kF32, {1, 3, 4, 4, 8}},
+                                         {ir::kF32, {3, 2, 3, 3, 8, 4}}};
+  Attrs attrs = {{"data_layout", std::string("NCHW8c")},
+                 {"weight_layout", std::string("IOHW8i4o")}};
+  const OpSpec& row = *FindOp("conv2d_transpose");
+  const auto result = InferTypes(row, types, attrs);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->front(), (TensorType{ir::kF32, {1, 2, 6, 6, 4}}));
+  attrs["groups"] = int64_t{2};
+  EXPECT_EQ(support::Slug(InferTypes(row, types, attrs).status()), "op.conv2d_transpose.attribute");
+  attrs = {{"data_layout", std::string("NHWC")}};
+  EXPECT_EQ(support::Slug(InferTypes(row, types, attrs).status()), "op.conv2d_transpose.attribute");
+}
+
 // The stages of a matrix unit.
 TEST(OpTypes, StagedPoolsAreMaximaOfSignedBytes) {
   const auto infer = [](ir::DType type, const char* kind) {
