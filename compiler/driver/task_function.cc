@@ -204,7 +204,7 @@ absl::StatusOr<std::vector<schedule::Variant>> TaskVariants(const Graph& task) {
   std::vector<schedule::Variant> variants = {{kDirect, std::move(direct)}};
   for (const auto& [name, factor] : VariantTolerances(task)) {
     TW_ASSIGN(ir::Function function, Builder(task, name).Run());
-    variants.push_back({name, std::move(function)});
+    variants.push_back({name, std::move(function), factor});
   }
   return variants;
 }

@@ -428,7 +428,8 @@ class Summarizer {
   void AddAccess(const ir::Buffer& buffer, const std::vector<Expr>& indices, bool is_write,
                  StatementSummary* summary) {
     for (const AccessSummary& seen : summary->accesses) {
-      if (seen.buffer == buffer && (seen.is_write || ir::StructuralEqual(seen.indices, indices))) return;
+      if (seen.buffer == buffer && (seen.is_write || ir::StructuralEqual(seen.indices, indices)))
+        return;
     }
     AccessSummary access{buffer, indices, buffer->dtype.bytes(), is_write, {}, {}, {}, 0};
     const std::vector<double> dim_stride = DimStrides(buffer);

@@ -38,6 +38,7 @@ struct Handle {
 struct Variant {
   std::string name;  // as the step `variant` names it
   ir::Function function;
+  double tolerance = 1;  // how many times the direct form's error its results may have
 };
 
 class Schedule {

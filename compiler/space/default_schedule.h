@@ -56,10 +56,10 @@ bool ReducesRows(const ir::Function& function, const target::Machine& machine);
 schedule::Steps DefaultSchedule(const ir::Function& function, const target::Target& target,
                                 const Choices& choices = {});
 // Returns which of a task's algorithms it gets without measurements: the one whose default schedule
-// the analytical estimate (compiler/estimate) expects to be done first, the first of equals. One of
-// dot products of bytes is taken where the machine begins enough of these in a cycle. Of open sizes
-// without a typical value each, and on devices that are no processors, it is the first. REQUIRES:
-// not empty.
+// the analytical estimate (compiler/estimate) expects to be done first, the first of equals; none
+// that is much less exact. One of dot products of bytes is taken where the machine begins enough of
+// these in a cycle. Of open sizes without a typical value each, and on devices that are no
+// processors, it is the first. REQUIRES: not empty.
 size_t DefaultVariant(std::span<const schedule::Variant> variants, const target::Target& target,
                       const Sizes& typical = {});
 // That of a task with several algorithms: of its DefaultVariant, which a first step names if it is

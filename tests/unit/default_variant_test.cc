@@ -65,8 +65,11 @@ TEST(DefaultVariant, TheEstimateOfTheWholeProgramsDecides) {
       const auto variants = VariantsOf(Conv(size, size, blocks));
       const size_t best = DefaultVariant(variants, target);
       for (const schedule::Variant& variant : variants) {
+        // Tiles of five are too far from exact results to be anybody's default.
+        if (variant.name == "winograd_5") continue;
         EXPECT_LE(NsOf(variants[best], target), NsOf(variant, target)) << size << variant.name;
       }
+      EXPECT_NE(variants[best].name, "winograd_5");
       chosen.insert(variants[best].name);
     }
     // Layers of networks are worth a transformation; a tile of one block of channels is not.

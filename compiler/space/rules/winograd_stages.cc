@@ -45,8 +45,8 @@ class WinogradSketch final : public Sketch {
   }
   std::string name() const override { return "winograd"; }
 
-  // In blocks of rows whose tiles and products stay in the second cache, or of all rows where the
-  // weights are larger than those of the whole image, and would come anew for each block.
+  // In blocks of rows whose tiles and products stay in the second cache; of all rows where the
+  // weights are larger than these, as they would come anew for each block.
   std::optional<std::vector<int>> DefaultChoices() const override {
     if (s_.product_bytes == 0) return std::nullopt;  // of an open size
     std::vector<int> choices = FirstChoices();
@@ -62,11 +62,15 @@ class WinogradSketch final : public Sketch {
     choose(by_stage_, by_stage ? 1 : 0);
     int64_t rows = s_.rows;
     if (!by_stage) {
-      const double near = target_.machine.l2.ReachableBytes(target_.threads);
-      const double row_bytes =
-          static_cast<double>(s_.input_bytes + s_.product_bytes) / static_cast<double>(s_.rows);
-      const auto most = static_cast<int64_t>(near / row_bytes);
-      rows = choose(rows_, (all ? rows : most) / target_.threads);
+      const double second_cache = target_.machine.l2.ReachableBytes(target_.threads);
+      const auto bytes = static_cast<double>(s_.input_bytes + s_.product_bytes);
+      // Small images stay there whole, their padded copies, too. A block leaves room for the
+      // weights, and for what the next one reads.
+      const double share = second_cache / 4 / bytes;
+      const bool whole = all || bytes <= second_cache / 2;
+      const auto most = static_cast<int64_t>(whole ? rows : share * static_cast<double>(rows));
+      rows = choose(rows_, most / target_.threads);
+      choose(pad_, rows < s_.rows ? 1 : 0);
     }
     const Tile tile = ChooseTile(s_.out_blocks, s_.columns, rows, s_.panel_bytes, target_);
     choose(tile_h_, tile.planes);
