@@ -28,7 +28,7 @@ using estimate::ThreadTarget;
 using estimate::TimeEstimate;
 
 // Raised when a column of the schema changes its meaning without changing its name.
-constexpr int kFeatureVersion = 6, kGroupFeatureVersion = 1;
+constexpr int kFeatureVersion = 6, kGroupFeatureVersion = 2;
 constexpr size_t kAccesses = 4;  // accesses described one by one
 
 // Signed logarithm of a stride: small strides differ, large ones look alike.

@@ -485,11 +485,10 @@ absl::StatusOr<bool> ChoosesWhenItRuns(const graph::Graph& task) {
   return HasAlgorithmsByRows(task, variants);
 }
 
-absl::StatusOr<std::string> DefaultSteps(std::string_view task_text, const target::Target& target,
-                                         const module::Sizes& typical) {
+absl::StatusOr<std::string> DefaultSteps(std::string_view task_text, const target::Target& target) {
   TW_ASSIGN(const graph::Graph task, ParseTask(task_text));  // its sizes may be open
   TW_ASSIGN(const std::vector<schedule::Variant> variants, TaskVariants(task));
-  return schedule::ToText(space::DefaultSchedule(variants, target, typical));
+  return schedule::ToText(space::DefaultSchedule(variants, target));
 }
 
 }  // namespace tilewright::driver

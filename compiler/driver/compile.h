@@ -99,9 +99,9 @@ absl::StatusOr<BuiltCandidate> BuildCandidate(std::string_view task_text, std::s
 // its default schedule. Steps that are given for such a task leave it only one of them.
 absl::StatusOr<bool> ChoosesWhenItRuns(const graph::Graph& task);
 
-// The schedule a task gets when nothing is known about it, in the language of all schedules; one of
-// open sizes by its model's typical ones.
-absl::StatusOr<std::string> DefaultSteps(std::string_view task_text, const target::Target& target,
-                                         const module::Sizes& typical = {});
+// The schedule a task gets when nothing is known about it, in the language of all schedules. Of
+// open sizes that of the first algorithm: a model's typical sizes may choose another
+// (CompileModel).
+absl::StatusOr<std::string> DefaultSteps(std::string_view task_text, const target::Target& target);
 
 }  // namespace tilewright::driver
