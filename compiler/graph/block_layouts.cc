@@ -176,11 +176,12 @@ class Blocker : BlockedForms {
       return false;
     }
     TW_ASSIGN(const ValueId image, Pack(x));
+    // A phase of the result reads some of the taps only, each of them as one stream.
+    const std::string layout = StrCat("OHWI", block_, "i", block_, "o");
+    TW_ASSIGN(const ValueId packed, Packed(w, "IOHW", layout));
     op::Attrs attrs = node.attrs;
     attrs["data_layout"] = StrCat("NCHW", block_, "c");
-    // A phase of the result reads some of the taps only, each of them as one stream.
-    attrs["weight_layout"] = StrCat("OHWI", block_, "i", block_, "o");
-    TW_ASSIGN(const ValueId packed, Packed(w, "IOHW", op::GetString(attrs, "weight_layout", "")));
+    attrs["weight_layout"] = layout;
     return Follow(node, {image, packed}, std::move(attrs));
   }
 

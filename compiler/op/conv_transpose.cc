@@ -19,16 +19,7 @@ using support::StrCat;
 
 constexpr std::string_view kOp = "conv2d_transpose", kData = "NCHW", kWeights = "IOHW";
 
-// What the attributes and the kernel's size say.
-struct Form {
-  Layout data{kData}, weights{kWeights};
-  int64_t groups;
-  Window h, w;
-
-  // Whether channels lie in blocks: data and result have the dimensions [n, c, h, w, block].
-  bool in_blocks() const { return data.is_cut(); }
-};
-struct Shape : Form {
+struct Shape : ConvForm {
   int64_t in_channels, out_channels;
   Dim batch, height, width, out_height, out_width;
   int64_t group_in() const { return in_channels / groups; }
@@ -38,7 +29,7 @@ struct Shape : Form {
 
 // Applies the type rule. Says what it read on the way in `form`.
 absl::StatusOr<TensorTypes> InferForm(std::span<const TensorType> inputs, const Attrs& attrs,
-                                      DimEqualities* equal, Form* form) {
+                                      DimEqualities* equal, ConvForm* form) {
   const TensorType &x = inputs[0], &w = inputs[1];
   TW_ASSIGN(form->data, ImageLayoutOf(kOp, attrs));
   TW_ASSIGN(form->weights, LayoutAttr(kOp, attrs, "weight_layout", kWeights));
@@ -91,12 +82,12 @@ absl::StatusOr<TensorTypes> InferForm(std::span<const TensorType> inputs, const 
 
 absl::StatusOr<TensorTypes> Infer(std::span<const TensorType> inputs, const Attrs& attrs,
                                   DimEqualities* equal) {
-  Form form;
+  ConvForm form;
   return InferForm(inputs, attrs, equal, &form);
 }
 
 absl::StatusOr<Shape> ShapeOf(std::span<const TensorType> inputs, const Attrs& attrs) {
-  Form form;
+  ConvForm form;
   DimEqualities equal;
   TW_ASSIGN(const TensorTypes out, InferForm(inputs, attrs, &equal, &form));
   const std::vector<Dim>&x = inputs[0].shape, &y = out[0].shape;
