@@ -96,9 +96,10 @@ absl::StatusOr<LoweredTask> LowerTask(const ir::Function& scheduled, const targe
 
 // Into the folder of a kernel: what may be decided about it on `target`, and the default's reasons.
 absl::Status DumpReasons(const std::vector<schedule::Variant>& variants,
-                         const target::Target& target, const std::string& folder) {
+                         const target::Target& target, const module::Sizes& typical,
+                         const std::string& folder) {
   TW_TRY(support::MakeDirs(folder));
-  TW_ASSIGN(const std::string why, space::Explain(variants, target));
+  TW_ASSIGN(const std::string why, space::Explain(variants, target, typical));
   return support::WriteFileAtomic(support::PathJoin(folder, "explain.txt"), why);
 }
 
@@ -279,13 +280,13 @@ class ModelLowering {
     const std::string dump = options_.dump_dir.empty()
                                  ? ""
                                  : support::PathJoin(options_.dump_dir, variants[0].function.name);
-    if (!dump.empty()) TW_TRY(DumpReasons(variants, target, dump));
+    // Which of its algorithms runs may be chosen then.
+    const module::Sizes typical = HasAlgorithmsByRows(body, variants) ? module::Sizes() : typical_;
+    if (!dump.empty()) TW_TRY(DumpReasons(variants, target, typical, dump));
     kernel->tuned = kernel->predicted = kernel->stale = false;
     kernel->measurement_id.clear();
     // Schedules that somebody knows are those of the target's device.
     ScheduleProvider* const schedules = side == 0 ? schedules_ : nullptr;
-    // Which of its algorithms runs may be chosen then.
-    const module::Sizes typical = HasAlgorithmsByRows(body, variants) ? module::Sizes() : typical_;
     TW_ASSIGN(const ir::Function scheduled,
               ScheduleTask(variants, task, target, schedules, typical, kernel));
     in_place_.back() = InPlaceOperands(scheduled, kernel->steps);

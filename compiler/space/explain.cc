@@ -1,7 +1,9 @@
 #include "compiler/space/explain.h"
 
+#include <algorithm>
+#include <string_view>
+
 #include "compiler/space/block_info.h"
-#include "compiler/space/default_schedule.h"
 #include "compiler/space/field_sums.h"
 #include "compiler/space/space.h"
 #include "compiler/space/trace.h"
@@ -26,7 +28,8 @@ std::string TextOf(const BlockInfo& block) {
   return text + "\n";
 }
 
-std::string TextOf(const Sketch& sketch, const std::string& variant, bool has_default) {
+std::string TextOf(const Sketch& sketch, const std::string& variant,
+                   std::string_view about_default) {
   double points = 1;
   std::string knobs;
   for (const Knob& knob : sketch.knobs()) {
@@ -35,28 +38,32 @@ std::string TextOf(const Sketch& sketch, const std::string& variant, bool has_de
     if (knob.menu.size() > 1) knobs += StrCat("..", knob.menu.back());
   }
   return StrCat("  ", sketch.name(), " of variant ", variant, ": ", points, " points",
-                has_default ? ", the first is the default" : "", "\n    ", knobs, "\n");
+                about_default, "\n    ", knobs, "\n");
 }
 
 }  // namespace
 
 absl::StatusOr<std::string> Explain(const std::vector<schedule::Variant>& variants,
-                                    const target::Target& target) {
-  TW_ASSIGN(const std::unique_ptr<Space> space, Space::Create(variants, target));
+                                    const target::Target& target, const Sizes& typical) {
+  TW_ASSIGN(const std::unique_ptr<Space> space, Space::Create(variants, target, typical));
   std::string text = "blocks\n";
   schedule::Schedule schedule(variants);
-  if (const size_t variant = DefaultVariant(variants, target); variant > 0) {
+  if (const size_t variant = DefaultVariant(variants, target, typical); variant > 0) {
     TW_TRY(schedule.Apply({.kind = schedule::StepKind::kVariant, .word = variants[variant].name}));
   }
   for (const BlockInfo& block : DescribeBlocks(schedule.function())) text += TextOf(block);
   Trace trace;
-  ApplyDefaultSchedule(target, {}, &schedule, &trace);
+  ApplyDefaultSchedule(target, {}, &schedule, &trace, typical);
   text += StrCat("default schedule, block by block: decision; reason\n", ToText(trace), "steps\n  ",
                  schedule::ToText(schedule.steps()), "\nspace\n");
-  const std::optional<Point> first = space->DefaultPoint();
+  const std::optional<Point> by_default = space->DefaultPoint();
   for (size_t i = 0; i < space->sketches().size(); ++i) {
-    const bool has_default = first.has_value() && static_cast<size_t>(first->sketch) == i;
-    text += TextOf(*space->sketches()[i], space->VariantOf(i), has_default);
+    std::string_view about;
+    if (by_default.has_value() && static_cast<size_t>(by_default->sketch) == i) {
+      const bool first = std::ranges::all_of(by_default->choices, [](int at) { return at == 0; });
+      about = first ? ", the first is the default" : ", one of them is the default";
+    }
+    text += TextOf(*space->sketches()[i], space->VariantOf(i), about);
   }
   return text;
 }

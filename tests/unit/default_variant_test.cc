@@ -14,6 +14,7 @@
 #include "compiler/ir/structural.h"
 #include "compiler/space/block_info.h"
 #include "compiler/space/default_schedule.h"
+#include "compiler/space/explain.h"
 #include "compiler/space/run_loops.h"
 #include "compiler/space/space.h"
 #include "deploy/support/status.h"
@@ -116,6 +117,10 @@ TEST(DefaultVariant, OpenSizesAreJudgedAtTypicalOnes) {
   const std::optional<Point> point = space->DefaultPoint();
   ASSERT_TRUE(point.has_value());
   EXPECT_EQ(ir::ProgramHash(space->Apply(*point)->function()), ir::ProgramHash(*scheduled));
+  const auto why = Explain(variants, target, typical);
+  ASSERT_TRUE(why.ok()) << support::StatusText(why.status());
+  EXPECT_NE(why->find(schedule::ToText(steps)), std::string::npos) << *why;
+  EXPECT_NE(why->find(", one of them is the default"), std::string::npos) << *why;
   // The program is right at all sizes, not only at those that it was chosen for.
   for (const auto& [height, width] : {std::pair<int64_t, int64_t>{6, 9}, {1, 3}}) {
     tests::EquivalenceOptions options;
