@@ -1,6 +1,7 @@
 #include "compiler/transform/loop_cuts.h"
 
 #include <algorithm>
+#include <span>
 
 #include "compiler/analysis/simplify.h"
 #include "compiler/ir/expr_parts.h"
@@ -26,8 +27,33 @@ namespace {
 
 constexpr int64_t kMaxInner = 4096;  // iterations inside, that a cut of an open loop counts with
 constexpr int64_t kMaxStart = 4;     // an open loop is not cut behind more of its first iterations
+constexpr int64_t kLeastKnown = 8;   // iterations of a loop of known ends that are many
+
+bool HasOpenLoop(const Stmt& s) {
+  bool found = false;
+  ir::VisitStmts(s, [&](const Stmt& inner) {
+    found = found || (inner->kind == StmtKind::kFor && ir::AsInt(inner->range.extent) == nullptr);
+    return !found;
+  });
+  return found;
+}
+
+// Whether the condition is the same in all that `loop` has inside, which is long.
+bool IsOfIteration(const Expr& condition, const Stmt& loop, std::span<const Stmt> inner) {
+  const auto uses = [&](const Stmt& l) { return ir::UsesVar(condition, l->var); };
+  return loop->for_kind == ir::ForKind::kSerial && uses(loop) &&
+         std::ranges::none_of(inner, uses) && HasOpenLoop(loop->body);
+}
 
 }  // namespace
+
+bool MayCutOpen(const Stmt& loop) {
+  if (ir::AsInt(loop->range.min) == nullptr) return false;
+  const int64_t* known = ir::AsInt(loop->range.extent);
+  if (known == nullptr) return loop->for_kind != ir::ForKind::kVectorized;
+  return loop->for_kind == ir::ForKind::kSerial &&
+         (*known >= kLeastKnown || (*known > 1 && HasOpenLoop(loop->body)));
+}
 
 std::optional<Cut> CutFinder::Find(const Stmt& loop) const {
   std::optional<Cut> found;
@@ -43,17 +69,48 @@ std::optional<OpenCut> CutFinder::FindOpen(const Stmt& loop, bool border) const 
   std::optional<OpenCut> found;
   std::vector<Stmt> inner;
   Search(loop, loop->body, &inner, [&](const Expr& condition, bool of_choice) {
-    if (of_choice == border) found = OpenCutOf(loop, condition, inner);
+    if (of_choice != border) return false;
+    const bool inside = border ? ChoosesInside(condition, inner) : CutsInside(condition, inner);
+    if (!inside) found = OpenCutOf(loop, condition, inner);
     return found.has_value();
   });
   return found;
+}
+
+Expr CutFinder::FindChoice(const Stmt& loop) const {
+  Expr found;
+  std::vector<Stmt> inner;
+  Search(loop, loop->body, &inner, [&](const Expr& condition, bool of_choice) {
+    const bool around =
+        std::ranges::any_of(loops_, [&](const Expr& var) { return ir::UsesVar(condition, var); });
+    if (of_choice && around && IsOfIteration(condition, loop, inner)) found = condition;
+    return found != nullptr;
+  });
+  return found;
+}
+
+bool CutFinder::ChoosesInside(const Expr& condition, const std::vector<Stmt>& inner) {
+  for (size_t i = 0; i < inner.size(); ++i) {
+    if (IsOfIteration(condition, inner[i], std::span(inner).subspan(i + 1))) return true;
+  }
+  return false;
+}
+
+bool CutFinder::CutsInside(const Expr& condition, const std::vector<Stmt>& inner) const {
+  for (auto loop = inner.begin(); loop != inner.end(); ++loop) {
+    if ((*loop)->for_kind == ir::ForKind::kSerial && MayCutOpen(*loop) &&
+        OpenBoundOf(*loop, condition, {loop + 1, inner.end()})) {
+      return true;
+    }
+  }
+  return false;
 }
 
 std::optional<int64_t> CutFinder::FindOpenStart(const Stmt& loop) const {
   std::optional<int64_t> found;
   std::vector<Stmt> inner;
   Search(loop, loop->body, &inner, [&](const Expr& condition, bool of_choice) {
-    if (of_choice) found = OpenStartOf(loop, condition, inner);
+    if (of_choice && !ChoosesInside(condition, inner)) found = OpenStartOf(loop, condition, inner);
     return found.has_value();
   });
   return found;
@@ -166,6 +223,8 @@ std::optional<OpenCut> CutFinder::OpenCutOf(const Stmt& loop, const Expr& condit
   const Expr more = analysis::Simplify(last - whole, analyzer_);
   open.rows =
       bound->inner.max == bound->factor - 1 && IsPeelable(condition, inner) && EndsBy(last, whole);
+  open.whole = EndsBy(last, open.cut);
+  open.exact = bound->inner.min == bound->inner.max;
   // A loop may end before the condition fails.
   const int64_t* longer = ir::AsInt(more);
   if (longer == nullptr || *longer < 0) open.cut = ir::Min(open.cut, last);
@@ -173,41 +232,42 @@ std::optional<OpenCut> CutFinder::OpenCutOf(const Stmt& loop, const Expr& condit
 }
 
 Expr CutFinder::FindEnd(const Stmt& loop) const {
-  std::optional<OpenBound> bound;
+  Expr end;
   std::vector<Stmt> inner;
-  if (!IsBelow(loop, loop->body, &inner, &bound) || !bound) return nullptr;
-  return bound->FirstNotBelow(bound->inner.min);
+  return IsBelow(loop, loop->body, &inner, &end) ? end : nullptr;
 }
 
-// Whether all that `s` does stands below conditions that fail together with that of `bound`, which
-// the first of them is.
+// Whether all that `s` does stands below conditions that fail from some iteration on. `end` grows
+// to the first one where all of them do.
 bool CutFinder::IsBelow(const Stmt& loop, const Stmt& s, std::vector<Stmt>* inner,
-                        std::optional<OpenBound>* bound) const {
+                        Expr* end) const {
   switch (s->kind) {
     case StmtKind::kFor: {
       inner->push_back(s);
-      const bool below = IsBelow(loop, s->body, inner, bound);
+      const bool below = IsBelow(loop, s->body, inner, end);
       inner->pop_back();
       return below;
     }
     case StmtKind::kSeq:
       return std::ranges::all_of(
-          s->stmts, [&](const Stmt& child) { return IsBelow(loop, child, inner, bound); });
+          s->stmts, [&](const Stmt& child) { return IsBelow(loop, child, inner, end); });
     case StmtKind::kIf:
       if (s->else_body != nullptr) return false;
       for (const Expr& condition : ir::Conjuncts(s->condition)) {
-        const std::optional<OpenBound> other = OpenBoundOf(loop, condition, *inner);
-        if (!other || ir::AsInt(other->end) != nullptr) continue;
-        if (!*bound) *bound = other;
-        if (other->factor == (*bound)->factor && other->inner.min == (*bound)->inner.min &&
-            ir::StructuralEqual(other->end, (*bound)->end)) {
-          return true;
+        const std::optional<OpenBound> bound = OpenBoundOf(loop, condition, *inner);
+        if (!bound || ir::AsInt(bound->end) != nullptr) continue;
+        const Expr past = analysis::Simplify(bound->FirstNotBelow(bound->inner.min), analyzer_);
+        if (*end != nullptr && !ir::StructuralEqual(*end, past)) {
+          *end = analysis::Simplify(ir::Max(*end, past), analyzer_);
+        } else {
+          *end = past;
         }
+        return true;
       }
-      return IsBelow(loop, s->body, inner, bound);
+      return IsBelow(loop, s->body, inner, end);
     case StmtKind::kLet:
     case StmtKind::kAlloc:
-      return IsBelow(loop, s->body, inner, bound);
+      return IsBelow(loop, s->body, inner, end);
     default:
       return false;
   }

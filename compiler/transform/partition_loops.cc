@@ -20,6 +20,8 @@
 //     → for v in 0..t { S }     (marked or not)
 //   for v in 0..8 { for i in 0..4 { if 4·v + i < E { S } } }, E an open size
 //     → for v in 0..min(8, (E + 3) / 4) { for i in 0..4 { if 4·v + i < E { S } } }
+//   for u in 0..n { for v in 0..8 { for w in 0..E { … select(0 < 4·u + v, X[…], 0) … } } }
+//     → for u in 0..n { for v in 0..8 { if 0 < 4·u + v { for w … } else { for w … } } }
 //   for v in 0..n { for k in 0..3 unrolled { … select(0 < v + k, X[v + k - 1], 0) … } }
 //     → the first v, where some k is outside;  for v in 1..n { … X[v + k - 1] … }
 //
@@ -54,11 +56,8 @@ using ir::StmtKind;
 // written, and for borders as unrolled.
 constexpr int64_t kMaxLeaves = 4096, kMaxUnrolled = 4096;
 
-// Remainders of open loops have a copy of the code for each number of rows up to this.
-constexpr int64_t kMaxRows = 8;
-// An open loop is cut so many times, one of known ends if it has at least so many iterations.
+// An open loop is cut so many times.
 constexpr int kMaxCuts = 3;
-constexpr int64_t kLeastKnown = 8;
 
 bool HasSerialLoop(const Stmt& s) {
   bool found = false;
@@ -126,7 +125,7 @@ class Partitioner {
   }
 
  private:
-  CutFinder Cuts() const { return {analyzer_, peel_}; }
+  CutFinder Cuts() const { return {analyzer_, peel_, loops_}; }
 
   Stmt WalkFor(const Stmt& s) {
     analyzer_.SetRange(s->var, s->range);
@@ -162,21 +161,34 @@ class Partitioner {
         }
       }
     }
-    // Of a known number of iterations an open size decides which ones. Of many, that is worth code.
-    const int64_t* known = ir::AsInt(s->range.extent);
-    const bool may_open =
-        open_ && s->for_kind == ir::ForKind::kSerial && known != nullptr && *known >= kLeastKnown;
-    if (s->for_kind != ir::ForKind::kVectorized && (may_open || !IsConstantLoop(s))) {
+    if (open_ && MayCutOpen(s)) {
       if (std::optional<Stmt> split = CutOpenLoop(s)) return *std::move(split);
     }
-    return ir::MakeFor(s->var, s->range.min, s->range.extent, Walk(s->body), s->for_kind,
-                       s->annotations);
+    if (open_ && HasRoom(s, /*border=*/true)) {
+      if (const Expr choice = Cuts().FindChoice(s)) return Chosen(s, choice);
+    }
+    loops_.push_back(s->var);
+    Stmt body = Walk(s->body);
+    loops_.pop_back();
+    return Over(s, s->range.min, s->range.extent, body);
+  }
+
+  // A loop whose iterations decide about a condition of their choices.
+  Stmt Chosen(const Stmt& s, const Expr& condition) {
+    Take(s);
+    const auto where = [&](const Stmt& body, bool holds) {
+      return analysis::Simplify(ReplaceExpr(condition, ir::Bool(holds)).RewriteStmt(body),
+                                analyzer_);
+    };
+    const Stmt other = cloner_.Clone(s->body);
+    const Stmt body = ir::MakeIf(condition, where(s->body, true), where(other, false));
+    return CutLoop(Over(s, s->range.min, s->range.extent, body));
   }
 
   // An open loop in parts: by the conditions of its statements, then by the borders of choices,
   // first those behind its last iterations, so that the first ones do not ask for these either.
   std::optional<Stmt> CutOpenLoop(const Stmt& s) {
-    if (cuts_[s->var.get()] >= kMaxCuts || ir::AsInt(s->range.min) == nullptr) return std::nullopt;
+    if (cuts_[s->var.get()] >= kMaxCuts) return std::nullopt;
     if (const auto cut = Cuts().FindOpen(s, /*border=*/false);
         cut && HasRoom(s, /*border=*/false)) {
       return SplitOpen(s, *cut);
@@ -209,8 +221,11 @@ class Partitioner {
     const Expr end = s->range.min + s->range.extent;
     const Expr from = analysis::Simplify(ir::Max(open.cut, s->range.min), analyzer_);
     const int cuts = cuts_[s->var.get()] + 1;
-    const Stmt rest = cloner_.Clone(s);
-    const Stmt decided = Decided(Cuts(), s, open.cut).RewriteStmt(s->body);
+    const Stmt decided = Decided(Cuts(), s, open.cut, true).RewriteStmt(s->body);
+    if (open.whole) return Part(Over(s, s->range.min, s->range.extent, decided), cuts);
+    const Stmt behind =
+        open.exact ? Decided(Cuts(), s, open.cut, false).RewriteStmt(s->body) : s->body;
+    const Stmt rest = cloner_.Clone(Over(s, s->range.min, s->range.extent, behind));
     const Stmt main = Part(Over(s, s->range.min, open.cut - s->range.min, decided), cuts);
     const Stmt tail =
         Part(Over(rest, from, end - from, ByRows(open, rest->var, rest->body)), kMaxCuts);
@@ -229,12 +244,12 @@ class Partitioner {
     return Joined(s, from, start, head->var, rest);
   }
 
-  // A loop's body without the conditions that hold before the cut: what they are about may be
-  // quotients of sizes, of which the simplifier does not know it.
+  // A loop's body without the conditions that change at the cut, which hold before it: what they
+  // are about may be quotients of sizes, of which the simplifier does not know it.
   class Decided : public ir::Rewriter {
    public:
-    Decided(CutFinder cuts, Stmt loop, Expr cut)
-        : cuts_(cuts), loop_(std::move(loop)), cut_(std::move(cut)) {}
+    Decided(CutFinder cuts, Stmt loop, Expr cut, bool holds)
+        : cuts_(cuts), loop_(std::move(loop)), cut_(std::move(cut)), holds_(holds) {}
     Stmt RewriteStmt(const Stmt& s) override {
       if (s->kind != StmtKind::kFor) return RewriteChildren(s);
       inner_.push_back(s);
@@ -245,13 +260,15 @@ class Partitioner {
     Expr RewriteExpr(const Expr& e) override {
       if (e->kind != ExprKind::kLt) return RewriteChildren(e);
       const auto open = cuts_.OpenCutOf(loop_, e, inner_);
-      return open && ir::StructuralEqual(open->cut, cut_) ? ir::Bool(true) : e;
+      const bool changes = open && ir::StructuralEqual(open->cut, cut_) && (holds_ || open->exact);
+      return changes ? ir::Bool(holds_) : e;
     }
 
    private:
     const CutFinder cuts_;
     const Stmt loop_;
     const Expr cut_;
+    const bool holds_;
     std::vector<Stmt> inner_;
   };
 
@@ -394,6 +411,7 @@ class Partitioner {
   const bool open_;  // there are open sizes
   int64_t leaves_, unrolled_;
   std::vector<const ir::ExprNode*> peel_;              // marked loops around the current statement
+  std::vector<Expr> loops_;                            // all loops around it
   std::unordered_map<const ir::ExprNode*, int> cuts_;  // of open loops
 };
 

@@ -47,6 +47,33 @@ fn f(n: size, X: f32[n] input, Y: f32[n] output) stage=loops {
   EXPECT_TRUE(tests::MatchesGolden("transform/partition_loops_open_ends.tir", ir::Print(after)));
 }
 
+// What an inner loop can be cut by is no reason to copy the outer one, and an iteration of an inner
+// loop that is long chooses once.
+TEST(PartitionLoops, InnerLoopsTakeTheirConditions) {
+  const ir::Function before = Parsed(R"(
+fn f(n: size, X: f32[n, n] input, Y: f32[n, n] output) stage=loops {
+  alloc P: f32[6, n] scope=global {
+    for o in 0..floordiv(n + 3, 4) {
+      for r in 0..6 {
+        for w in 0..n {
+          P[r, w] = select(0 < o * 4 + r && o * 4 + r < n + 1, X[o * 4 + r - 1, w], 0.0f32);
+        }
+      }
+      for i in 0..4 {
+        for w in 0..n {
+          if (o * 4 + i < n) {
+            Y[o * 4 + i, w] = P[i, w] + P[i + 2, w];
+          }
+        }
+      }
+    }
+  }
+}
+)");
+  const ir::Function after = CheckSizes("partition_loops", before, 20);
+  EXPECT_TRUE(tests::MatchesGolden("transform/partition_loops_open_inside.tir", ir::Print(after)));
+}
+
 // A remainder of vectors has code of its own for each number of them.
 TEST(PartitionLoops, RemaindersOfVectorsAreKnownByTheirNumber) {
   const ir::Function before = Parsed(R"(
