@@ -244,7 +244,8 @@ class FunctionEmitter {
   absl::StatusOr<llvm::Value*> LoadSlots(const Access& access);
   absl::Status StoreSlots(const Access& access, llvm::Value* value);
   absl::StatusOr<llvm::Value*> LoadStrided(const Access& access, const RampForm& ramp,
-                                           const std::vector<bool>& active);
+                                           const std::vector<bool>& active, llvm::Value* mask);
+  llvm::Value* MaskOf(const std::vector<int>& read, llvm::Value* mask);
   absl::StatusOr<llvm::Value*> EmitLanes(const ir::Expr& index, const RampForm* ramp);
   absl::StatusOr<Address> LaneAddress(const Access& access, const RampForm* ramp,
                                       llvm::Value* index, int lane);

@@ -208,32 +208,35 @@ StatusOrValue FunctionEmitter::LoadMemory(const Access& access) {
 }
 
 // A strided vector from overlapping whole ones, which never reach beyond the last lane's element;
-// of lanes that are not active no element is read, and their value is zero.
+// of lanes that are not active no element is read, and their value is zero. `mask`: which lanes are
+// active if a run decides it; `active` is true for all then.
 StatusOrValue FunctionEmitter::LoadStrided(const Access& access, const RampForm& ramp,
-                                           const std::vector<bool>& active) {
+                                           const std::vector<bool>& active, Value* mask) {
   int lanes = access.dtype.lanes;
   int64_t span = (lanes - 1) * ramp.stride + 1;
   llvm::Type* type = llvm::FixedVectorType::get(module_.ElementMemoryType(access.dtype), lanes);
-  const bool all = std::find(active.begin(), active.end(), false) == active.end();
+  const bool all =
+      mask == nullptr && std::find(active.begin(), active.end(), false) == active.end();
   Value* result = all ? nullptr : llvm::Constant::getNullValue(type);
   // Lanes of `result` that hold their element.
   std::vector<int> picked(lanes, llvm::PoisonMaskElem);
   for (int lane = 0; lane < lanes && !all; ++lane) picked[lane] = lane;
   for (int64_t first = 0; first < span; first += lanes) {
     int64_t start = std::min(first, span - lanes);
-    std::vector<llvm::Constant*> read(lanes, builder_.getInt1(all));
+    std::vector<int> read(lanes, lanes);  // by element: the lane that it is for, or none
     bool any = all;
     for (int lane = 0; lane < lanes; ++lane) {
       const int64_t element = lane * ramp.stride;
       if (!active[lane] || element < first || element >= first + lanes) continue;
-      read[element - start] = builder_.getInt1(any = true);
+      read[element - start] = lane;
+      any = true;
     }
     if (!any) continue;
     TW_ASSIGN(Address address, EmitAddress(access, ramp.base, start));
-    Value* part = all ? static_cast<Value*>(Load1(type, address))
-                      : builder_.CreateMaskedLoad(type, address.pointer, address.align,
-                                                  llvm::ConstantVector::get(read),
-                                                  llvm::Constant::getNullValue(type));
+    Value* part =
+        all ? static_cast<Value*>(Load1(type, address))
+            : builder_.CreateMaskedLoad(type, address.pointer, address.align, MaskOf(read, mask),
+                                        llvm::Constant::getNullValue(type));
     std::vector<int> shuffle(lanes, llvm::PoisonMaskElem);
     for (int lane = 0; lane < lanes; ++lane) {
       int64_t element = lane * ramp.stride;
@@ -249,6 +252,14 @@ StatusOrValue FunctionEmitter::LoadStrided(const Access& access, const RampForm&
                                : builder_.CreateShuffleVector(result, part, shuffle);
   }
   return result;
+}
+
+// Of the lanes that `read` names, each where `mask` says so, or always without one.
+Value* FunctionEmitter::MaskOf(const std::vector<int>& read, Value* mask) {
+  const auto lanes = static_cast<unsigned>(read.size());
+  llvm::Type* bits = llvm::FixedVectorType::get(builder_.getInt1Ty(), lanes);
+  if (mask == nullptr) mask = llvm::Constant::getAllOnesValue(bits);
+  return builder_.CreateShuffleVector(mask, llvm::Constant::getNullValue(bits), read);
 }
 
 // The index as a vector, where lanes have no addresses of their own: null else.
@@ -273,21 +284,22 @@ StatusOrValue FunctionEmitter::LoadLanes(const Access& access, const RampForm* r
   int lanes = access.dtype.lanes;
   llvm::Type* type = llvm::FixedVectorType::get(element, lanes);
   std::vector<bool> active(lanes, true);
+  const bool shuffles = ramp != nullptr && ramp->stride > 1 &&
+                        ramp->stride <= module_.target().machine.shuffled_stride &&
+                        lanes * access.dtype.bytes() >= 16;
   if (access.mask != nullptr) {
     TW_ASSIGN(Value * mask, Emit(access.mask));
     active.clear();
     if (!ConstantMask(mask, &active)) {
+      active.assign(static_cast<size_t>(lanes), true);
+      if (shuffles) return LoadStrided(access, *ramp, active, mask);
       TW_ASSIGN(Value * pointers, LanePointers(access));
       llvm::Align align(access.dtype.bytes());
       return builder_.CreateMaskedGather(type, pointers, align, mask,
                                          llvm::Constant::getNullValue(type));
     }
   }
-  if (ramp != nullptr && ramp->stride > 1 &&
-      ramp->stride <= module_.target().machine.shuffled_stride &&
-      lanes * access.dtype.bytes() >= 16) {
-    return LoadStrided(access, *ramp, active);
-  }
+  if (shuffles) return LoadStrided(access, *ramp, active, /*mask=*/nullptr);
   TW_ASSIGN(Value * index, EmitLanes(access.index, ramp));
   Value* result = llvm::Constant::getNullValue(type);
   for (int lane = 0; lane < lanes; ++lane) {
