@@ -164,6 +164,8 @@ class Importer {
   // The integers of a constant; nullopt when it is not known at import.
   std::optional<std::vector<int64_t>> ConstantInts(ValueId id) const;
   std::optional<double> ConstantScalar(ValueId id) const;
+  // Of the elements of a small constant.
+  std::optional<NumberRange> RangeOfConstant(ValueId id) const;
   // The shape that the model itself states for a value, or for the result of a chain of elementwise
   // operators that begins with it; nullopt unless all of it is fixed.
   std::optional<std::vector<int64_t>> StatedShape(const std::string& name) const;
@@ -298,7 +300,6 @@ class Importer {
                          std::set<std::string>* names);
   absl::Status AddChecks();
   const Node* MakerOf(ValueId id) const;  // null for inputs and constants
-  std::optional<NumberRange> RangeOfConstant(ValueId id) const;
   ValueId Append(std::string_view op, std::vector<ValueId> inputs, op::Attrs attrs,
                  op::TensorType type, const std::string& name);
   absl::StatusOr<ValueId> EmitOfEmpty(const op::OpSpec& spec, std::vector<ValueId> inputs,

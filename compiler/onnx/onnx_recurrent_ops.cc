@@ -197,6 +197,13 @@ class RecurrentBuilder {
   }
 
   // The state before the first step: [batch, hidden].
+  bool StartsFromZero() {
+    if (!n_.HasInput(5)) return true;
+    const ValueId given = n_.importer().BeforeExpand(c_.Input(5));
+    const std::optional<NumberRange> range = n_.importer().RangeOfConstant(given);
+    return range && range->low == 0 && range->high == 0;
+  }
+
   ValueId Initial(int input, int64_t d) {
     if (!n_.HasInput(input)) return c_.BroadcastTo(c_.Scalar(0, type_), {batch_, hidden_});
     const ValueId given = c_.Input(input);
@@ -288,6 +295,7 @@ class RecurrentBuilder {
       attrs[flag] = int64_t{1};
       operands.push_back(operand);
     };
+    if (StartsFromZero()) attrs["from_zero"] = int64_t{1};
     const bool lstm = form_.cell == Cell::kLstm;
     if (lstm) operands.push_back(Initial(6, d));
     if (peepholes_ != kNone) {

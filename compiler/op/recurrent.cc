@@ -52,7 +52,7 @@ struct Layer {
   std::vector<const Activation*> activations;
   std::vector<double> alphas, betas;
   double clip = 0;
-  bool linear_before_reset = false, couples = false;
+  bool linear_before_reset = false, couples = false, from_zero = false;
   // Positions of operands; -1 where there is none.
   int c0 = -1, peepholes = -1, bias = -1, mask = -1;
   Dim steps, batch;
@@ -98,6 +98,7 @@ absl::StatusOr<Layer> ReadAttributes(const Attrs& attrs) {
   layer.clip = GetDouble(attrs, "clip", 0);
   layer.linear_before_reset = GetInt(attrs, "linear_before_reset", 0) != 0;
   layer.couples = GetInt(attrs, "couples", 0) != 0;
+  layer.from_zero = GetInt(attrs, "from_zero", 0) != 0;
   int next = 3;
   if (layer.cell->states == 2) layer.c0 = next++;
   if (GetInt(attrs, "peepholes", 0) != 0) layer.peepholes = next++;
@@ -111,6 +112,7 @@ absl::StatusOr<Layer> ReadAttributes(const Attrs& attrs) {
 // `weight_layout`: weights of the state. h0 [n,h]. Then, as far as there are any: c0 [n,h] of lstm,
 // peepholes [3,h] of lstm, a bias [h] of gru that is inside of its reset, and a mask [t,n] of steps
 // that count. The result has the states before the first step, and after each: [t + 1,states,n,h].
+// With `from_zero` h0 is zero: the first step's sums leave it out, and read no weights.
 absl::StatusOr<Layer> LayerOf(std::span<const TensorType> inputs, const Attrs& attrs,
                               DimEqualities* equal) {
   TW_ASSIGN(Layer layer, ReadAttributes(attrs));
@@ -228,7 +230,11 @@ class Builder {
 
   // The sums of what `factor` has for each unit with the weights of `gates` gates from `first` on.
   ir::Buffer Sums(const std::string& name, int64_t first, int64_t gates,
-                  const std::function<ir::Expr(const At&)>& factor) {
+                  const std::function<ir::Expr(const At&)>& factor_at) {
+    const auto factor = [&](const At& at) {
+      const ir::Expr value = factor_at(at);
+      return layer_.from_zero ? ir::Select(ir::Int(0) < at.t, value, Number(0)) : value;
+    };
     const ir::Axis k = b_.ReduceAxis("k", ir::Int(layer_.hidden));
     return b_.Reduce(name, type_, {batch_, ir::Int(gates), ir::Int(layer_.units)}, {"n", "g", "u"},
                      {k}, ir::Combiner::kSum, [&](const std::vector<ir::Var>& v) {
@@ -320,7 +326,8 @@ class Cell {
         weights_(layer.weights.Offsets({hidden_, layer.cell->gates, hidden_})) {}
 
   // From the states [states,n,h] before step t, those after it.
-  std::vector<double> Next(const std::vector<double>& state, int64_t t, int64_t batch) const {
+  std::vector<double> Next(const std::vector<double>& state, int64_t t, int64_t batch) {
+    leaves_out_ = layer_.from_zero && t == 0;
     std::vector<double> next = state;
     for (int64_t n = 0; n < batch; ++n) {
       if (layer_.mask >= 0 && in_[layer_.mask].values[t * batch + n] == 0) continue;
@@ -340,6 +347,7 @@ class Cell {
  private:
   double R(double value) const { return RoundToType(value, type_); }
   double Sum(const double* factors, int64_t gate, int64_t u) const {
+    if (leaves_out_) return 0;
     const double* column = &in_[1].values[weights_[1][gate] + weights_[2][u]];
     double sum = 0;
     for (int64_t k = 0; k < hidden_; ++k) sum += factors[k] * column[weights_[0][k]];
@@ -398,6 +406,7 @@ class Cell {
   const ir::DType type_;
   const int64_t hidden_;
   const std::vector<std::vector<int64_t>> weights_;  // offsets of terms, gates, units
+  bool leaves_out_ = false;                          // the state, of sums
 };
 
 absl::StatusOr<std::vector<RefTensor>> PlainRecurrent(std::span<const RefTensor> inputs,
@@ -406,7 +415,7 @@ absl::StatusOr<std::vector<RefTensor>> PlainRecurrent(std::span<const RefTensor>
   const TensorTypes types = TypesOf(inputs);
   DimEqualities equal;
   TW_ASSIGN(const Layer layer, LayerOf(types, attrs, &equal));
-  const Cell cell(inputs, layer);
+  Cell cell(inputs, layer);
   const int64_t batch = types[0].size(1);
   std::vector<double> state = inputs[2].values;
   if (layer.c0 >= 0) {

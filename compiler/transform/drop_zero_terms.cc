@@ -3,8 +3,9 @@
 //   S[i] = S[i] + 0.0 * W[j]   →   nothing, for a private sum S and constants W
 //   S[i] = dot4(S[i], 0, W[j])   →   nothing; of bf16 for such S and W
 // The padding of a convolution is not there: its definition leaves those products out, and so does
-// what checks it. A sum that starts from +0.0 is never -0.0, so that adding +0.0 is nothing, too.
-// (Products with a weight that is infinite would be NaN; by the definition they are left out.)
+// what checks it. The state before the first step of a recurrent layer is left out alike. A sum
+// that starts from +0.0 is never -0.0, so that adding +0.0 is nothing, too. (Products with a weight
+// that is infinite would be NaN; by the definition they are left out.)
 #include "compiler/analysis/simplify.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
@@ -44,6 +45,9 @@ bool IsOwnValue(const Expr& e, const Stmt& store) {
   return true;
 }
 
+// Nobody else reads it, or gives it its first value.
+bool IsPrivate(const ir::Buffer& buffer) { return buffer->role == ir::Role::kIntermediate; }
+
 // A sum of dot products that stays what it is.
 bool IsZeroDot(const Stmt& store) {
   const Expr& e = store->value;
@@ -52,8 +56,7 @@ bool IsZeroDot(const Stmt& store) {
     return false;
   }
   if (e->dtype.is_int()) return IsZero(e->args[1]) || IsZero(e->args[2]);
-  return store->buffer->scope == ir::Scope::kLocal && IsZero(e->args[1]) &&
-         IsConstantLoad(e->args[2]);
+  return IsPrivate(store->buffer) && IsZero(e->args[1]) && IsConstantLoad(e->args[2]);
 }
 
 class Dropper : public ir::Rewriter {
@@ -65,7 +68,7 @@ class Dropper : public ir::Rewriter {
       dropped_ = true;
       return ir::MakeSeq({});
     }
-    if (s->buffer->scope != ir::Scope::kLocal || value->kind != ExprKind::kAdd) return s;
+    if (!IsPrivate(s->buffer) || value->kind != ExprKind::kAdd) return s;
     const bool nothing = (IsOwnValue(value->args[0], s) && IsZeroProduct(value->args[1])) ||
                          (IsOwnValue(value->args[1], s) && IsZeroProduct(value->args[0]));
     if (!nothing) return s;

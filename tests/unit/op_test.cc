@@ -331,9 +331,14 @@ TEST(OpCompute, RecurrentLayers) {
   all.shapes[1] = {4, 1, 5, 16};
   all.attrs["weight_layout"] = std::string("GUK16u");
   ExpectComputeMatchesReference(all, &rng);
+  all.attrs["from_zero"] = int64_t{1};
+  ExpectComputeMatchesReference(all, &rng);
   Case gru{
       "recurrent", {{3, 2, 12}, {4, 3, 4}, {2, 4}}, attrs("gru", "sigmoid tanh", zeros, zeros)};
   ExpectComputeMatchesReference(gru, &rng);
+  gru.attrs["from_zero"] = int64_t{1};
+  ExpectComputeMatchesReference(gru, &rng);
+  gru.attrs["from_zero"] = int64_t{0};
   gru.attrs["linear_before_reset"] = gru.attrs["recurrent_bias"] = int64_t{1};
   gru.shapes.push_back({4});
   ExpectComputeMatchesReference(gru, &rng);

@@ -459,6 +459,12 @@ fn conv(X: f32[4] input, W: f32[2] constant, Y: f32[1] output) stage=loops {
     S[0] = S[0] + 0.0f32 * X[2];
     Y[0] = S[0];
   }
+  alloc T: f32[1] scope=global {
+    T[0] = X[0];
+    T[0] = T[0] + 0.0f32 * W[0];
+    Y[0] = T[0];
+  }
+  Y[0] = Y[0] + 0.0f32 * W[0];
 }
 )");
   CheckGolden("drop_zero_dots", "drop_zero_terms", R"(
