@@ -140,7 +140,7 @@ class DefaultScheduler {
   std::string TargetOf(const ir::StmtNode& reduction);
   Plan PlanTile(const ir::StmtNode& reduction) const;
   int NextBlock(const ir::StmtNode& reduction, const std::optional<DotProduct>& dot,
-                int vector_axis) const;
+                int vector_axis, const Tile& tile) const;
   void PlanSquares(const ir::StmtNode& reduction, int row_axis, Plan* plan) const;
   std::string LaneCosts(const ir::StmtNode& block, int lanes, bool count_store) const;
   void ExplainTile(const ir::StmtNode& reduction, int row_axis, int plane_axis,

@@ -70,11 +70,13 @@ void DefaultScheduler::PlanSquares(const StmtNode& reduction, int row_axis, Plan
 
 // Lanes that are one vector have their neighbours in the next block of channels, along this axis;
 // -1 = none, or not worth a tile. With one block alone every product of a tile of bytes would load
-// a factor of its own, and every one of floats where a broadcast is a load.
+// a factor of its own. Where a broadcast is a load, weights that several rows of a small image
+// share are worth more.
 int DefaultScheduler::NextBlock(const StmtNode& reduction, const std::optional<DotProduct>& dot,
-                                int vector_axis) const {
+                                int vector_axis, const Tile& tile) const {
   if (dot.has_value()) return dot->block_axis;
-  return target_.machine.multiplies_broadcasts ? -1 : BlockAxis(reduction, vector_axis);
+  const bool shared = target_.machine.multiplies_broadcasts && tile.planes > 1;
+  return shared ? -1 : BlockAxis(reduction, vector_axis);
 }
 
 DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) const {
@@ -115,13 +117,19 @@ DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) con
     }
   }
   int plane_axis = SecondRowAxis(reduction, vector_axis, row_axis);
-  const int64_t vectors = (extent(vector_axis) + plan.width - 1) / plan.width;
+  const bool open = extent(vector_axis) == kSymbolicExtent;
+  const int64_t vectors =
+      open ? kSymbolicExtent : (extent(vector_axis) + plan.width - 1) / plan.width;
   plan.tile = ChooseTile(vectors, extent(row_axis), extent(plane_axis), panel, target_);
   const bool may_block = !row_chosen && vector_axis >= 0 && extent(vector_axis) == lanes;
-  int next = may_block ? NextBlock(reduction, plan.dot, vector_axis) : -1;
+  int next = may_block ? NextBlock(reduction, plan.dot, vector_axis, plan.tile) : -1;
   if (next == row_axis) next = -1;  // of a single pixel
   if (next >= 0) {
-    const Tile tile = ChooseTile(extent(next), extent(row_axis), 1, panel, target_);
+    // Where a broadcast is a load, a second block is enough.
+    const bool second =
+        !plan.dot.has_value() && target_.machine.multiplies_broadcasts && extent(next) % 2 == 0;
+    const int64_t blocks = second ? 2 : extent(next);
+    const Tile tile = ChooseTile(blocks, extent(row_axis), 1, panel, target_);
     if (plan.dot.has_value() || tile.score > plan.tile.score) {
       plan.tile = {.vectors = 1, .rows = tile.vectors, .planes = tile.rows};
       plane_axis = std::exchange(row_axis, next);
@@ -141,6 +149,12 @@ DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) con
     plan.tile.rows =
         std::min(plan.tile.rows, plan.tile.vectors > 1 ? int64_t{1} : target_.machine.tile.streams);
   }
+  // Short sums that share nothing are no faster side by side. What an open axis leaves of a tile
+  // would be masked vectors of nothing.
+  const bool alone = row_axis >= 0 && plan.is_short && !SharesLoads(reduction, row_axis) &&
+                     !WindowsOverlap(reduction, row_axis);
+  if (alone && extent(row_axis) == kSymbolicExtent) plan.tile.rows = 1;
+  if (alone && open) plan.tile.vectors = 1;
   const BlockChoice& choice = plan.choice;
   if (choice.vectors > 0) plan.tile.vectors = std::min(choice.vectors, vectors);
   // A vector that hangs over the end is no whole one.

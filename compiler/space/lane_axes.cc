@@ -1,11 +1,13 @@
 #include "compiler/space/lane_axes.h"
 
 #include <algorithm>
+#include <array>
 
 #include "compiler/ir/numeric.h"
 #include "compiler/ir/type_rules.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
+#include "compiler/transform/peel.h"
 
 namespace tilewright::space {
 namespace {
@@ -139,6 +141,9 @@ int64_t LaneCost(const target::Machine& machine, const StmtNode& block, size_t a
   return cost;
 }
 
+// An open axis ends in a part of a vector, with all steps of its sums.
+constexpr double kOpenLanes = 1.03;
+
 int VectorAxis(const target::Machine& machine, const StmtNode& block, int lanes, bool count_store) {
   if (block.body->kind != ir::StmtKind::kStore) return -1;
   int best = -1;
@@ -151,6 +156,7 @@ int VectorAxis(const target::Machine& machine, const StmtNode& block, int lanes,
     double vectors = static_cast<double>((extent + lanes - 1) / lanes);
     double cost = static_cast<double>(LaneCost(machine, block, i, lanes, count_store)) * vectors /
                   static_cast<double>(extent);
+    if (extent == kSymbolicExtent && block.init != nullptr) cost *= kOpenLanes;
     // Of equals the outer one: along the inner axes of a convolution, windows overlap.
     if (best < 0 || cost <= best_cost) {
       best = static_cast<int>(i);
@@ -327,33 +333,82 @@ bool RunsAlongReduction(const target::Machine& machine, const StmtNode& block, i
   return axis < 0 || LaneCost(machine, block, static_cast<size_t>(axis), lanes, false) > loads;
 }
 
+namespace {
+
+// What is asked of an open axis: the tile is good on average over these.
+constexpr std::array<int64_t, 12> kOpenExtents = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+
+// What the register tiles of a reduction are worth.
+class TileWorth {
+ public:
+  TileWorth(int64_t panel_bytes, const target::Target& target)
+      : machine_(target.machine),
+        panel_bytes_(panel_bytes),
+        near_bytes_(machine_.l1.ReachableBytes(target.threads) / 2),
+        far_bytes_(machine_.l2.ReachableBytes(target.threads) / 2) {}
+
+  // Of `r` rows: the share of the multipliers' time that it uses.
+  double Share(int64_t v, int64_t r) const {
+    const target::TileWeights& weights = machine_.tile;
+    const double per_load = machine_.fma_per_cycle / machine_.loads_per_cycle;
+    const auto panel = static_cast<double>(v * panel_bytes_);
+    const double panel_weight = panel <= near_bytes_  ? weights.load
+                                : panel <= far_bytes_ ? weights.second_cache_load
+                                                      : weights.far_load;
+    const auto sums = static_cast<double>(v * r);
+    const double loads =
+        per_load * (static_cast<double>(v) * panel_weight + static_cast<double>(r) * weights.load);
+    return std::min(1.0, sums / machine_.sums_in_flight) * sums / (sums + loads);
+  }
+
+  // What an axis leaves of it: its last tile may hang over the end.
+  double Used(int64_t extent, int64_t tile) const {
+    const double share =
+        static_cast<double>(extent) / static_cast<double>((extent + tile - 1) / tile * tile);
+    return extent % tile == 0 ? share : share * machine_.tile.ragged_share;
+  }
+
+  // The same of an open axis. What its tiles leave is a smaller tile of its own, which uses
+  // `share(size)`, or hangs over the end where that would be too many.
+  template <typename ShareOf>
+  double UsedOpen(int64_t tile, bool has_smaller, ShareOf share) const {
+    double sum = 0;
+    for (const int64_t extent : kOpenExtents) {
+      const int64_t left = extent % tile;
+      double time = static_cast<double>(extent - left);
+      if (left > 0 && has_smaller) time += static_cast<double>(left) * share(tile) / share(left);
+      if (left > 0 && !has_smaller) time += static_cast<double>(tile);
+      sum += static_cast<double>(extent) / time;
+    }
+    return sum / static_cast<double>(kOpenExtents.size());
+  }
+
+ private:
+  const target::Machine& machine_;
+  const int64_t panel_bytes_;
+  const double near_bytes_, far_bytes_;
+};
+
+}  // namespace
+
 Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t plane_extent,
                 int64_t panel_bytes, const target::Target& target) {
-  const target::Machine& machine = target.machine;
-  const target::TileWeights& weights = machine.tile;
-  const int64_t registers = machine.vector_registers;
-  const double near_bytes = machine.l1.ReachableBytes(target.threads) / 2;
-  const double far_bytes = machine.l2.ReachableBytes(target.threads) / 2;
-  const double per_load = machine.fma_per_cycle / machine.loads_per_cycle;
+  const target::TileWeights& weights = target.machine.tile;
+  const TileWorth worth(panel_bytes, target);
   Tile best;
-  auto used = [&weights](int64_t extent, int64_t tile) {
-    double share =
-        static_cast<double>(extent) / static_cast<double>((extent + tile - 1) / tile * tile);
-    return extent % tile == 0 ? share : share * weights.ragged_share;
-  };
   auto consider = [&](Tile t) {
     const int64_t v = t.vectors, r = t.rows * t.planes;
     // With one row each vector is used once, straight from memory.
-    if (v * r + (r > 1 ? v : 1) + 1 > registers) return;
-    const double panel = static_cast<double>(v * panel_bytes);
-    const double panel_weight = panel <= near_bytes  ? weights.load
-                                : panel <= far_bytes ? weights.second_cache_load
-                                                     : weights.far_load;
-    double sums = static_cast<double>(v * r);
-    const double loads =
-        per_load * (static_cast<double>(v) * panel_weight + static_cast<double>(r) * weights.load);
-    t.score = used(vector_extent, v) * used(row_extent, t.rows) * used(plane_extent, t.planes) *
-              std::min(1.0, sums / machine.sums_in_flight) * sums / (sums + loads);
+    if (v * r + (r > 1 ? v : 1) + 1 > target.machine.vector_registers) return;
+    const auto used = [&](int64_t extent, int64_t tile, auto share) {
+      return extent == kSymbolicExtent ? worth.UsedOpen(tile, tile <= transform::kMaxRows, share)
+                                       : worth.Used(extent, tile);
+    };
+    t.score =
+        used(vector_extent, v, [&](int64_t size) { return worth.Share(size, r); }) *
+        used(row_extent, t.rows, [&](int64_t size) { return worth.Share(v, size * t.planes); }) *
+        used(plane_extent, t.planes, [&](int64_t size) { return worth.Share(v, t.rows * size); }) *
+        worth.Share(v, r);
     if (t.score > best.score) best = t;
   };
   for (int64_t v = 1; v <= std::min(vector_extent, weights.max_vectors); ++v) {
