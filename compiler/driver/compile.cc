@@ -147,9 +147,8 @@ absl::Status PlanInPlace(const targets::Backend& backend,
     const int task = function->of_node[n];
     if (task >= 0 && !backend.on_device) may[n] = in_place[static_cast<size_t>(task)];
   }
-  op::Sizes maxima;
-  for (const auto& [name, range] : fused.size_ranges) maxima[name] = range.max;
-  TW_ASSIGN(function->plan, graph::PlanMemory(fused, may, backend.alignment, maxima));
+  TW_ASSIGN(function->plan,
+            graph::PlanMemory(fused, may, backend.alignment, graph::MaximaOf(fused)));
   for (size_t n = 0; n < fused.nodes.size(); ++n) {
     const int operand = function->plan.in_place[n];
     if (operand < 0) continue;

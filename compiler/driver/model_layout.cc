@@ -47,7 +47,11 @@ absl::StatusOr<int64_t> ConstantSection::TensorOf(const graph::Value& value) {
 }
 
 absl::Status ModelLayout::Run(module::Function* function) {
+  for (const graph::Node& node : g_.nodes) {
+    if (node.op == "concat" && graph::IsView(node)) joined_.insert(storage_[node.outputs[0]].root);
+  }
   TW_TRY(AddEnds(function));
+  for (ValueId root : joined_) TW_TRY(Intermediate(root));
   for (const graph::Node& node : g_.nodes) {
     if (graph::IsView(node)) continue;
     for (ValueId id : node.inputs) TW_TRY(Operand(id));
@@ -61,7 +65,7 @@ absl::Status ModelLayout::Run(module::Function* function) {
       for (ValueId id : {stacked.part, stacked.whole}) TW_TRY(Operand(id));
     }
   }
-  if (graph::IsSymbolic(g_)) PlaceOpen();
+  if (open_) PlaceOpen();
   return absl::OkStatus();
 }
 
@@ -99,11 +103,10 @@ absl::Status ModelLayout::AddEnds(module::Function* function) {
 
 ModelLayout::Place ModelLayout::PlaceOf(ValueId id) const {
   const graph::Storage& storage = storage_[id];
-  const op::TensorType& type = g_.values[id].type;
-  const op::TensorType& root = g_.values[storage.root].type;
-  if (type.fixed() && root.fixed()) return {storage.root, storage.offset, type.bytes()};
-  // Of open size, only whole tensors have views; either shape may be fixed.
-  return {storage.root, storage.offset, root.fixed() ? root.bytes() : 0};
+  // Of open size, only concats have views that are not the whole.
+  if (open_ && !joined_.contains(storage.root)) return {storage.root, "0", ""};
+  const std::optional<op::Dim> bytes = op::BytesOf(g_.values[id].type);
+  return {storage.root, storage.offset.ToText(), bytes ? bytes->ToText() : StrCat("value ", id)};
 }
 
 absl::Status ModelLayout::Add(ValueId id, module::TensorKind kind, int64_t offset) {
@@ -146,8 +149,26 @@ void ModelLayout::PlaceOpen() {
     module::Tensor& tensor = manifest_.tensors[static_cast<size_t>(TensorId(id))];
     if (tensor.kind != module::TensorKind::kIntermediate || !tensor.after.empty()) continue;
     tensor.offset = 0;
-    for (ValueId below : plan_.after[i]) tensor.after.push_back(TensorId(below));
+    tensor.after = Below(id);
   }
+}
+
+// A part of a concat begins where the part in front of it ends.
+std::vector<int64_t> ModelLayout::Below(ValueId id) const {
+  std::vector<int64_t> below;
+  const graph::Storage& at = storage_[id];
+  if (at.offset == op::Dim(0)) {
+    for (ValueId root : plan_.after[static_cast<size_t>(id)]) below.push_back(TensorId(root));
+    return below;
+  }
+  for (size_t i = 0; i < g_.values.size() && below.empty(); ++i) {
+    const ValueId other = static_cast<ValueId>(i);
+    if (storage_[i].root != at.root || !Known(other)) continue;
+    const std::optional<op::Dim> bytes = op::BytesOf(g_.values[i].type);
+    if (bytes && storage_[i].offset + *bytes == at.offset) below.push_back(TensorId(other));
+  }
+  TW_CHECK(!below.empty()) << g_.values[static_cast<size_t>(id)].name << " has no part below";
+  return below;
 }
 
 std::vector<int64_t> ModelLayout::LastIntermediates() const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -54,6 +55,7 @@ class ModelLayout {
         plan_(plan),
         constants_(*constants),
         manifest_(*manifest),
+        open_(graph::IsSymbolic(g)),
         storage_(graph::StorageOf(g)) {}
 
   // Adds the tensors, and to the function its inputs, outputs and checks.
@@ -63,10 +65,11 @@ class ModelLayout {
   std::vector<int64_t> LastIntermediates() const;
 
  private:
-  // Values of one place are one tensor, whatever their shapes: the bytes of a root that they are.
+  // Values of one place are one tensor, whatever their shapes: the bytes of a root that they are,
+  // as texts of numbers or expressions.
   struct Place {
     graph::ValueId root;
-    int64_t offset, bytes;
+    std::string offset, bytes;
     auto operator<=>(const Place&) const = default;
   };
   Place PlaceOf(graph::ValueId id) const;
@@ -78,12 +81,15 @@ class ModelLayout {
   absl::Status Intermediate(graph::ValueId id);
   absl::Status Constant(graph::ValueId id);
   void PlaceOpen();
+  std::vector<int64_t> Below(graph::ValueId id) const;
 
   const graph::Graph& g_;
   const graph::MemoryPlan& plan_;
   ConstantSection& constants_;
   module::Manifest& manifest_;
+  const bool open_;
   const std::vector<graph::Storage> storage_;
+  std::set<graph::ValueId> joined_;  // roots whose parts several kernels write
   std::map<Place, int64_t> tensor_;
 };
 

@@ -118,7 +118,7 @@ bool IsView(const Node& node);
 // value without views is its own root.
 struct Storage {
   ValueId root = -1;
-  int64_t offset = 0;
+  op::Dim offset = 0;
   bool operator==(const Storage&) const = default;
 };
 std::vector<Storage> StorageOf(const Graph& graph);
@@ -161,6 +161,8 @@ double Flops(const Graph& graph);
 // works on what Specialize makes of them.
 bool IsSymbolic(const Graph& graph);
 std::set<std::string> SizeVariables(const Graph& graph);
+// The largest size of each variable that has a range.
+op::Sizes MaximaOf(const Graph& graph);
 // Dimensions of all results from the inputs'. Where operators demand that a variable equals another
 // dimension, that takes its place everywhere (graph.shape.* where no sizes fit).
 absl::StatusOr<Graph> InferShapes(Graph graph);

@@ -45,7 +45,7 @@ constexpr GraphPass kPasses[] = {
     {"clean", Clean, GraphPass::Use::kStandard, kAnySizes},
     {"layout_weights", LayoutWeights, GraphPass::Use::kStandard, kAnySizes},
     {"materialize_outputs", MaterializeOutputs, GraphPass::Use::kRequired, kAnySizes},
-    {"view_moves", ViewMoves},
+    {"view_moves", ViewMoves, GraphPass::Use::kStandard, kAnySizes},
     {"fuse_operators", FuseOperators, GraphPass::Use::kStandard, kAnySizes},
     {"wrap_operators", WrapOperators, GraphPass::Use::kRequired, kAnySizes},
     {"mark_far_weights", MarkFarWeights, GraphPass::Use::kStandard, kAnySizes},

@@ -84,8 +84,6 @@ absl::StatusOr<std::vector<Tensor>> Lifetimes(const Graph& g, const std::vector<
     const ValueId root = static_cast<ValueId>(id);
     if (storage[id].root != root || outside[id] || first[id] < 0) continue;
     const op::TensorType& type = g.values[id].type;
-    std::optional<op::Dim> size = op::Dim::Product(type.shape);
-    if (size) *size = *size * op::Dim(type.dtype.bytes());
     op::TensorType largest = type;
     for (op::Dim& dim : largest.shape) {
       TW_ASSIGN(const int64_t extent, dim.Evaluate(maxima));
@@ -93,7 +91,7 @@ absl::StatusOr<std::vector<Tensor>> Lifetimes(const Graph& g, const std::vector<
     }
     TW_TRY(op::CheckType(largest));
     tensors.push_back(
-        {root, Aligned(largest.bytes(), alignment), std::move(size), first[id], last[id]});
+        {root, Aligned(largest.bytes(), alignment), op::BytesOf(type), first[id], last[id]});
   }
   return tensors;
 }
@@ -253,7 +251,8 @@ absl::StatusOr<MemoryPlan> PlanMemory(const Graph& fused, const InPlaceOperands&
   const std::vector<int64_t> of_root = plan.offset;
   for (size_t id = 0; id < storage.size(); ++id) {
     const ValueId root = shared[storage[id].root];
-    plan.offset[id] = of_root[root] < 0 ? -1 : of_root[root] + storage[id].offset;
+    TW_ASSIGN(const int64_t offset, storage[id].offset.Evaluate(maxima));
+    plan.offset[id] = of_root[root] < 0 ? -1 : of_root[root] + offset;
     if (!plan.after.empty()) plan.after[id] = plan.after[root];
   }
   plan.arena_bytes = tensors.empty() ? 0 : arena;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/graph/found_sizes.h"
 #include "compiler/graph/graph_passes.h"
 #include "compiler/graph/keep_state.h"
 #include "compiler/graph/loops.h"
@@ -12,12 +13,9 @@
 namespace tilewright::graph {
 namespace {
 
-int64_t BytesAt(const Graph& g, ValueId id) { return g.values[id].type.bytes(); }
-
 // Where a run of elements begins in the operand of a slice, in bytes; nullopt if it is no run.
 std::optional<int64_t> RunOf(const Graph& g, const Node& slice) {
   const op::TensorType& type = g.values[slice.inputs[0]].type;
-  if (!type.fixed() || !g.values[slice.outputs[0]].type.fixed()) return std::nullopt;
   const std::vector<int64_t> sizes = g.values[slice.outputs[0]].type.sizes(), from = type.sizes();
   const auto starts = op::GetInts(slice.attrs, "starts", {});
   const auto steps = op::GetInts(slice.attrs, "steps", {});
@@ -37,6 +35,13 @@ bool IsAlias(const Node& node) {
   return spec != nullptr && spec->alias;
 }
 
+// Variables that no call binds.
+std::set<std::string> FoundNames(const Graph& g) {
+  std::set<std::string> found = SizeVariables(g);
+  for (const std::string& name : InputVariables(g)) found.erase(name);
+  return found;
+}
+
 }  // namespace
 
 bool IsView(const Node& node) {
@@ -44,7 +49,7 @@ bool IsView(const Node& node) {
   return (node.op == "slice" || node.op == "concat") && node.attrs.contains(std::string(kViewAttr));
 }
 
-StorageMap::StorageMap(const Graph& g) : g_(g) {
+StorageMap::StorageMap(const Graph& g) : g_(g), open_(IsSymbolic(g)), found_(FoundNames(g)) {
   std::vector<ValueId> ends = g.inputs;
   for (size_t id = 0; id < g.values.size(); ++id) {
     if (g.values[id].constant != nullptr) ends.push_back(static_cast<ValueId>(id));
@@ -76,7 +81,7 @@ void StorageMap::Put(ValueId id, Place place) {
 Storage StorageMap::Of(ValueId id) const {
   Storage found{id, 0};
   while (At(found.root).root != found.root) {
-    found.offset += At(found.root).offset;
+    found.offset = found.offset + At(found.root).offset;
     found.root = At(found.root).root;
   }
   return found;
@@ -93,30 +98,37 @@ void StorageMap::Take(const Node& node) {
     Put(out, {node.inputs[0], node.op == "slice" ? *RunOf(g_, node) : 0, false});
     return;
   }
-  int64_t offset = 0;
+  op::Dim offset;
   for (ValueId id : node.inputs) {
     Put(Of(id).root, {out, offset, false});
-    offset += BytesAt(g_, id);
+    offset = offset + *op::BytesOf(g_.values[id].type);
   }
 }
 
 std::optional<int64_t> StorageMap::SliceOffset(const Node& slice) const {
-  if (Outside(slice.inputs[0]) || Outside(slice.outputs[0])) return std::nullopt;
+  if (open_ || Outside(slice.inputs[0]) || Outside(slice.outputs[0])) return std::nullopt;
   return RunOf(g_, slice);
 }
 
 bool StorageMap::HoldsParts(const Node& concat) const {
-  if (!g_.values[concat.outputs[0]].type.fixed()) return false;
-  const std::vector<int64_t> shape = g_.values[concat.outputs[0]].type.sizes();
+  const op::TensorType& type = g_.values[concat.outputs[0]].type;
   int64_t axis = op::GetInt(concat.attrs, "axis", 0);
-  if (axis < 0) axis += static_cast<int64_t>(shape.size());
-  return !Outside(concat.outputs[0]) &&
-         std::all_of(shape.begin(), shape.begin() + axis, [](int64_t size) { return size == 1; });
+  if (axis < 0) axis += static_cast<int64_t>(type.shape.size());
+  const auto is_found = [&](const op::Dim& dim) {
+    return std::ranges::any_of(dim.variables(),
+                               [&](const std::string& name) { return found_.contains(name); });
+  };
+  return !Outside(concat.outputs[0]) && op::BytesOf(type) &&
+         std::ranges::none_of(type.shape, is_found) &&
+         std::all_of(type.shape.begin(), type.shape.begin() + axis,
+                     [](const op::Dim& size) { return size == op::Dim(1); });
 }
 
 bool StorageMap::MayBePart(ValueId id) const {
   const Storage place = Of(id);
-  return !At(place.root).outside && place.offset == 0 && BytesAt(g_, id) == BytesAt(g_, place.root);
+  const std::optional<op::Dim> bytes = op::BytesOf(g_.values[id].type);
+  return !At(place.root).outside && place.offset == op::Dim(0) && bytes &&
+         bytes == op::BytesOf(g_.values[place.root].type);
 }
 
 std::vector<Storage> StorageOf(const Graph& graph) {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "compiler/graph/graph.h"
@@ -21,11 +23,11 @@ class StorageMap {
   void Take(const Node& node);
 
   // Returns the byte of the operand where a slice begins, which may be a view of it. Returns
-  // nullopt if its elements are no run of the operand's, or the storage of one of the two is not in
-  // the arena: an input, a constant, an output of the graph.
+  // nullopt if its elements are no run of the operand's, the graph is of open sizes, or the storage
+  // of one of the two is not in the arena: an input, a constant, an output of the graph.
   std::optional<int64_t> SliceOffset(const Node& slice) const;
   // Returns whether the operands of a concat follow one another in its result, and that is in the
-  // arena.
+  // arena. If it is of open size, a call decides about it, and no run finds it (found_sizes.h).
   bool HoldsParts(const Node& concat) const;
   // Returns whether the value fills storage in the arena alone, which no concat holds yet.
   bool MayBePart(ValueId id) const;
@@ -33,7 +35,7 @@ class StorageMap {
  private:
   struct Place {
     ValueId root;    // itself: nothing holds the value
-    int64_t offset;  // in the root
+    op::Dim offset;  // in the root, in bytes
     bool outside;    // the storage is an input's, a constant's or an output's
   };
   Place At(ValueId id) const;  // values that came later are their own roots
@@ -41,6 +43,8 @@ class StorageMap {
   bool Outside(ValueId id) const { return At(Of(id).root).outside; }
 
   const Graph& g_;
+  const bool open_;
+  const std::set<std::string> found_;  // sizes that no call binds
   std::vector<Place> places_;
 };
 

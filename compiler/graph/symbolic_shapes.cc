@@ -136,6 +136,12 @@ bool IsSymbolic(const Graph& graph) {
                      [](const Node& node) { return IsOpen(node.attrs); });
 }
 
+op::Sizes MaximaOf(const Graph& graph) {
+  op::Sizes maxima;
+  for (const auto& [name, range] : graph.size_ranges) maxima[name] = range.max;
+  return maxima;
+}
+
 std::set<std::string> SizeVariables(const Graph& graph) {
   std::set<std::string> names;
   for (const Value& value : graph.values) {

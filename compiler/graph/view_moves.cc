@@ -23,6 +23,7 @@ class Viewer {
         readers_(Readers(*g)),
         producer_(Producers(*g)),
         outputs_(OutputSet(*g)),
+        maxima_(MaximaOf(*g)),
         map_(*g) {}
 
   void Run() {
@@ -42,7 +43,12 @@ class Viewer {
   }
 
  private:
-  int64_t BytesOf(ValueId id) const { return g_.values[id].type.bytes(); }
+  std::optional<op::Dim> Bytes(ValueId id) const { return op::BytesOf(g_.values[id].type); }
+  // At the largest sizes; 0 if the number is too large.
+  int64_t MostBytes(ValueId id) const {
+    const std::optional<op::Dim> bytes = Bytes(id);
+    return bytes ? bytes->Evaluate(maxima_).value_or(0) : 0;
+  }
   op::FusionClass ClassOf(const Node& node) const { return op::FindOp(node.op)->fusion; }
 
   // Whether the node ends a chain of elementwise operators behind an anchor, whose kernel computes
@@ -53,7 +59,7 @@ class Viewer {
     for (ValueId id : node.inputs) {
       const int from = producer_[id];
       const bool joins = from >= 0 && readers_[id].size() == 1 && outputs_.count(id) == 0 &&
-                         BytesOf(id) == BytesOf(node.outputs[0]);
+                         Bytes(id) && Bytes(id) == Bytes(node.outputs[0]);
       if (joins && EndsAnchor(g_.nodes[from])) return true;
     }
     return false;
@@ -78,14 +84,15 @@ class Viewer {
     if (!map_.HoldsParts(*node)) return false;
     std::set<ValueId> roots;
     std::vector<bool> copied;
-    int64_t at = 0, saved = 0;
+    op::Dim at;
+    int64_t saved = 0;
     for (ValueId id : node->inputs) {
-      if (at % alignment_ != 0) return false;
+      if (!at.DivideExactly(op::Dim(alignment_))) return false;
       copied.push_back(!map_.MayBePart(id) || !roots.insert(map_.Of(id).root).second);
-      if (!copied.back() && IsWritten(id)) saved += BytesOf(id);
-      at += BytesOf(id);
+      if (!copied.back() && IsWritten(id)) saved += MostBytes(id);
+      at = at + *Bytes(id);
     }
-    if (2 * saved < at) return false;
+    if (2 * saved < MostBytes(node->outputs[0])) return false;
     for (size_t i = 0; i < copied.size(); ++i) {
       if (!copied[i]) continue;
       const ValueId from = node->inputs[i];
@@ -102,6 +109,7 @@ class Viewer {
   const std::vector<std::vector<int>> readers_;
   const std::vector<int> producer_;  // of the graph as it was: copies have no place in it
   const std::set<ValueId> outputs_;
+  const op::Sizes maxima_;
   StorageMap map_;
   std::set<ValueId> viewed_;  // results of slices and concats that are views
 };

@@ -33,6 +33,12 @@ int64_t TensorType::elements() const {
 
 int64_t TensorType::bytes() const { return elements() * dtype.bytes(); }
 
+std::optional<Dim> BytesOf(const TensorType& type) {
+  const std::optional<Dim> elements = Dim::Product(type.shape);
+  if (!elements) return std::nullopt;
+  return *elements * Dim(type.dtype.bytes());
+}
+
 bool SameElements(const TensorType& a, const TensorType& b) {
   if (a.shape == b.shape) return true;
   const std::optional<Dim> x = Dim::Product(a.shape), y = Dim::Product(b.shape);

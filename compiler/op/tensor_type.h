@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,6 +47,8 @@ struct TensorType {
 };
 using TensorTypes = std::vector<TensorType>;
 
+// Returns nullopt where the expression is too long (Dim::Product).
+std::optional<Dim> BytesOf(const TensorType& type);
 // Whether both have the same number of elements at all sizes.
 bool SameElements(const TensorType& a, const TensorType& b);
 std::string ToText(const TensorType& type);  // "f32[1,4,84,84]", "f32[N,4]"
