@@ -2,7 +2,7 @@
 """What open sizes cost: a module of open sizes against the module compiled for each size, paired in one process, one thread. Schedules are the
 defaults, or with --effort those that the cost model predicts.
 
-open_race.py [-o RESULTS.json] [--model NAME] [--seconds S] [--effort S] prints, per model and size, time of the fixed module / time of the open one: 1 is equal,
+open_race.py [-o RESULTS.json] [--model NAME] [--seconds S] [--effort S] [--target T] prints, per model and size, time of the fixed module / time of the open one: 1 is equal,
 the bar is 0.9; at the sizes of SPECIALISED also of the module that has functions for these (bar: 0.97). Then what modules cost: processor
 seconds of compiling and bytes of the module, of one size, of open sizes, and with the specialisations."""
 
@@ -21,7 +21,6 @@ import onnx  # noqa: E402
 from fleet import BIN, make_models  # noqa: E402
 from open_models import encoder, lstm, unet  # noqa: E402
 
-TARGET = "native,threads=1"
 
 
 def tilewright(*words):
@@ -71,8 +70,8 @@ def shapes(sizes):
 class Race:
     """One model in a folder: its modules, and their races."""
 
-    def __init__(self, folder, name, seconds, effort):
-        self.name, self.seconds, self.effort = name, seconds, effort
+    def __init__(self, folder, name, flags):
+        self.name, self.seconds, self.effort, self.target = name, flags.seconds, flags.effort, flags.target
         make, self.ranges, self.cases = MODELS[name]
         self.model, self.fixed, self.open, self.special = (Path(folder) / file for file in ("model.onnx", "fixed.tw", "open.tw", "special.tw"))
         onnx.save(make(folder), str(self.model))
@@ -81,7 +80,7 @@ class Race:
         """What the module cost: processor seconds, bytes."""
         words = [word for point in points for word in ("--specialise", ",".join(f"{k}={v}" for k, v in point.items()))]
         before = os.times()
-        tilewright("compile", self.model, "--target", TARGET, "--effort", self.effort, "-o", module, *shapes(sizes), *words)
+        tilewright("compile", self.model, "--target", self.target, "--effort", self.effort, "-o", module, *shapes(sizes), *words)
         after = os.times()
         seconds = after.children_user + after.children_system - before.children_user - before.children_system
         return {"seconds": round(seconds, 2), "bytes": module.stat().st_size}
@@ -116,15 +115,16 @@ def main():
     flags.add_argument("--model", choices=MODELS, action="append")
     flags.add_argument("--seconds", type=float, default=2)
     flags.add_argument("--effort", type=float, default=0)
+    flags.add_argument("--target", default="native,threads=1", help="such as cpu,arch=x86_64,cpu=znver3,threads=1: vectors of AVX2 wherever it runs")
     flags = flags.parse_args()
     rows, costs = [], {}
     for name in flags.model or MODELS:
         with tempfile.TemporaryDirectory(prefix="tilewright-bench-") as where:
-            found, costs[name] = Race(where, name, flags.seconds, flags.effort).run()
+            found, costs[name] = Race(where, name, flags).run()
             rows += found
     if flags.output:
         command = f"tests/bench/open_race.py --seconds {flags.seconds:g} --effort {flags.effort:g}"
-        result = {"command": command, "unit": "time of the fixed module / time of the open one", "target": TARGET, "effort": flags.effort,
+        result = {"command": command, "unit": "time of the fixed module / time of the open one", "target": flags.target, "effort": flags.effort,
                   "rows": rows, "cost": costs}
         flags.output.write_text(json.dumps(result, indent=1) + "\n")
 
