@@ -38,11 +38,19 @@ bool HasOpenLoop(const Stmt& s) {
   return found;
 }
 
-// Whether the condition is the same in all that `loop` has inside, which is long.
+// Whether the condition is the same in all that an iteration of `loop` has inside, which is long.
+// Numbers from memory may change meanwhile.
 bool IsOfIteration(const Expr& condition, const Stmt& loop, std::span<const Stmt> inner) {
-  const auto uses = [&](const Stmt& l) { return ir::UsesVar(condition, l->var); };
-  return loop->for_kind == ir::ForKind::kSerial && uses(loop) &&
-         std::ranges::none_of(inner, uses) && HasOpenLoop(loop->body);
+  const auto uses = [&](const Stmt& s) { return ir::UsesVar(condition, s->var); };
+  if (condition->kind != ExprKind::kLt || condition->args[0]->dtype != ir::kI64) return false;
+  if (loop->for_kind != ir::ForKind::kSerial || !uses(loop) || ir::HasLoad(condition)) return false;
+  if (std::ranges::any_of(inner, uses) || !HasOpenLoop(loop->body)) return false;
+  bool known = true;
+  ir::VisitStmts(loop->body, [&](const Stmt& s) {
+    known = known && (s->kind != StmtKind::kLet || !uses(s));
+    return known;
+  });
+  return known;
 }
 
 }  // namespace

@@ -56,6 +56,9 @@ using ir::StmtKind;
 // written, and for borders as unrolled.
 constexpr int64_t kMaxLeaves = 4096, kMaxUnrolled = 4096;
 
+// Remainders of open loops have a copy of the code for each number of rows, or of vectors or pairs
+// of them, up to this.
+constexpr int64_t kMaxRows = 8;
 // An open loop is cut so many times.
 constexpr int kMaxCuts = 3;
 
@@ -291,11 +294,16 @@ class Partitioner {
   }
 
   // The body behind the cut, for each number of rows that may be left there a copy whose conditions
-  // ask for this number. Of many rows in vectors, a copy for each number of vectors.
+  // ask for this number. Of many rows in vectors, a copy for each number of vectors; of many others
+  // one for each pair, of which one row keeps its condition.
   Stmt ByRows(const OpenCut& open, const Expr& var, const Stmt& body) {
-    const int64_t group = open.factor > kMaxRows ? LanesOf(body) : 1;
-    if (!open.rows || open.factor % group != 0 || open.factor / group > kMaxRows) return body;
-    const int64_t most = group == 1 ? open.factor - 1 : open.factor / group;
+    int64_t group = 1;
+    if (open.factor > kMaxRows) {
+      const int64_t lanes = LanesOf(body);
+      group = lanes > 1 && open.factor % lanes == 0 ? lanes : 2;
+    }
+    const int64_t most = group == 1 ? open.factor - 1 : (open.factor + group - 1) / group;
+    if (!open.rows || most > kMaxRows) return body;
     const int64_t leaves = CountLeaves(body) * (most - 1);
     const int64_t unrolled = CountUnrolled(body) * (most - 1);
     if (!HasSerialLoop(body) || leaves_ + leaves > kMaxLeaves ||

@@ -74,6 +74,26 @@ fn f(n: size, X: f32[n, n] input, Y: f32[n, n] output) stage=loops {
   EXPECT_TRUE(tests::MatchesGolden("transform/partition_loops_open_inside.tir", ir::Print(after)));
 }
 
+// A choice by what the iteration itself writes is made where it stands.
+TEST(PartitionLoops, ChoicesByMemoryStayInside) {
+  CheckSizes("partition_loops", Parsed(R"(
+fn f(n: size, X: f32[n] input, I: i64[n] input, Y: f32[n, n] output) stage=loops {
+  alloc P: i64[1] scope=global {
+    P[0] = 0i64;
+    for o in 0..n {
+      for r in 0..2 {
+        P[0] = max(I[o], 2i64) - P[0];
+        for w in 0..n {
+          Y[o, w] = select(P[0] < r + o, X[w], 2.0f32);
+        }
+      }
+    }
+  }
+}
+)"),
+             20);
+}
+
 // A remainder of vectors has code of its own for each number of them.
 TEST(PartitionLoops, RemaindersOfVectorsAreKnownByTheirNumber) {
   const ir::Function before = Parsed(R"(
