@@ -7,7 +7,6 @@
 #include "compiler/ir/type_rules.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
-#include "compiler/transform/peel.h"
 
 namespace tilewright::space {
 namespace {
@@ -369,15 +368,14 @@ class TileWorth {
   }
 
   // The same of an open axis. What its tiles leave is a smaller tile of its own, which uses
-  // `share(size)`, or hangs over the end where that would be too many.
+  // `share(size)`.
   template <typename ShareOf>
-  double UsedOpen(int64_t tile, bool has_smaller, ShareOf share) const {
+  double UsedOpen(int64_t tile, ShareOf share) const {
     double sum = 0;
     for (const int64_t extent : kOpenExtents) {
       const int64_t left = extent % tile;
       double time = static_cast<double>(extent - left);
-      if (left > 0 && has_smaller) time += static_cast<double>(left) * share(tile) / share(left);
-      if (left > 0 && !has_smaller) time += static_cast<double>(tile);
+      if (left > 0) time += static_cast<double>(left) * share(tile) / share(left);
       sum += static_cast<double>(extent) / time;
     }
     return sum / static_cast<double>(kOpenExtents.size());
@@ -401,8 +399,7 @@ Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t plane_extent,
     // With one row each vector is used once, straight from memory.
     if (v * r + (r > 1 ? v : 1) + 1 > target.machine.vector_registers) return;
     const auto used = [&](int64_t extent, int64_t tile, auto share) {
-      return extent == kSymbolicExtent ? worth.UsedOpen(tile, tile <= transform::kMaxRows, share)
-                                       : worth.Used(extent, tile);
+      return extent == kSymbolicExtent ? worth.UsedOpen(tile, share) : worth.Used(extent, tile);
     };
     t.score =
         used(vector_extent, v, [&](int64_t size) { return worth.Share(size, r); }) *
