@@ -336,7 +336,9 @@ Expr ExprSimplifier::LessThanZero(Sum d) {
   Expr left = Side(d, 1, any_positive ? 0 : d.constant);
   Expr right = Side(d, -1, any_positive ? -d.constant : 0);
   if (left == nullptr || right == nullptr) return nullptr;
-  return ir::Binary(ExprKind::kLt, left, right);
+  const Expr less = ir::Binary(ExprKind::kLt, left, right);
+  const Expr shorter = RewriteByRule(less);
+  return shorter == nullptr ? less : Simplify(shorter);
 }
 
 Expr ExprSimplifier::EqualsZero(Sum d, bool negate) {
