@@ -192,6 +192,7 @@ class FunctionEmitter {
   absl::StatusOr<llvm::Value*> EmitMathCall(const std::string& stem,
                                             const std::vector<llvm::Value*>& args, ir::DType type);
   absl::StatusOr<llvm::Value*> EmitRamp(const ir::Expr& e);
+  absl::StatusOr<llvm::Value*> EmitLaneLimit(const ir::Expr& e);
   // llvm_casts.cc
   absl::StatusOr<llvm::Value*> EmitCast(const ir::Expr& e);
   absl::Status RefuseHalf(const ir::Expr& e) const;
@@ -227,6 +228,8 @@ class FunctionEmitter {
   absl::Status EmitStoreRun(const std::vector<RunStore>& run);
   absl::Status EmitChains(std::vector<RunStore> run);
   absl::Status StoreByLanes(const std::vector<RunStore>& run);
+  bool SameMask(const RunStore& a, const RunStore& b);
+  absl::Status StoreMaskedPair(const RunStore& even, const RunStore& odd);
   absl::Status StoreTransposed(const std::vector<RunStore>& chain);
   absl::StatusOr<llvm::Value*> EmitJoined(const std::vector<RunStore>& chain);
   absl::Status StoreInterleaved(const std::vector<RunStore>& chain);

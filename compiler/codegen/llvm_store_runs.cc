@@ -6,6 +6,9 @@
 // Bytes, which come in fours (operands of dot products), fill their rows: one vector is all of it.
 //   Y[c + k + ramp(0, 4, L)] = vk, k in 0..4
 //     →  Y[c + ramp(0, 1, 4L)] = <v0[0], v1[0], v2[0], …>
+// So do pairs, which may have a mask then (the columns of a transposed convolution of stride 2):
+//   Y[c + k + ramp(0, 2, L)] = vk masked m, k in 0..2
+//     →  Y[c + ramp(0, 1, 2L)] = <v0[0], v1[0], v0[1], …> masked <m[0], m[0], m[1], …>
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -48,19 +51,22 @@ std::vector<int> PairMask(int lanes, std::initializer_list<int> picks) {
 }  // namespace
 
 std::optional<FunctionEmitter::RunStore> FunctionEmitter::AsRunStore(const Stmt& s) {
-  bool plain = s->kind == StmtKind::kStore && s->mask == nullptr && s->value->dtype.is_vector();
+  bool plain = s->kind == StmtKind::kStore && s->value->dtype.is_vector();
   if (!plain || s->value->dtype.is_bool() || s->value->dtype.lanes % 4 != 0) return std::nullopt;
   const int bytes = s->value->dtype.bytes();
   if (bytes != 4 && bytes != 1) return std::nullopt;
   if (BindingOf(s->buffer).plan != nullptr || LoadsFrom(s->value, s->buffer)) return std::nullopt;
   const int lanes = s->value->dtype.lanes;
+  if (s->mask != nullptr && (bytes != 4 || table_.IsVolatile(s->mask))) return std::nullopt;
   if (const auto open = AsOpenRamp(s->indices[0]); open && bytes == 4) {
+    if (s->mask != nullptr) return std::nullopt;
     if (table_.IsVolatile(open->base) || table_.IsVolatile(open->stride)) return std::nullopt;
     return RunStore{&s, table_.Decompose(open->base), 0, table_.Number(open->stride), lanes};
   }
   RampForm ramp;
   if (!AsRampForm(s->indices[0], &ramp) || ramp.stride < 2) return std::nullopt;
   if (bytes == 1 && ramp.stride != kRow) return std::nullopt;
+  if (s->mask != nullptr && ramp.stride != 2) return std::nullopt;
   if (table_.IsVolatile(ramp.base)) return std::nullopt;
   return RunStore{&s, table_.Decompose(ramp.base), ramp.stride, 0, lanes};
 }
@@ -74,6 +80,12 @@ bool SameTerms(const LinearIndex& a, const LinearIndex& b) {
 }
 
 }  // namespace
+
+bool FunctionEmitter::SameMask(const RunStore& a, const RunStore& b) {
+  const Expr &x = (*a.stmt)->mask, &y = (*b.stmt)->mask;
+  if (x == nullptr || y == nullptr) return x == y;
+  return table_.Number(x) == table_.Number(y);
+}
 
 // How many statements from `first` on form a run: same buffer and terms, no element written twice
 // (with an open stride: within a row).
@@ -130,16 +142,21 @@ absl::Status FunctionEmitter::EmitChains(std::vector<RunStore> run) {
   for (size_t i = 0; i < run.size();) {
     size_t chain = 1;
     while (i + chain < run.size() && chain < kRow &&
-           run[i + chain].index.constant == run[i].index.constant + static_cast<int64_t>(chain)) {
+           run[i + chain].index.constant == run[i].index.constant + static_cast<int64_t>(chain) &&
+           SameMask(run[i + chain], run[i])) {
       ++chain;
     }
     const bool bytes = (*run[i].stmt)->value->dtype.bytes() == 1;
     if (bytes && chain < kRow) chain = 1;
     if (chain == 3) chain = 2;
+    const bool masked = (*run[i].stmt)->mask != nullptr;
+    if (masked) chain = std::min<size_t>(chain, 2);
     if (chain == 1 && run[i].stride == 0) {
       alone.push_back(run[i]);
     } else if (chain == 1) {
       TW_TRY(EmitStore(*run[i].stmt));
+    } else if (masked) {
+      TW_TRY(StoreMaskedPair(run[i], run[i + 1]));
     } else if (bytes) {
       TW_TRY(StoreInterleaved({run.begin() + i, run.begin() + i + chain}));
     } else {
@@ -233,6 +250,30 @@ absl::Status FunctionEmitter::StoreInterleaved(const std::vector<RunStore>& chai
       builder_.CreateShuffleVector(joined, interleaved),
       llvm::FixedVectorType::get(builder_.getInt32Ty(), static_cast<unsigned>(lanes)));
   builder_.CreateAlignedStore(words, address.pointer, address.align);
+  return absl::OkStatus();
+}
+
+absl::Status FunctionEmitter::StoreMaskedPair(const RunStore& even, const RunStore& odd) {
+  const Stmt& head = *even.stmt;
+  TW_ASSIGN(Value * first, Emit(head->value));
+  TW_ASSIGN(Value * second, Emit((*odd.stmt)->value));
+  TW_ASSIGN(Value * mask, Emit(head->mask));
+  first = ToMemory(first, head->value->dtype);
+  second = ToMemory(second, head->value->dtype);
+  RampForm ramp;
+  TW_CHECK(AsRampForm(head->indices[0], &ramp)) << "codegen: a run without a ramp";
+  Access access{&head->buffer, &BindingOf(head->buffer), head->indices[0], nullptr,
+                head->value->dtype};
+  for (int half = 0; half < 2; ++half) {
+    std::vector<int> values, lanes;
+    for (int i = half * even.lanes; i < (half + 1) * even.lanes; ++i) {
+      lanes.push_back(i / 2);
+      values.push_back(i % 2 * even.lanes + i / 2);
+    }
+    TW_ASSIGN(Address address, EmitAddress(access, ramp.base, half * even.lanes));
+    builder_.CreateMaskedStore(builder_.CreateShuffleVector(first, second, values), address.pointer,
+                               address.align, builder_.CreateShuffleVector(mask, lanes));
+  }
   return absl::OkStatus();
 }
 

@@ -258,6 +258,45 @@ StatusOrValue FunctionEmitter::EmitRamp(const Expr& e) {
   return builder_.CreateAdd(builder_.CreateVectorSplat(lanes, base), offsets);
 }
 
+// How many lanes there are before an end, or where the first lane behind a beginning is, as a small
+// number that all lanes' own numbers are compared with. Where an operand is a mask in a loop, LLVM
+// compares in that loop, and vectors of 64-bit indices would be several registers.
+//   base + ramp(0, 1, L) < broadcast(end, L)   →   lanes < min(max(end - base, 0), L)
+//   broadcast(begin, L) < base + ramp(0, 1, L)   →   min(max(begin - base, -1), L) < lanes
+StatusOrValue FunctionEmitter::EmitLaneLimit(const Expr& e) {
+  RampForm a, b;
+  const bool indices =
+      e->kind == ExprKind::kLt && e->dtype.is_vector() && e->args[0]->dtype.Element() == ir::kI64;
+  if (!indices || !AsRampForm(e->args[0], &a) || !AsRampForm(e->args[1], &b))
+    return static_cast<Value*>(nullptr);
+  const int64_t step = a.stride - b.stride;
+  if (step != 1 && step != -1) return static_cast<Value*>(nullptr);
+  const bool shared = !table_.IsVolatile(e) && !MayTrap(e);
+  const int level = shared ? LevelOf(e) : top(), id = table_.Number(e);
+  if (shared) {
+    auto it = scopes_[level].atoms.find(id);
+    if (it != scopes_[level].atoms.end()) return it->second;
+  }
+  AtLevel at(*this, level);
+  const int lanes = e->dtype.lanes;
+  TW_ASSIGN(Value * limit, Emit(step > 0 ? b.base - a.base : a.base - b.base));
+  const auto bound = [&](llvm::Intrinsic::ID which, int64_t by) {
+    limit = builder_.CreateBinaryIntrinsic(which, limit, builder_.getInt64(by));
+  };
+  bound(llvm::Intrinsic::smax, step > 0 ? 0 : -1);
+  bound(llvm::Intrinsic::smin, lanes);
+  // As wide as what the mask is for, if that fills a vector.
+  const int64_t bytes = module_.target().machine.vector_bytes / lanes;
+  llvm::Type* type = builder_.getIntNTy(bytes >= 4 ? 32 : bytes >= 2 || lanes > 127 ? 16 : 8);
+  std::vector<llvm::Constant*> numbers;
+  for (int i = 0; i < lanes; ++i) numbers.push_back(llvm::ConstantInt::get(type, i));
+  Value* own = llvm::ConstantVector::get(numbers);
+  Value* all = builder_.CreateVectorSplat(lanes, builder_.CreateTrunc(limit, type));
+  Value* mask = step > 0 ? builder_.CreateICmpSLT(own, all) : builder_.CreateICmpSLT(all, own);
+  if (shared) scopes_[level].atoms[id] = mask;
+  return mask;
+}
+
 Value* FunctionEmitter::EmitDivide(ExprKind kind, Value* a, Value* b, const Expr& e) {
   bool modulo = kind == ExprKind::kMod || kind == ExprKind::kFloorMod;
   bool floors = kind == ExprKind::kFloorDiv || kind == ExprKind::kFloorMod;
@@ -303,6 +342,8 @@ absl::Status FunctionEmitter::RefuseHalf(const Expr& e) const {
 
 StatusOrValue FunctionEmitter::EmitBinary(const Expr& e) {
   TW_TRY(RefuseHalf(e));
+  TW_ASSIGN(Value * limit, EmitLaneLimit(e));
+  if (limit != nullptr) return limit;
   TW_ASSIGN(Value * a, Emit(e->args[0]));
   TW_ASSIGN(Value * b, Emit(e->args[1]));
   DType type = e->args[0]->dtype;

@@ -294,6 +294,25 @@ TEST(Codegen, StridedVectorsWithTails) {
   }
 }
 
+// Two columns side by side, whose last vector a mask ends: they are stored as pairs.
+TEST(Codegen, InterleavedColumnsWithTails) {
+  for (int64_t size : {5, 13, 16, 21, 47}) {
+    for (const ir::DType type : {ir::kF32, ir::kI32}) {
+      ir::FunctionBuilder b("columns");
+      const Buffer x = b.Input("X", type, {Int(2), Int(size)});
+      const Buffer y = b.Compute("Y", type, {Int(size), Int(2)}, {"i", "k"}, [&](const auto& v) {
+        return ir::Load(x, {v[1], v[0]}) + ir::Load(x, {Int(0), v[0]});
+      });
+      const Case c = MakeCase(b.Finish({y}));
+      for (const char* split : {"split %Y.0 [?,16]", "split %Y.0 [?,16] tail=peel"}) {
+        Script script(c.function);
+        script.Do(split).Do("reorder %Y.0 %Y.2 %Y.1").Do("vectorize %Y.2").Do("unroll %Y.1");
+        CheckSchedule(c, script.Text());
+      }
+    }
+  }
+}
+
 TEST(Codegen, VectorsOverAFusedLoop) {
   ir::Function f = Elementwise(6, 20);
   Script s(f);
