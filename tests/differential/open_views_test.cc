@@ -4,6 +4,7 @@
 
 #include "compiler/driver/compile.h"
 #include "compiler/graph/graph_passes.h"
+#include "compiler/graph/rewrite_util.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -20,17 +21,6 @@ using graph::ValueId;
 using op::Dim;
 
 constexpr int64_t kMost = 40, kColumns = 16;
-
-graph::Node MakeNode(std::string op, std::vector<ValueId> inputs, ValueId output,
-                     op::Attrs attrs = {}) {
-  graph::Node node;
-  node.name = op;
-  node.op = std::move(op);
-  node.attrs = std::move(attrs);
-  node.inputs = std::move(inputs);
-  node.outputs = {output};
-  return node;
-}
 
 // Rows of 16 numbers, as many as an expression of L says: a row is 64 bytes, so that every part
 // begins where storage may.
@@ -71,8 +61,8 @@ class Network {
   void Product() {
     const ValueId from = Some();
     const ValueId product = Add("p", RowsOf(from)), small = Add("t", RowsOf(from));
-    g_.nodes.push_back(MakeNode("matmul", {from, weights_}, product));
-    g_.nodes.push_back(MakeNode("tanh", {product}, small));
+    g_.nodes.push_back(graph::MakeNode("matmul", "matmul", {from, weights_}, product));
+    g_.nodes.push_back(graph::MakeNode("tanh", "tanh", {product}, small));
     rows_.push_back(small);
   }
 
@@ -84,7 +74,7 @@ class Network {
       rows = rows + RowsOf(parts.back());
     } while (parts.size() < 2 || rng_.Bernoulli(0.4));
     const ValueId all = Add("c", rows);
-    g_.nodes.push_back(MakeNode("concat", parts, all, {{"axis", int64_t{1}}}));
+    g_.nodes.push_back(graph::MakeNode("concat", "concat", parts, all, {{"axis", int64_t{1}}}));
     rows_.push_back(all);
   }
 
