@@ -9,6 +9,8 @@
 //                                         would run although no lane is active:
 //                                         if (condition at its first lane) { masked S }
 //     select(condition with v, a, b)    → lane-wise, with masked loads in a and b
+//     all of S below conditions that only the first lane fulfils → S for that lane: what is left of
+//                                         a row may be one number
 //     loop inside                       → stays a loop
 //     let x = value that loads          → let of a vector; other lets are substituted
 //
@@ -20,6 +22,7 @@
 
 #include "compiler/analysis/affine.h"
 #include "compiler/analysis/simplify.h"
+#include "compiler/ir/expr_parts.h"
 #include "compiler/ir/visit.h"
 #include "compiler/transform/passes.h"
 
@@ -342,11 +345,44 @@ class LoopVectorizer {
     };
     if (s->for_kind != ir::ForKind::kVectorized) return body == s->body ? s : rebuilt(s->for_kind);
     if (HasVectors(body)) return rebuilt(ir::ForKind::kUnrolled);
+    if (IsOfFirstLane(body, s)) {
+      return analysis::Simplify(ir::Substitute(body, {{s->var.get(), s->range.min}}), analyzer_);
+    }
     const int64_t* lanes = ir::AsInt(s->range.extent);
     if (lanes == nullptr || *lanes < 2 || *lanes > 64) return rebuilt(ir::ForKind::kSerial);
     LaneWidener widener(s, analyzer_);
     Stmt wide = widener.Widen(body);
     return widener.ok() ? wide : rebuilt(ir::ForKind::kSerial);
+  }
+
+  // Whether all that `s` does is for the first lane of the loop: it stands below conditions that no
+  // other lane fulfils.
+  bool IsOfFirstLane(const Stmt& s, const Stmt& loop) const {
+    switch (s->kind) {
+      case StmtKind::kIf:
+        return s->else_body == nullptr &&
+               std::ranges::any_of(ir::Conjuncts(s->condition),
+                                   [&](const Expr& c) { return EndsFirstLane(c, loop); });
+      case StmtKind::kSeq:
+        return std::ranges::all_of(s->stmts,
+                                   [&](const Stmt& child) { return IsOfFirstLane(child, loop); });
+      case StmtKind::kFor:
+      case StmtKind::kLet:
+      case StmtKind::kAlloc:
+        return IsOfFirstLane(s->body, loop);
+      default:
+        return false;
+    }
+  }
+
+  // An upper bound on a value that grows by lane.
+  bool EndsFirstLane(const Expr& condition, const Stmt& loop) const {
+    if (condition->kind != ExprKind::kLt || !condition->args[0]->dtype.is_int()) return false;
+    const auto stride = analysis::StrideOf(condition->args[0], loop->var);
+    if (!stride || *stride < 1 || ir::UsesVar(condition->args[1], loop->var)) return false;
+    const Expr second = ir::Substitute(
+        condition, {{loop->var.get(), loop->range.min + ir::Int(1, loop->var->dtype)}});
+    return ir::IsInt(analysis::Simplify(second, analyzer_), 0);
   }
 
   analysis::Analyzer analyzer_;

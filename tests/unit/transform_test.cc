@@ -664,6 +664,21 @@ TEST(VectorizeLoops, StridesGathersAndConditions) {
   CheckGolden("vectorize_loops_cases", "vectorize_loops,simplify", kVectorCases);
 }
 
+// The simplifier knows the lane below such a condition, so that nothing there is a vector.
+TEST(VectorizeLoops, OneLaneIsNoVector) {
+  CheckGolden("vectorize_loops_one_lane", "vectorize_loops,simplify", R"(
+fn one(X: f32[33] input, Y: f32[33] output) stage=loops {
+  for u in 0..2 unrolled {
+    for v in 0..8 vectorized {
+      if (u * 8 + v < 1) {
+        Y[32] = X[32] * 2.0f32;
+      }
+    }
+  }
+}
+)");
+}
+
 TEST(VectorizeLoops, KeepsWhatHasNoVectorForm) {
   // A loop bound that depends on the lane.
   CheckGolden("vectorize_loops_serial", "vectorize_loops", R"(
