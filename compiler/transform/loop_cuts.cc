@@ -190,7 +190,8 @@ std::optional<CutFinder::OpenBound> CutFinder::OpenBoundOf(const Stmt& loop, con
                                                            const std::vector<Stmt>& inner) const {
   if (condition->kind != ExprKind::kLt || condition->args[0]->dtype != ir::kI64)
     return std::nullopt;
-  if (!ir::UsesVar(condition, loop->var)) return std::nullopt;
+  // What memory has may change from one iteration to the next.
+  if (!ir::UsesVar(condition, loop->var) || ir::HasLoad(condition)) return std::nullopt;
   const auto [sum, inside] = DifferenceOf(condition, inner);
   OpenBound bound{0, {sum.constant, sum.constant}, ir::Int(0)};
   for (const auto& [term, scale] : sum.terms) {

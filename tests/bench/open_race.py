@@ -7,8 +7,10 @@ the bar is 0.9; at the sizes of SPECIALISED also of the module that has function
 seconds of compiling and bytes of the module, of one size, of open sizes, and with the specialisations."""
 
 import argparse
+import datetime
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -80,8 +82,9 @@ class Race:
         """What the module cost: processor seconds, bytes."""
         words = [word for point in points for word in ("--specialise", ",".join(f"{k}={v}" for k, v in point.items()))]
         before = os.times()
-        tilewright("compile", self.model, "--target", self.target, "--effort", self.effort, "-o", module, *shapes(sizes), *words)
+        said = tilewright("compile", self.model, "--target", self.target, "--effort", self.effort, "-o", module, *shapes(sizes), *words)
         after = os.times()
+        self.compiled_for = re.search(r"\btarget (\S+)", said).group(1)
         seconds = after.children_user + after.children_system - before.children_user - before.children_system
         return {"seconds": round(seconds, 2), "bytes": module.stat().st_size}
 
@@ -120,12 +123,13 @@ def main():
     rows, costs = [], {}
     for name in flags.model or MODELS:
         with tempfile.TemporaryDirectory(prefix="tilewright-bench-") as where:
-            found, costs[name] = Race(where, name, flags).run()
+            race = Race(where, name, flags)
+            found, costs[name] = race.run()
             rows += found
     if flags.output:
         command = f"tests/bench/open_race.py --seconds {flags.seconds:g} --effort {flags.effort:g}"
-        result = {"command": command, "unit": "time of the fixed module / time of the open one", "target": flags.target, "effort": flags.effort,
-                  "rows": rows, "cost": costs}
+        result = {"command": command, "unit": "time of the fixed module / time of the open one", "target": race.compiled_for, "effort": flags.effort,
+                  "date": datetime.date.today().isoformat(), "rows": rows, "cost": costs}
         flags.output.write_text(json.dumps(result, indent=1) + "\n")
 
 

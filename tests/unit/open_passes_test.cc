@@ -92,6 +92,23 @@ fn f(n: size, X: f32[n] input, I: i64[n] input, Y: f32[n, n] output) stage=loops
 }
 )"),
              20);
+  CheckSizes("partition_loops", Parsed(R"(
+fn f(n: size, X: f32[n] input, I: i64[n] input, Y: f32[n] output) stage=loops {
+  alloc P: i64[1] scope=global {
+    P[0] = n - 1;
+    for o in 0..n {
+      Y[o] = 0.0f32;
+    }
+    for o in 0..n {
+      if (o < P[0]) {
+        Y[o] = X[o];
+        P[0] = P[0] - 1;
+      }
+    }
+  }
+}
+)"),
+             20);
 }
 
 // A remainder of vectors has code of its own for each number of them.
