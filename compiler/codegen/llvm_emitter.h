@@ -193,6 +193,7 @@ class FunctionEmitter {
                                             const std::vector<llvm::Value*>& args, ir::DType type);
   absl::StatusOr<llvm::Value*> EmitRamp(const ir::Expr& e);
   absl::StatusOr<llvm::Value*> EmitLaneLimit(const ir::Expr& e);
+  absl::StatusOr<llvm::Value*> CompareLanes(int lanes, const ir::Expr& limit, bool below);
   // llvm_casts.cc
   absl::StatusOr<llvm::Value*> EmitCast(const ir::Expr& e);
   absl::Status RefuseHalf(const ir::Expr& e) const;
@@ -213,6 +214,8 @@ class FunctionEmitter {
   // Scalar i64 expressions without memory reads: shared and hoisted.
   absl::StatusOr<llvm::Value*> EmitIndex(const ir::Expr& e);
   absl::StatusOr<llvm::Value*> EmitAtom(const LinearTerm& term);
+  // What `emit` makes of `e`, whose number is `id`.
+  absl::StatusOr<llvm::Value*> EmitHoisted(const ir::Expr& e, int id, const Side& emit);
   absl::StatusOr<llvm::Value*> EmitTerms(const std::vector<LinearTerm>& terms);
 
   // llvm_store_runs.cc

@@ -6,7 +6,7 @@
 // Bytes, which come in fours (operands of dot products), fill their rows: one vector is all of it.
 //   Y[c + k + ramp(0, 4, L)] = vk, k in 0..4
 //     →  Y[c + ramp(0, 1, 4L)] = <v0[0], v1[0], v2[0], …>
-// So do pairs, which may have a mask then (the columns of a transposed convolution of stride 2):
+// So do pairs under a mask, such as the last columns of a transposed convolution of stride 2:
 //   Y[c + k + ramp(0, 2, L)] = vk masked m, k in 0..2
 //     →  Y[c + ramp(0, 1, 2L)] = <v0[0], v1[0], v0[1], …> masked <m[0], m[0], m[1], …>
 #include <algorithm>

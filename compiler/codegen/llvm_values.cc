@@ -163,20 +163,23 @@ StatusOrValue FunctionEmitter::EmitIndex(const Expr& e) {
   if (linear.terms.size() == 1 && linear.terms[0].coefficient == 1 && linear.constant == 0) {
     return EmitAtom(linear.terms[0]);
   }
-  bool shared = !table_.IsVolatile(e) && !MayTrap(e);
-  int level = shared ? LevelOf(e) : top();
-  int id = table_.Number(e);
-  if (shared) {
-    auto it = scopes_[level].atoms.find(id);
-    if (it != scopes_[level].atoms.end()) return it->second;
-  }
+  return EmitHoisted(e, table_.Number(e), [&]() -> StatusOrValue {
+    TW_ASSIGN(Value * sum, EmitTerms(linear.terms));
+    if (linear.constant == 0) return sum;
+    return builder_.CreateNSWAdd(sum, llvm::ConstantInt::getSigned(I64(), linear.constant));
+  });
+}
+
+// Once, at the outermost place where that is possible.
+StatusOrValue FunctionEmitter::EmitHoisted(const Expr& e, int id, const Side& emit) {
+  if (table_.IsVolatile(e) || MayTrap(e)) return emit();
+  const int level = LevelOf(e);
+  auto it = scopes_[level].atoms.find(id);
+  if (it != scopes_[level].atoms.end()) return it->second;
   AtLevel at(*this, level);
-  TW_ASSIGN(Value * sum, EmitTerms(linear.terms));
-  if (linear.constant != 0) {
-    sum = builder_.CreateNSWAdd(sum, llvm::ConstantInt::getSigned(I64(), linear.constant));
-  }
-  if (shared) scopes_[level].atoms[id] = sum;
-  return sum;
+  TW_ASSIGN(Value * value, emit());
+  scopes_[level].atoms[id] = value;
+  return value;
 }
 
 // Σ coefficient · atom at the current position; the operands may be placed further out.
@@ -194,14 +197,8 @@ StatusOrValue FunctionEmitter::EmitTerms(const std::vector<LinearTerm>& terms) {
 
 StatusOrValue FunctionEmitter::EmitAtom(const LinearTerm& term) {
   const Expr& e = term.atom;
-  if (e->kind == ExprKind::kVar || table_.IsVolatile(e) || MayTrap(e)) return EmitNode(e);
-  int level = LevelOf(e);
-  auto it = scopes_[level].atoms.find(term.id);
-  if (it != scopes_[level].atoms.end()) return it->second;
-  AtLevel at(*this, level);
-  TW_ASSIGN(Value * value, EmitNode(e));
-  scopes_[level].atoms[term.id] = value;
-  return value;
+  if (e->kind == ExprKind::kVar) return EmitNode(e);
+  return EmitHoisted(e, term.id, [&] { return EmitNode(e); });
 }
 
 StatusOrValue FunctionEmitter::EmitNode(const Expr& e) {
@@ -271,30 +268,25 @@ StatusOrValue FunctionEmitter::EmitLaneLimit(const Expr& e) {
     return static_cast<Value*>(nullptr);
   const int64_t step = a.stride - b.stride;
   if (step != 1 && step != -1) return static_cast<Value*>(nullptr);
-  const bool shared = !table_.IsVolatile(e) && !MayTrap(e);
-  const int level = shared ? LevelOf(e) : top(), id = table_.Number(e);
-  if (shared) {
-    auto it = scopes_[level].atoms.find(id);
-    if (it != scopes_[level].atoms.end()) return it->second;
-  }
-  AtLevel at(*this, level);
-  const int lanes = e->dtype.lanes;
-  TW_ASSIGN(Value * limit, Emit(step > 0 ? b.base - a.base : a.base - b.base));
-  const auto bound = [&](llvm::Intrinsic::ID which, int64_t by) {
-    limit = builder_.CreateBinaryIntrinsic(which, limit, builder_.getInt64(by));
-  };
-  bound(llvm::Intrinsic::smax, step > 0 ? 0 : -1);
-  bound(llvm::Intrinsic::smin, lanes);
+  const Expr limit = step > 0 ? b.base - a.base : a.base - b.base;
+  return EmitHoisted(e, table_.Number(e),
+                     [&] { return CompareLanes(e->dtype.lanes, limit, /*below=*/step > 0); });
+}
+
+// lanes < limit with `below`, else limit < lanes.
+StatusOrValue FunctionEmitter::CompareLanes(int lanes, const Expr& limit, bool below) {
+  TW_ASSIGN(Value * bound, Emit(limit));
+  bound = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, bound,
+                                         builder_.getInt64(below ? 0 : -1));
+  bound = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, bound, builder_.getInt64(lanes));
   // As wide as what the mask is for, if that fills a vector.
   const int64_t bytes = module_.target().machine.vector_bytes / lanes;
   llvm::Type* type = builder_.getIntNTy(bytes >= 4 ? 32 : bytes >= 2 || lanes > 127 ? 16 : 8);
   std::vector<llvm::Constant*> numbers;
   for (int i = 0; i < lanes; ++i) numbers.push_back(llvm::ConstantInt::get(type, i));
   Value* own = llvm::ConstantVector::get(numbers);
-  Value* all = builder_.CreateVectorSplat(lanes, builder_.CreateTrunc(limit, type));
-  Value* mask = step > 0 ? builder_.CreateICmpSLT(own, all) : builder_.CreateICmpSLT(all, own);
-  if (shared) scopes_[level].atoms[id] = mask;
-  return mask;
+  Value* all = builder_.CreateVectorSplat(lanes, builder_.CreateTrunc(bound, type));
+  return below ? builder_.CreateICmpSLT(own, all) : builder_.CreateICmpSLT(all, own);
 }
 
 Value* FunctionEmitter::EmitDivide(ExprKind kind, Value* a, Value* b, const Expr& e) {
