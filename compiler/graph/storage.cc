@@ -35,13 +35,6 @@ bool IsAlias(const Node& node) {
   return spec != nullptr && spec->alias;
 }
 
-// Variables that no call binds.
-std::set<std::string> FoundNames(const Graph& g) {
-  std::set<std::string> found = SizeVariables(g);
-  for (const std::string& name : InputVariables(g)) found.erase(name);
-  return found;
-}
-
 }  // namespace
 
 bool IsView(const Node& node) {
@@ -49,7 +42,7 @@ bool IsView(const Node& node) {
   return (node.op == "slice" || node.op == "concat") && node.attrs.contains(std::string(kViewAttr));
 }
 
-StorageMap::StorageMap(const Graph& g) : g_(g), open_(IsSymbolic(g)), found_(FoundNames(g)) {
+StorageMap::StorageMap(const Graph& g) : g_(g), open_(IsSymbolic(g)), bound_(InputVariables(g)) {
   std::vector<ValueId> ends = g.inputs;
   for (size_t id = 0; id < g.values.size(); ++id) {
     if (g.values[id].constant != nullptr) ends.push_back(static_cast<ValueId>(id));
@@ -114,12 +107,12 @@ bool StorageMap::HoldsParts(const Node& concat) const {
   const op::TensorType& type = g_.values[concat.outputs[0]].type;
   int64_t axis = op::GetInt(concat.attrs, "axis", 0);
   if (axis < 0) axis += static_cast<int64_t>(type.shape.size());
-  const auto is_found = [&](const op::Dim& dim) {
-    return std::ranges::any_of(dim.variables(),
-                               [&](const std::string& name) { return found_.contains(name); });
+  const auto is_bound = [&](const op::Dim& dim) {
+    return std::ranges::all_of(dim.variables(),
+                               [&](const std::string& name) { return bound_.contains(name); });
   };
   return !Outside(concat.outputs[0]) && op::BytesOf(type) &&
-         std::ranges::none_of(type.shape, is_found) &&
+         std::ranges::all_of(type.shape, is_bound) &&
          std::all_of(type.shape.begin(), type.shape.begin() + axis,
                      [](const op::Dim& size) { return size == op::Dim(1); });
 }

@@ -44,7 +44,7 @@ class StorageMap {
 
   const Graph& g_;
   const bool open_;
-  const std::set<std::string> found_;  // sizes that no call binds
+  const std::set<std::string> bound_;  // sizes that a call binds
   std::vector<Place> places_;
 };
 

@@ -22,8 +22,7 @@ void TryImport(std::string_view bytes, const graph::ImportOptions& options) {
   context.fold_max_bytes = 1 << 16;
   auto fused = graph::RunGraphPasses(*g, context);
   TW_CHECK(fused.ok()) << fused.status();
-  tilewright::op::Sizes maxima;
-  for (const auto& [name, range] : fused->size_ranges) maxima[name] = range.max;
+  const tilewright::op::Sizes maxima = graph::MaximaOf(*fused);
   // Of open sizes the largest may be too large for memory.
   TW_CHECK(graph::PlanMemory(*fused, {}, graph::kArenaAlignment, maxima).ok() || !maxima.empty());
 }
