@@ -13,6 +13,8 @@ constexpr double kLoopCycles = 1;       // control of one iteration of a rolled 
 constexpr double kGuardedFactor = 2.5;  // a condition in the innermost body
 constexpr double kOneThreadNs = 30;     // a parallel loop of one thread
 constexpr double kCacheShare = 0.6;     // of a level that one working set may use
+// Of a simple statement: hardware fetches ahead what it reads.
+constexpr double kStreamShare = 0.25;
 
 double Fill(const StatementSummary& s, size_t depth) {
   double bytes = 0;
@@ -30,7 +32,7 @@ double BodyCycles(const StatementSummary& s, const RegisterTile& tile,
   const bool kept = tile.live <= machine.vector_registers;
   const double loads = kept ? tile.distinct_loads_per_op : tile.loads_per_op;
   const double port = loads / std::max(machine.loads_per_cycle, 0.5);
-  double cycles = std::max(per_op, port) + kPortShare * std::min(per_op, port);
+  double cycles = std::max(per_op, port) + machine.port_share * std::min(per_op, port);
   cycles += tile.slow_lanes_per_op * machine.slow_lane_cycles;
   cycles += s.ops.special * machine.special_cycles + s.ops.divide * machine.divide_cycles;
   cycles += tile.spill * machine.spill_cycles * 2 / std::max(tile.body_ops, 1.0);
@@ -153,12 +155,12 @@ double MissShare(double footprint, double size) {
   return std::clamp(2 * footprint / size - 1, 0.0, 1.0);
 }
 
-double Overlapped(const TimeEstimate& t) {
+double Overlapped(const TimeEstimate& t, double share) {
   const double parts[] = {t.compute_ns, t.l2_ns, t.l3_ns, t.memory_ns};
   const double largest = *std::max_element(std::begin(parts), std::end(parts));
   double rest = 0;
   for (double part : parts) rest += part;
-  return largest + 0.25 * (rest - largest);
+  return largest + share * (rest - largest);
 }
 
 BodyLoads LoadsOf(const StatementSummary& s, const AccessSummary& access,
@@ -245,7 +247,7 @@ TimeEstimate EstimateTime(const ProgramSummary& program, const target::Target& t
     if (i != program.critical) {
       t.other_ns += ns;
       t.second_ns = std::max(t.second_ns, ns);
-      t.other_traffic_ns += Overlapped(one) - ns;
+      t.other_traffic_ns += Overlapped(one, kStreamShare) - ns;
       continue;
     }
     t.balance = tasks > 1 ? Imbalance(tasks, threads) : threads;
@@ -256,7 +258,8 @@ TimeEstimate EstimateTime(const ProgramSummary& program, const target::Target& t
     t = one;
   }
   t.overhead_ns += regions * (threads > 1 ? target.machine.parallel_region_ns : kOneThreadNs);
-  t.total_ns = Overlapped(t) + t.other_ns + t.other_traffic_ns + t.overhead_ns;
+  t.total_ns =
+      Overlapped(t, target.machine.traffic_share) + t.other_ns + t.other_traffic_ns + t.overhead_ns;
   return t;
 }
 

@@ -13,9 +13,6 @@
 
 namespace tilewright::estimate {
 
-// Holds of programs on all machines.
-inline constexpr double kPortShare = 0.3;  // of the shorter of arithmetic and loads
-
 // The inner kernel of a statement: what stays in registers and what moves per vector operation.
 struct RegisterTile {
   double lanes = 1;              // elements computed by one vector operation
@@ -76,7 +73,7 @@ TimeEstimate EstimateTime(const ProgramSummary& program, const target::Target& t
 double ArithmeticCycles(const StatementSummary& statement, double sums,
                         const target::Machine& machine);
 // Returns the parts put together: they overlap with arithmetic, but not perfectly. The largest
-// counts in full, the rest partly.
-double Overlapped(const TimeEstimate& t);
+// counts in full, of the rest this share.
+double Overlapped(const TimeEstimate& t, double share);
 
 }  // namespace tilewright::estimate

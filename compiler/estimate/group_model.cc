@@ -120,7 +120,7 @@ double OperationCycles(const StatementSummary& s, const RegisterTile& tile,
   const target::Machine& machine = thread.machine;
   const double arithmetic = ArithmeticCycles(s, std::max(tile.accumulators, 1.0) * warps, machine);
   const double port = PortCycles(s, tile, thread);
-  double cycles = std::max(arithmetic, port) + kPortShare * std::min(arithmetic, port);
+  double cycles = std::max(arithmetic, port) + machine.port_share * std::min(arithmetic, port);
   cycles += s.ops.special * machine.special_cycles + s.ops.divide * machine.divide_cycles;
   cycles += tile.spill * machine.spill_cycles * 2 / std::max(tile.body_ops, 1.0);
   return s.guarded ? cycles * kMaskedFactor : cycles;
@@ -248,7 +248,9 @@ struct LaunchTime {
   TimeEstimate time;
   double barrier_ns = 0, start_ns = 0;
   double waste = 1;  // factor
-  double work() const { return waste * (Overlapped(time) + barrier_ns); }
+  double work(const target::Machine& machine) const {
+    return waste * (Overlapped(time, machine.traffic_share) + barrier_ns);
+  }
 };
 
 // Transactions of a launch, of all its accesses of memory, and those that the bytes need.
@@ -505,11 +507,11 @@ GroupEstimate EstimateGroups(const ProgramSummary& program, const target::Target
     if (launch == critical) {
       out.time = one.time;
       out.barrier_ns = one.barrier_ns;
-      work = one.work();
+      work = one.work(target.machine);
       continue;
     }
-    others += one.work();
-    second = std::max(second, one.work() + one.start_ns);
+    others += one.work(target.machine);
+    second = std::max(second, one.work(target.machine) + one.start_ns);
   }
   out.shape = model.Shape(critical);
   TimeEstimate& t = out.time;

@@ -168,6 +168,9 @@ struct Machine {
   // Vectors of that width: multiply-adds (or multiplies where there is no FMA), and loads, that
   // begin in one cycle; cycles from one multiply-add to the next of the same sum.
   double fma_per_cycle = 1, loads_per_cycle = 1, fma_latency = 4;
+  // What does not overlap: of the shorter of arithmetic and loads, and, of the statement with most
+  // arithmetic, of all but the longest of that and the traffic between levels of memory.
+  double port_share = 0.3, traffic_share = 0.25;
   double sums_in_flight = 10;  // independent sums that keep the multipliers busy
   // The same of dot products: vectors of 32-bit sums, each of four products of bytes. The defaults
   // are those of a processor that makes them of multiplications, widenings and additions.

@@ -267,7 +267,8 @@ TEST(GroupModel, PrefersWhatCoalesces) {
 TEST(GroupModel, TransactionsThatNobodyNeedsCostTime) {
   const auto over_parts = [](const char* steps) {
     const GroupEstimate e = EstimateGroups(Matmul(steps), Gpu());
-    return (e.time.total_ns - e.launch_ns) / (Overlapped(e.time) + e.barrier_ns);
+    return (e.time.total_ns - e.launch_ns) /
+           (Overlapped(e.time, Gpu().machine.traffic_share) + e.barrier_ns);
   };
   EXPECT_DOUBLE_EQ(over_parts(kColumns), 1);
   EXPECT_GT(over_parts(kRows), 1.5);
