@@ -1,9 +1,10 @@
 // Which of a task's algorithms is its default.
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <limits>
 #include <optional>
 
-#include "compiler/ir/bind_sizes.h"
 #include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/space/default_schedule.h"
@@ -35,12 +36,24 @@ std::optional<bool> PaysInDots(const ir::Function& function, const target::Targe
   return machine.dots_per_cycle >= machine.fma_per_cycle;
 }
 
-// By its default schedule.
-absl::StatusOr<double> EstimateNs(const ir::Function& function, const target::Target& target,
-                                  const Sizes& typical) {
+// Of an algorithm for open sizes: half of the typical ones, these, and twice as much.
+constexpr double kJudgedAt[] = {0.5, 1, 2};
+
+// log2 of the time of its default schedule: of open sizes the mean at some of them.
+absl::StatusOr<double> LogEstimate(const ir::Function& function, const target::Target& target,
+                                   const Sizes& typical) {
   schedule::Schedule schedule(function);
   ApplyDefaultSchedule(target, {}, &schedule, nullptr, typical);
-  return EstimateRunNs(ir::BindSizes(schedule.function(), typical), target);
+  double sum = 0;
+  for (const double factor : kJudgedAt) {
+    Sizes sizes;
+    for (const auto& [name, size] : typical)
+      sizes[name] = std::max<int64_t>(1, std::llround(static_cast<double>(size) * factor));
+    TW_ASSIGN(const double ns, EstimateRunNs(schedule.function(), target, sizes));
+    sum += std::log2(std::max(ns, 1.0));
+    if (function.size_params.empty()) return sum;
+  }
+  return sum / std::size(kJudgedAt);
 }
 
 }  // namespace
@@ -56,17 +69,17 @@ size_t DefaultVariant(std::span<const schedule::Variant> variants, const target:
   }
   const auto is_judged = [&](const ir::Var& size) { return typical.contains(size->name); };
   if (others.empty() || !std::ranges::all_of(variants[0].function.size_params, is_judged)) return 0;
-  const auto ns_of = [&](size_t v) {
-    return EstimateNs(variants[v].function, target, typical)
+  const auto time_of = [&](size_t v) {
+    return LogEstimate(variants[v].function, target, typical)
         .value_or(std::numeric_limits<double>::infinity());
   };
   size_t best = 0;
-  double best_ns = ns_of(0);
+  double best_time = time_of(0);
   for (const size_t v : others) {
-    const double ns = ns_of(v);
-    if (ns >= best_ns) continue;
+    const double time = time_of(v);
+    if (time >= best_time) continue;
     best = v;
-    best_ns = ns;
+    best_time = time;
   }
   return best;
 }

@@ -233,7 +233,7 @@ int SecondRowAxis(const StmtNode& block, int vector_axis, int row_axis) {
     const ir::IterVar& iter = block.iters[static_cast<size_t>(i)];
     const int64_t* extent = ir::AsInt(iter.domain.extent);
     if (i != vector_axis && i != row_axis && iter.type == ir::IterType::kSpatial &&
-        extent != nullptr && *extent > 1 && stays(i)) {
+        (extent == nullptr || *extent > 1) && stays(i)) {
       return i;
     }
   }
@@ -346,6 +346,9 @@ class TileWorth {
         near_bytes_(machine_.l1.ReachableBytes(target.threads) / 2),
         far_bytes_(machine_.l2.ReachableBytes(target.threads) / 2) {}
 
+  // Whether the weights of a vector stay in the first cache.
+  bool IsNear(int64_t bytes) const { return static_cast<double>(bytes) <= near_bytes_; }
+
   // Of `r` rows: the share of the multipliers' time that it uses.
   double Share(int64_t v, int64_t r) const {
     const target::TileWeights& weights = machine_.tile;
@@ -408,10 +411,14 @@ Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t plane_extent,
         worth.Share(v, r);
     if (t.score > best.score) best = t;
   };
+  // Several rows of an image of open size share weights that come from afar. What the tile leaves
+  // of both axes is much code, so not for near ones.
+  const bool open_image = row_extent == kSymbolicExtent && plane_extent == kSymbolicExtent &&
+                          !worth.IsNear(panel_bytes);
   for (int64_t v = 1; v <= std::min(vector_extent, weights.max_vectors); ++v) {
     for (int64_t r = 1; r <= std::min(row_extent, weights.max_rows); ++r) {
       consider({v, r, 1});
-      if (r < row_extent) continue;
+      if (r < row_extent && !open_image) continue;
       for (int64_t p = 2; p <= plane_extent && r * p <= 2 * weights.max_rows; ++p) {
         consider({v, r, p});
       }

@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<Space>> Space::Create(std::vector<schedule::Varia
   // The rules in order of preference: the first that describes a function makes its sketches, and
   // so do those that stand beside others.
   for (size_t v = 0; v < space->variants_.size(); ++v) {
-    const ir::Function function = space->AtTypicalSizes(space->variants_[v].function);
+    const ir::Function function = ir::BindSizes(space->variants_[v].function, space->typical_);
     for (const Rule& rule : Rules(target)) {
       if (rule.of_variants != (v > 0)) continue;
       auto made = rule.make(function, target);
@@ -67,10 +67,6 @@ absl::StatusOr<std::unique_ptr<Space>> Space::Create(std::vector<schedule::Varia
         return !sketch->BestPoints(1).empty();
       });
   return space;
-}
-
-ir::Function Space::AtTypicalSizes(const ir::Function& function) const {
-  return ir::BindSizes(function, typical_);
 }
 
 std::optional<Point> Space::DefaultPoint() const {

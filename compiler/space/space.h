@@ -120,8 +120,8 @@ class Space {
   // Applies the point to a copy of Start(), which may remember steps that other points share.
   absl::Status Apply(const Point& point, schedule::Schedule* schedule) const;
   schedule::Schedule Start() const { return schedule::Schedule(variants_); }
-  // A function of these variants, or a scheduled one, at the typical sizes.
-  ir::Function AtTypicalSizes(const ir::Function& function) const;
+  // Of open sizes.
+  const std::map<std::string, int64_t>& typical() const { return typical_; }
 
  private:
   Space(std::vector<schedule::Variant> variants, target::Target target,
@@ -130,7 +130,7 @@ class Space {
 
   std::vector<schedule::Variant> variants_;
   target::Target target_;
-  std::map<std::string, int64_t> typical_;  // of open sizes
+  std::map<std::string, int64_t> typical_;
   std::vector<std::unique_ptr<Sketch>> sketches_;
   std::vector<size_t> variant_of_;  // each sketch's
   bool has_estimates_ = false;

@@ -240,31 +240,31 @@ std::optional<OpenCut> CutFinder::OpenCutOf(const Stmt& loop, const Expr& condit
   return open;
 }
 
-Expr CutFinder::FindEnd(const Stmt& loop) const {
+Expr CutFinder::FindEnd(const Stmt& loop, bool known) const {
   Expr end;
   std::vector<Stmt> inner;
-  return IsBelow(loop, loop->body, &inner, &end) ? end : nullptr;
+  return IsBelow(loop, loop->body, known, &inner, &end) ? end : nullptr;
 }
 
 // Whether all that `s` does stands below conditions that fail from some iteration on. `end` grows
 // to the first one where all of them do.
-bool CutFinder::IsBelow(const Stmt& loop, const Stmt& s, std::vector<Stmt>* inner,
+bool CutFinder::IsBelow(const Stmt& loop, const Stmt& s, bool known, std::vector<Stmt>* inner,
                         Expr* end) const {
   switch (s->kind) {
     case StmtKind::kFor: {
       inner->push_back(s);
-      const bool below = IsBelow(loop, s->body, inner, end);
+      const bool below = IsBelow(loop, s->body, known, inner, end);
       inner->pop_back();
       return below;
     }
     case StmtKind::kSeq:
       return std::ranges::all_of(
-          s->stmts, [&](const Stmt& child) { return IsBelow(loop, child, inner, end); });
+          s->stmts, [&](const Stmt& child) { return IsBelow(loop, child, known, inner, end); });
     case StmtKind::kIf:
       if (s->else_body != nullptr) return false;
       for (const Expr& condition : ir::Conjuncts(s->condition)) {
         const std::optional<OpenBound> bound = OpenBoundOf(loop, condition, *inner);
-        if (!bound || ir::AsInt(bound->end) != nullptr) continue;
+        if (!bound || (ir::AsInt(bound->end) != nullptr) != known) continue;
         const Expr past = analysis::Simplify(bound->FirstNotBelow(bound->inner.min), analyzer_);
         if (*end != nullptr && !ir::StructuralEqual(*end, past)) {
           *end = analysis::Simplify(ir::Max(*end, past), analyzer_);
@@ -273,10 +273,10 @@ bool CutFinder::IsBelow(const Stmt& loop, const Stmt& s, std::vector<Stmt>* inne
         }
         return true;
       }
-      return IsBelow(loop, s->body, inner, end);
+      return IsBelow(loop, s->body, known, inner, end);
     case StmtKind::kLet:
     case StmtKind::kAlloc:
-      return IsBelow(loop, s->body, inner, end);
+      return IsBelow(loop, s->body, known, inner, end);
     default:
       return false;
   }

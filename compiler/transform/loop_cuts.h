@@ -50,8 +50,9 @@ class CutFinder {
   // to fail. What a serial loop inside can be cut by, or chooses (FindChoice), is left to that one:
   // its body is less code to copy.
   std::optional<OpenCut> FindOpen(const ir::Stmt& loop, bool border) const;
-  // From where on a loop does nothing, for conditions on open sizes fail. Null if nothing says so.
-  ir::Expr FindEnd(const ir::Stmt& loop) const;
+  // From where on a loop does nothing, for conditions on open sizes fail, or on `known` ones. Null
+  // if nothing says so.
+  ir::Expr FindEnd(const ir::Stmt& loop, bool known = false) const;
   // The first iteration from which on a choice below an open loop is decided.
   std::optional<int64_t> FindOpenStart(const ir::Stmt& loop) const;
   // A condition of a choice that is decided for a whole iteration of this loop, which has an open
@@ -80,7 +81,7 @@ class CutFinder {
   std::optional<OpenBound> OpenBoundOf(const ir::Stmt& loop, const ir::Expr& condition,
                                        const std::vector<ir::Stmt>& inner) const;
   bool EndsBy(const ir::Expr& last, const ir::Expr& end) const;
-  bool IsBelow(const ir::Stmt& loop, const ir::Stmt& s, std::vector<ir::Stmt>* inner,
+  bool IsBelow(const ir::Stmt& loop, const ir::Stmt& s, bool known, std::vector<ir::Stmt>* inner,
                ir::Expr* end) const;
   struct Difference {
     ir::SumTerms sum;

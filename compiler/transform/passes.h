@@ -45,6 +45,9 @@ absl::StatusOr<Function> DropGuards(const Function& f, const PassContext& ctx);
 // part without them and remainders with constant extents; of loops over open sizes also those
 // without a mark. Expects simplified conditions.
 absl::StatusOr<Function> PartitionLoops(const Function& f, const PassContext& ctx);
+// kLoops → kLoops: a loop of a known number of iterations ends where none does anything any more.
+// For what is asked of a function at some of its sizes: a tile may be larger than these.
+absl::StatusOr<Function> ShortenLoops(const Function& f, const PassContext& ctx);
 // kLoops → kLoops: buffers of open size stand around the whole body; iterations of a parallel loop
 // get one each. The code generator asks for them there.
 absl::StatusOr<Function> HoistOpenBuffers(const Function& f, const PassContext& ctx);

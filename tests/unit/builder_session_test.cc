@@ -142,7 +142,9 @@ TEST_F(OpenSizesSession, WithoutPointsOnlyWhatDependsOnNoSizeIsATask) {
 
 // Nothing can measure the kernels of all sizes; the cost model chooses their schedules.
 TEST_F(OpenSizesSession, SchedulesOfOpenTasksArePredicted) {
-  const v1::BuilderReply opened = Open({}, false, "xgboost");
+  // Of a machine that the model has learned on, wherever the test runs.
+  const v1::BuilderReply opened =
+      Open({}, false, "xgboost", "cpu,arch=x86_64,cpu=znver3,threads=1");
   ASSERT_TRUE(opened.has_job_opened()) << opened.error().message();
   ASSERT_EQ(opened.job_opened().open_tasks_size(), 2);
   v1::BuilderRequest compile;

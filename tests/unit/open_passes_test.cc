@@ -74,6 +74,30 @@ fn f(n: size, X: f32[n, n] input, Y: f32[n, n] output) stage=loops {
   EXPECT_TRUE(tests::MatchesGolden("transform/partition_loops_open_inside.tir", ir::Print(after)));
 }
 
+// A tile that is larger than what it covers does no more than that.
+TEST(ShortenLoops, EndWhereNothingIsDone) {
+  const ir::Function before = Parsed(R"(
+fn f(X: f32[8, 6] input, Y: f32[8, 6] output) stage=loops {
+  for i in 0..12 unrolled {
+    for j in 0..2 {
+      for k in 0..4 unrolled {
+        if (i < 8 && j * 4 + k < 6) {
+          Y[i, j * 4 + k] = X[i, j * 4 + k];
+        }
+      }
+    }
+  }
+}
+)");
+  const auto after = ShortenLoops(before, Context());
+  ASSERT_TRUE(after.ok()) << support::StatusText(after.status());
+  const absl::Status same = tests::SameResults(before, *after);
+  EXPECT_TRUE(same.ok()) << support::StatusText(same) << ir::Print(*after);
+  const std::string text = ir::Print(*after);
+  EXPECT_NE(text.find("for i in 0..8 unrolled"), std::string::npos) << text;
+  EXPECT_NE(text.find("if (j * 4 + k < 6)"), std::string::npos) << text;
+}
+
 // A choice by what the iteration itself writes is made where it stands.
 TEST(PartitionLoops, ChoicesByMemoryStayInside) {
   CheckSizes("partition_loops", Parsed(R"(

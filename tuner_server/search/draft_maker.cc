@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "compiler/ir/structural.h"
+#include "compiler/space/open_cost.h"
 #include "compiler/space/run_loops.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/status.h"
@@ -42,7 +43,7 @@ absl::StatusOr<DraftMaker::Features> DraftMaker::FeaturesOf(const std::string& h
   ir::Function loops;
   {
     const Stopwatch watch(&times->search_seconds);
-    TW_ASSIGN(loops, space::LowerRun(space_->AtTypicalSizes(schedule.function()), target_));
+    TW_ASSIGN(loops, space::LowerRun(schedule.function(), target_, space_->typical()));
     const double code_size = CodeSize(loops, target_);
     if (code_size > max_code_size) {
       return support::ResourceExhausted(
@@ -114,6 +115,15 @@ absl::StatusOr<Candidate> DraftMaker::MakeFromSteps(std::string_view steps) {
   candidate.features = *features;
   candidate.has_point = false;
   return candidate;
+}
+
+absl::StatusOr<double> DraftMaker::OpenCost(std::string_view steps) const {
+  if (space_->function().size_params.empty() ||
+      target_.machine.rule_set != target::RuleSet::kLoops) {
+    return 0;
+  }
+  TW_ASSIGN(const ir::Function scheduled, schedule::Replay(space_->variants(), steps));
+  return space::OpenCost(scheduled, target_, space_->typical());
 }
 
 }  // namespace tilewright::search

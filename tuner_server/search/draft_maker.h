@@ -41,6 +41,10 @@ class DraftMaker {
   absl::StatusOr<Candidate> MakeFromSteps(std::string_view steps);
   // Gives it the space's estimate of its point, where there is one.
   void SetEstimate(const Point& point, Candidate* candidate) const;
+  // Returns what the steps' program costs at other sizes than the typical ones
+  // (compiler/space/open_cost.h), in log2; 0 for programs of fixed sizes. Errors: schedule.*, and
+  // those of the passes.
+  absl::StatusOr<double> OpenCost(std::string_view steps) const;
 
  private:
   using Features = std::shared_ptr<const cost_model::FeatureVector>;

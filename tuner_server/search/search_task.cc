@@ -26,6 +26,9 @@ constexpr int kFailuresToEndBase = 150;  // points in a row without a new progra
 // were 1.25 times as slow as the model said (log2 of it; tests/bench/results/predicted.json).
 constexpr double kOptimism = 0.32;
 
+// So many of the best predicted of a task of open sizes are looked at as they will run.
+constexpr size_t kPredictionTries = 16;
+
 // Positions by score, best first; equal ones in their order.
 std::vector<size_t> ByScore(const std::vector<float>& scores) {
   std::vector<size_t> order(scores.size());
@@ -462,13 +465,21 @@ absl::StatusOr<Prediction> SearchTask::PredictBest(std::string_view default_step
   TW_ASSIGN(AskResult result, Rank(&rng, model, &inherited, &neighbours));
   if (set_ == cost_model::FeatureSet::kGroups && !model->pretrained())
     TW_TRY(Refine(model, &rng, &result));
-  if (result.ranked.empty()) return Prediction{};
-  const Pick& best = result.ranked[0];
-  // To start a launch takes what it takes: the error is of the rest.
-  const double rest = std::max(0.0, std::exp2(-best.predicted) - launch_ns_);
-  const double gain = -score[0] - std::log2(launch_ns_ + rest * std::exp2(kOptimism));
-  if (gain <= 0) return Prediction{};
-  return Prediction{best.candidate.steps, best.candidate.program_hash, gain};
+  // The model sees programs of fixed sizes.
+  TW_ASSIGN(const double standard_cost, maker_.OpenCost(default_steps));
+  if (result.ranked.size() > kPredictionTries) result.ranked.resize(kPredictionTries);
+  Prediction best;
+  for (const Pick& pick : result.ranked) {
+    // To start a launch takes what it takes: the error is of the rest.
+    const double rest = std::max(0.0, std::exp2(-pick.predicted) - launch_ns_);
+    const double gain = -score[0] - std::log2(launch_ns_ + rest * std::exp2(kOptimism));
+    if (gain <= best.gain) break;
+    TW_ASSIGN(const double cost, maker_.OpenCost(pick.candidate.steps));
+    const double open_gain = gain - (cost - standard_cost);
+    if (open_gain <= best.gain) continue;
+    best = {pick.candidate.steps, pick.candidate.program_hash, open_gain};
+  }
+  return best;
 }
 
 absl::StatusOr<AskResult> SearchTask::Ask(int count, std::string_view batch_id,

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <optional>
 
+#include "compiler/space/block_info.h"
 #include "compiler/space/default_schedule.h"
 #include "compiler/space/matrix_tiles.h"
 #include "compiler/space/rules/rules.h"
