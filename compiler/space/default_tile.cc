@@ -267,8 +267,18 @@ void DefaultScheduler::UnrollReduction(const Plan& plan, const StmtNode& reducti
   // A block of channels in another loop: its end is a branch that is often foretold wrong. Two or
   // three taps of a filter are not worth it: transposed convolutions lost a third.
   constexpr int64_t kLeastBlock = 4;
-  const bool short_end =
-      innermost >= kLeastBlock && innermost < steps && innermost * sums <= target_.machine.body_ops;
+  // Neither are steps that share what they load where few registers are left to keep it in, and a
+  // multiplication would load it for nothing.
+  const auto overlaps = [&](int at) {
+    return at >= 0 &&
+           WindowsOverlap(reduction, static_cast<int>(plan.spatial[static_cast<size_t>(at)]),
+                          /*at_any_stride=*/true);
+  };
+  const bool crowded = target_.machine.multiplies_broadcasts &&
+                       2 * sums > target_.machine.vector_registers &&
+                       (overlaps(plan.row_at) || overlaps(plan.plane_at));
+  const bool short_end = innermost >= kLeastBlock && innermost < steps && !crowded &&
+                         innermost * sums <= target_.machine.body_ops;
   if (wanted == 0 && !plan.dot.has_value() && short_end) wanted = innermost;
   const int64_t of_one_row = target_.machine.tile.steps_of_one_row;
   const bool fits = of_one_row * sums * ProductsOf(reduction) <= target_.machine.body_ops;

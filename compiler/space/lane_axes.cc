@@ -207,15 +207,17 @@ bool SharesLoads(const StmtNode& block, int axis) {
          AnyOperand(block, [&](const Expr& load) { return !Moves(block, load, axis); });
 }
 
-bool WindowsOverlap(const StmtNode& block, int axis) {
+bool WindowsOverlap(const StmtNode& block, int axis, bool at_any_stride) {
   if (axis < 0) return false;
   const ir::Var& var = block.iters[static_cast<size_t>(axis)].var;
   return AnyOperand(block, [&](const Expr& load) {
     const std::optional<int64_t> stride = AccessStride(load->buffer, load->args, var);
     return stride.has_value() && *stride != 0 &&
            std::any_of(block.iters.begin(), block.iters.end(), [&](const ir::IterVar& iter) {
-             return iter.type == ir::IterType::kReduce &&
-                    AccessStride(load->buffer, load->args, iter.var) == stride;
+             if (iter.type != ir::IterType::kReduce) return false;
+             const std::optional<int64_t> step = AccessStride(load->buffer, load->args, iter.var);
+             if (!at_any_stride || !step || *step == 0) return step == stride;
+             return *stride % *step == 0 && *stride / *step < ExtentOf(iter.domain.extent);
            });
   });
 }

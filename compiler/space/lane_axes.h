@@ -35,8 +35,8 @@ bool MovesLanes(const ir::StmtNode& block, int vector_axis, int axis);
 // Whether neighbours along `axis` read some of the same elements in every step.
 bool SharesLoads(const ir::StmtNode& block, int axis);
 // Whether neighbours along `axis` read the same elements in different steps of the reduction: the
-// windows of a convolution of stride 1.
-bool WindowsOverlap(const ir::StmtNode& block, int axis);
+// windows of a convolution of stride 1, or of any stride that is shorter than they are.
+bool WindowsOverlap(const ir::StmtNode& block, int axis, bool at_any_stride = false);
 // A third spatial axis that a tile may take when it has all of the row axis; -1 = none. Where every
 // axis moves one of the operands (depthwise convolutions), one that leaves another in place.
 int SecondRowAxis(const ir::StmtNode& block, int vector_axis, int row_axis);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "compiler/ir/structural.h"
@@ -27,7 +28,7 @@ constexpr int kFailuresToEndBase = 150;  // points in a row without a new progra
 constexpr double kOptimism = 0.32;
 
 // So many of the best predicted of a task of open sizes are looked at as they will run.
-constexpr size_t kPredictionTries = 16;
+constexpr size_t kPredictionTries = 8;
 
 // Positions by score, best first; equal ones in their order.
 std::vector<size_t> ByScore(const std::vector<float>& scores) {
@@ -466,7 +467,7 @@ absl::StatusOr<Prediction> SearchTask::PredictBest(std::string_view default_step
   if (set_ == cost_model::FeatureSet::kGroups && !model->pretrained())
     TW_TRY(Refine(model, &rng, &result));
   // The model sees programs of fixed sizes.
-  TW_ASSIGN(const double standard_cost, maker_.OpenCost(default_steps));
+  std::optional<double> standard_cost;
   if (result.ranked.size() > kPredictionTries) result.ranked.resize(kPredictionTries);
   Prediction best;
   for (const Pick& pick : result.ranked) {
@@ -474,8 +475,11 @@ absl::StatusOr<Prediction> SearchTask::PredictBest(std::string_view default_step
     const double rest = std::max(0.0, std::exp2(-pick.predicted) - launch_ns_);
     const double gain = -score[0] - std::log2(launch_ns_ + rest * std::exp2(kOptimism));
     if (gain <= best.gain) break;
+    if (!standard_cost) {
+      TW_ASSIGN(standard_cost, maker_.OpenCost(default_steps));
+    }
     TW_ASSIGN(const double cost, maker_.OpenCost(pick.candidate.steps));
-    const double open_gain = gain - (cost - standard_cost);
+    const double open_gain = gain - (cost - *standard_cost);
     if (open_gain <= best.gain) continue;
     best = {pick.candidate.steps, pick.candidate.program_hash, open_gain};
   }
