@@ -23,18 +23,33 @@ using ir::StmtKind;
 
 // Sizes around the typical ones.
 constexpr double kFactors[] = {0.5, 0.7, 0.9, 1, 1.25, 1.6, 2};
-// A store behind a condition takes so many times as long as another one, more. Measured: a tile of
-// eight pixels, of which half of the work had conditions, took twice as long.
-constexpr double kGuardedCost = 2;
+// In stores, measured on tiles of convolutions: a condition that no loop was cut by, and one on the
+// lanes of a vector.
+constexpr double kGuardedCost = 2, kMaskedCost = 1;
 
-// Whether the value waits for a condition on a number; those on vectors are masks.
-bool Chooses(const Expr& value) {
+bool UsesAnyVar(const Expr& e) {
   bool found = false;
-  ir::VisitExprs(value, [&](const Expr& e) {
-    found |= e->kind == ir::ExprKind::kSelect && !e->args[0]->dtype.is_vector();
+  ir::VisitExprs(e, [&](const Expr& part) {
+    found |= part->kind == ir::ExprKind::kVar;
     return !found;
   });
   return found;
+}
+
+// What the conditions in a value cost. Masks that depend on no size and no loop are constants.
+double CostOfChoices(const Expr& value) {
+  double cost = 0;
+  ir::VisitExprs(value, [&](const Expr& e) {
+    if (e->kind != ir::ExprKind::kSelect) return true;
+    const Expr& condition = e->args[0];
+    if (!condition->dtype.is_vector()) {
+      cost = kGuardedCost;
+    } else if (UsesAnyVar(condition)) {
+      cost = std::max(cost, kMaskedCost);
+    }
+    return true;
+  });
+  return cost;
 }
 
 // Whether the number of stores that run in an iteration depends on which one it is.
@@ -50,10 +65,9 @@ bool Decides(const ir::Var& var, const Stmt& body) {
   return found;
 }
 
-// Stores of a run: one for each vector.
+// Stores of a run, one for each vector, and what their conditions cost.
 struct StoreCounts {
-  double all = 0, guarded = 0;  // of these, behind a condition that no loop was cut by
-  double cost() const { return all + kGuardedCost * guarded; }
+  double stores = 0, conditions = 0;
 };
 
 class Counter {
@@ -65,8 +79,8 @@ class Counter {
   void Walk(const Stmt& s, double runs, bool guarded) {
     switch (s->kind) {
       case StmtKind::kStore:
-        counts_.all += runs;
-        if (guarded || Chooses(s->value)) counts_.guarded += runs;
+        counts_.stores += runs;
+        counts_.conditions += runs * (guarded ? kGuardedCost : CostOfChoices(s->value));
         return;
       case StmtKind::kSeq:
         for (const Stmt& child : s->stmts) Walk(child, runs, guarded);
@@ -150,9 +164,10 @@ absl::StatusOr<double> OpenCost(const ir::Function& scheduled, const target::Tar
             transform::RunPipeline(split.main, PassesToVectors(), context));
   double log_cost = 0;
   for (const double factor : kFactors) {
-    log_cost += std::log2(1 + CountAt(loops, typical, factor).cost()) / std::size(kFactors);
+    const StoreCounts counts = CountAt(loops, typical, factor);
+    log_cost += std::log2(1 + counts.stores + counts.conditions) / std::size(kFactors);
   }
-  return log_cost - std::log2(1 + CountAt(loops, typical, 1).all);
+  return log_cost - std::log2(1 + CountAt(loops, typical, 1).stores);
 }
 
 }  // namespace tilewright::space

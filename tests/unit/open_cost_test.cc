@@ -69,5 +69,10 @@ TEST(OpenCost, ConditionsThatStayCostMore) {
               Expected([](double n) { return 3 * n; }, kTypical), 1e-9);
 }
 
+TEST(OpenCost, MasksOfVectorsCostLess) {
+  EXPECT_NEAR(CostOf("select(I[v] < 3, X[v], 0.0f32)", "split %0 [?,16]; vectorize %3"),
+              Expected([](double n) { return 2 * std::ceil(n / 16); }, kTypical / 16.0), 1e-9);
+}
+
 }  // namespace
 }  // namespace tilewright::space
