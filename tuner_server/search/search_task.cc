@@ -28,7 +28,7 @@ constexpr int kFailuresToEndBase = 150;  // points in a row without a new progra
 constexpr double kOptimism = 0.32;
 
 // So many of the best predicted of a task of open sizes are looked at as they will run.
-constexpr size_t kPredictionTries = 8;
+constexpr size_t kPredictionTries = 4;
 
 // Positions by score, best first; equal ones in their order.
 std::vector<size_t> ByScore(const std::vector<float>& scores) {
