@@ -139,6 +139,8 @@ class DefaultScheduler {
   };
   std::string TargetOf(const ir::StmtNode& reduction);
   Plan PlanTile(const ir::StmtNode& reduction) const;
+  std::optional<int64_t> TypicalExtent(const ir::StmtNode& reduction, int axis) const;
+  bool IsSmallImage(const ir::StmtNode& reduction, int row_axis, int plane_axis) const;
   int NextBlock(const ir::StmtNode& reduction, const std::optional<DotProduct>& dot,
                 int vector_axis, const Tile& tile) const;
   void PlanSquares(const ir::StmtNode& reduction, int row_axis, Plan* plan) const;

@@ -1,4 +1,5 @@
 // The register tile of a reduction: along which axes, how large, and the loops that make it.
+#include "compiler/ir/interp.h"
 #include "compiler/ir/visit.h"
 #include "compiler/space/default_scheduler.h"
 #include "deploy/support/strings.h"
@@ -79,6 +80,29 @@ int DefaultScheduler::NextBlock(const StmtNode& reduction, const std::optional<D
   return shared ? -1 : BlockAxis(reduction, vector_axis);
 }
 
+std::optional<int64_t> DefaultScheduler::TypicalExtent(const StmtNode& reduction, int axis) const {
+  std::vector<std::pair<ir::Var, int64_t>> sizes;
+  for (const ir::Var& size : schedule_.function().size_params) {
+    const auto typical = typical_.find(size->name);
+    if (typical != typical_.end()) sizes.emplace_back(size, typical->second);
+  }
+  const absl::StatusOr<int64_t> extent =
+      ir::EvalIntExpr(reduction.iters[static_cast<size_t>(axis)].domain.extent, sizes);
+  return extent.ok() ? std::optional(*extent) : std::nullopt;
+}
+
+// Whether both axes are open, and a tile along one of them alone would have few rows: images are as
+// high as wide, but a batch next to long sentences is none.
+bool DefaultScheduler::IsSmallImage(const StmtNode& reduction, int row_axis, int plane_axis) const {
+  constexpr int64_t kLongRow = 32;
+  const auto& row = reduction.iters[static_cast<size_t>(row_axis)].domain.extent;
+  if (ir::AsInt(row) != nullptr) return false;
+  const std::optional<int64_t> rows = TypicalExtent(reduction, row_axis);
+  const std::optional<int64_t> planes = TypicalExtent(reduction, plane_axis);
+  if (!rows || !planes) return WindowsOverlap(reduction, row_axis, /*at_any_stride=*/true);
+  return *planes > 1 && *rows <= kLongRow;
+}
+
 DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) const {
   Plan plan;
   for (size_t i = 0; i < reduction.iters.size(); ++i) {
@@ -116,7 +140,10 @@ DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) con
       panel = std::min(kSymbolicExtent * kSymbolicExtent, panel * ExtentOf(iter.domain.extent));
     }
   }
-  int plane_axis = SecondRowAxis(reduction, vector_axis, row_axis);
+  int plane_axis = SecondRowAxis(reduction, vector_axis, row_axis, /*may_be_open=*/true);
+  if (extent(plane_axis) == kSymbolicExtent && !IsSmallImage(reduction, row_axis, plane_axis)) {
+    plane_axis = SecondRowAxis(reduction, vector_axis, row_axis, /*may_be_open=*/false);
+  }
   const bool open = extent(vector_axis) == kSymbolicExtent;
   const int64_t vectors =
       open ? kSymbolicExtent : (extent(vector_axis) + plan.width - 1) / plan.width;

@@ -222,7 +222,7 @@ bool WindowsOverlap(const StmtNode& block, int axis, bool at_any_stride) {
   });
 }
 
-int SecondRowAxis(const StmtNode& block, int vector_axis, int row_axis) {
+int SecondRowAxis(const StmtNode& block, int vector_axis, int row_axis, bool may_be_open) {
   if (block.body->kind != ir::StmtKind::kStore || vector_axis < 0 || row_axis < 0) return -1;
   const bool any = MovesLanes(block, vector_axis, row_axis);
   auto stays = [&](int axis) {
@@ -235,7 +235,7 @@ int SecondRowAxis(const StmtNode& block, int vector_axis, int row_axis) {
     const ir::IterVar& iter = block.iters[static_cast<size_t>(i)];
     const int64_t* extent = ir::AsInt(iter.domain.extent);
     if (i != vector_axis && i != row_axis && iter.type == ir::IterType::kSpatial &&
-        (extent == nullptr || *extent > 1) && stays(i)) {
+        (extent == nullptr ? may_be_open : *extent > 1) && stays(i)) {
       return i;
     }
   }

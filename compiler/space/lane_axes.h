@@ -38,8 +38,9 @@ bool SharesLoads(const ir::StmtNode& block, int axis);
 // windows of a convolution of stride 1, or of any stride that is shorter than they are.
 bool WindowsOverlap(const ir::StmtNode& block, int axis, bool at_any_stride = false);
 // A third spatial axis that a tile may take when it has all of the row axis; -1 = none. Where every
-// axis moves one of the operands (depthwise convolutions), one that leaves another in place.
-int SecondRowAxis(const ir::StmtNode& block, int vector_axis, int row_axis);
+// axis moves one of the operands (depthwise convolutions), one that leaves another in place. One of
+// open length only if it may be.
+int SecondRowAxis(const ir::StmtNode& block, int vector_axis, int row_axis, bool may_be_open);
 // Of bytes: the axis whose four elements lie between two of the lanes', [.., w, 4] with lanes along
 // w; written out, its stores fill whole vectors. -1 = none.
 int BetweenLanes(const ir::StmtNode& block, int vector_axis);

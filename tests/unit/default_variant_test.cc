@@ -17,6 +17,7 @@
 #include "compiler/space/explain.h"
 #include "compiler/space/run_loops.h"
 #include "compiler/space/space.h"
+#include "compiler/space/trace.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tests/support/equivalence.h"
@@ -100,8 +101,19 @@ TEST(DefaultSchedule, TilesOfOpenImagesHaveSeveralRows) {
   const auto tile_of = [](int blocks) {
     return *Explain(VariantsOf(Conv("H", "W", blocks, 16)), Avx512(), {});
   };
+  const auto tile_at = [](const Sizes& typical) {
+    const auto variants = VariantsOf(Conv("H", "W", 4, 16));
+    schedule::Schedule schedule(variants[0].function);
+    Trace trace;
+    ApplyDefaultSchedule(Avx512(), {}, &schedule, &trace, typical);
+    return ToText(trace);
+  };
   EXPECT_NE(tile_of(32).find("1 vectors x 4 of vow x 6 of voh"), std::string::npos) << tile_of(32);
   EXPECT_NE(tile_of(2).find(" of voc x "), std::string::npos) << tile_of(2);
+  // Long rows need no others.
+  const Sizes large = {{"H", 56}, {"W", 56}}, small = {{"H", 8}, {"W", 8}};
+  EXPECT_EQ(tile_at(large).find(" of voh"), std::string::npos) << tile_at(large);
+  EXPECT_NE(tile_at(small).find(" of voh"), std::string::npos) << tile_at(small);
   const auto variants = VariantsOf(Conv("H", "W", 3, 16));
   EXPECT_NE(tile_of(3).find(" of voh"), std::string::npos) << tile_of(3);
   schedule::Schedule schedule(variants[0].function);
