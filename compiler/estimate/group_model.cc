@@ -503,15 +503,16 @@ GroupEstimate EstimateGroups(const ProgramSummary& program, const target::Target
   double work = 0, others = 0, second = 0;
   for (size_t launch = 0; launch < program.launches.size(); ++launch) {
     const LaunchTime one = model.Estimate(launch);
+    const double ns = one.work(target.machine);
     out.launch_ns += one.start_ns;
     if (launch == critical) {
       out.time = one.time;
       out.barrier_ns = one.barrier_ns;
-      work = one.work(target.machine);
+      work = ns;
       continue;
     }
-    others += one.work(target.machine);
-    second = std::max(second, one.work(target.machine) + one.start_ns);
+    others += ns;
+    second = std::max(second, ns + one.start_ns);
   }
   out.shape = model.Shape(critical);
   TimeEstimate& t = out.time;

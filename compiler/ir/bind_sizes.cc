@@ -54,4 +54,14 @@ Function BindSizes(const Function& f, const std::map<std::string, int64_t>& size
   return bound;
 }
 
+std::vector<std::pair<Var, int64_t>> SizeValues(const Function& f,
+                                                const std::map<std::string, int64_t>& sizes) {
+  std::vector<std::pair<Var, int64_t>> values;
+  for (const Var& size : f.size_params) {
+    const auto value = sizes.find(size->name);
+    if (value != sizes.end()) values.emplace_back(size, value->second);
+  }
+  return values;
+}
+
 }  // namespace tilewright::ir

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "compiler/ir/ir.h"
 
@@ -12,5 +14,8 @@ namespace tilewright::ir {
 // The function with the size parameters of these names replaced by numbers, in its body and in the
 // shapes of its buffers. The others stay.
 Function BindSizes(const Function& f, const std::map<std::string, int64_t>& sizes);
+// Those of its size parameters that `sizes` names, for EvalIntExpr.
+std::vector<std::pair<Var, int64_t>> SizeValues(const Function& f,
+                                                const std::map<std::string, int64_t>& sizes);
 
 }  // namespace tilewright::ir

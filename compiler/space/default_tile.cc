@@ -1,4 +1,5 @@
 // The register tile of a reduction: along which axes, how large, and the loops that make it.
+#include "compiler/ir/bind_sizes.h"
 #include "compiler/ir/interp.h"
 #include "compiler/ir/visit.h"
 #include "compiler/space/default_scheduler.h"
@@ -81,13 +82,9 @@ int DefaultScheduler::NextBlock(const StmtNode& reduction, const std::optional<D
 }
 
 std::optional<int64_t> DefaultScheduler::TypicalExtent(const StmtNode& reduction, int axis) const {
-  std::vector<std::pair<ir::Var, int64_t>> sizes;
-  for (const ir::Var& size : schedule_.function().size_params) {
-    const auto typical = typical_.find(size->name);
-    if (typical != typical_.end()) sizes.emplace_back(size, typical->second);
-  }
   const absl::StatusOr<int64_t> extent =
-      ir::EvalIntExpr(reduction.iters[static_cast<size_t>(axis)].domain.extent, sizes);
+      ir::EvalIntExpr(reduction.iters[static_cast<size_t>(axis)].domain.extent,
+                      ir::SizeValues(schedule_.function(), typical_));
   return extent.ok() ? std::optional(*extent) : std::nullopt;
 }
 

@@ -44,14 +44,15 @@ absl::StatusOr<double> LogEstimate(const ir::Function& function, const target::T
                                    const Sizes& typical) {
   schedule::Schedule schedule(function);
   ApplyDefaultSchedule(target, {}, &schedule, nullptr, typical);
+  const auto log_ns = [&](const Sizes& sizes) -> absl::StatusOr<double> {
+    TW_ASSIGN(const double ns, EstimateRunNs(schedule.function(), target, sizes));
+    return std::log2(std::max(ns, 1.0));
+  };
+  if (function.size_params.empty()) return log_ns({});
   double sum = 0;
   for (const double factor : kJudgedAt) {
-    Sizes sizes;
-    for (const auto& [name, size] : typical)
-      sizes[name] = std::max<int64_t>(1, std::llround(static_cast<double>(size) * factor));
-    TW_ASSIGN(const double ns, EstimateRunNs(schedule.function(), target, sizes));
-    sum += std::log2(std::max(ns, 1.0));
-    if (function.size_params.empty()) return sum;
+    TW_ASSIGN(const double one, log_ns(Scaled(typical, factor)));
+    sum += one;
   }
   return sum / std::size(kJudgedAt);
 }

@@ -216,7 +216,8 @@ bool WindowsOverlap(const StmtNode& block, int axis, bool at_any_stride) {
            std::any_of(block.iters.begin(), block.iters.end(), [&](const ir::IterVar& iter) {
              if (iter.type != ir::IterType::kReduce) return false;
              const std::optional<int64_t> step = AccessStride(load->buffer, load->args, iter.var);
-             if (!at_any_stride || !step || *step == 0) return step == stride;
+             if (!step || *step == 0) return false;
+             if (!at_any_stride) return *step == *stride;
              return *stride % *step == 0 && *stride / *step < ExtentOf(iter.domain.extent);
            });
   });
@@ -349,14 +350,14 @@ class TileWorth {
         far_bytes_(machine_.l2.ReachableBytes(target.threads) / 2) {}
 
   // Whether the weights of a vector stay in the first cache.
-  bool IsNear(int64_t bytes) const { return static_cast<double>(bytes) <= near_bytes_; }
+  bool IsNear(double bytes) const { return bytes <= near_bytes_; }
 
   // Of `r` rows: the share of the multipliers' time that it uses.
   double Share(int64_t v, int64_t r) const {
     const target::TileWeights& weights = machine_.tile;
     const double per_load = machine_.fma_per_cycle / machine_.loads_per_cycle;
     const auto panel = static_cast<double>(v * panel_bytes_);
-    const double panel_weight = panel <= near_bytes_  ? weights.load
+    const double panel_weight = IsNear(panel)         ? weights.load
                                 : panel <= far_bytes_ ? weights.second_cache_load
                                                       : weights.far_load;
     const auto sums = static_cast<double>(v * r);
@@ -416,7 +417,7 @@ Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t plane_extent,
   // Several rows of an image of open size share weights that come from afar. What the tile leaves
   // of both axes is much code, so not for near ones.
   const bool open_image = row_extent == kSymbolicExtent && plane_extent == kSymbolicExtent &&
-                          !worth.IsNear(panel_bytes);
+                          !worth.IsNear(static_cast<double>(panel_bytes));
   for (int64_t v = 1; v <= std::min(vector_extent, weights.max_vectors); ++v) {
     for (int64_t r = 1; r <= std::min(row_extent, weights.max_rows); ++r) {
       consider({v, r, 1});

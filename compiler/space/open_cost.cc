@@ -8,8 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/ir/bind_sizes.h"
 #include "compiler/ir/interp.h"
 #include "compiler/ir/visit.h"
+#include "compiler/space/run_loops.h"
 #include "compiler/transform/passes.h"
 #include "compiler/transform/split_prepare.h"
 #include "deploy/support/status.h"
@@ -144,14 +146,8 @@ std::vector<transform::PassRow> PassesToVectors() {
   return {all.begin(), std::next(unrolled, 2)};
 }
 
-StoreCounts CountAt(const ir::Function& loops, const std::map<std::string, int64_t>& typical,
-                    double factor) {
-  std::vector<std::pair<ir::Var, int64_t>> sizes;
-  for (const ir::Var& size : loops.size_params) {
-    const auto scaled = static_cast<double>(typical.at(size->name)) * factor;
-    sizes.emplace_back(size, std::max<int64_t>(1, std::llround(scaled)));
-  }
-  Counter counter(std::move(sizes));
+StoreCounts CountAt(const ir::Function& loops, const std::map<std::string, int64_t>& sizes) {
+  Counter counter(ir::SizeValues(loops, sizes));
   counter.Walk(loops.body, 1, false);
   return counter.counts();
 }
@@ -165,12 +161,13 @@ absl::StatusOr<double> OpenCost(const ir::Function& scheduled, const target::Tar
   TW_ASSIGN(const transform::PreparedFunction split, transform::SplitPrepare(scheduled));
   TW_ASSIGN(const ir::Function loops,
             transform::RunPipeline(split.main, PassesToVectors(), context));
-  double log_cost = 0;
+  double log_cost = 0, typical_stores = 0;
   for (const double factor : kFactors) {
-    const StoreCounts counts = CountAt(loops, typical, factor);
+    const StoreCounts counts = CountAt(loops, Scaled(typical, factor));
     log_cost += std::log2(1 + counts.stores + counts.conditions) / std::size(kFactors);
+    if (factor == 1) typical_stores = counts.stores;
   }
-  return log_cost - std::log2(1 + CountAt(loops, typical, 1).stores);
+  return log_cost - std::log2(1 + typical_stores);
 }
 
 }  // namespace tilewright::space

@@ -1,5 +1,8 @@
 #include "compiler/space/run_loops.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "compiler/estimate/analytical_model.h"
 #include "compiler/estimate/loop_summary.h"
 #include "compiler/ir/bind_sizes.h"
@@ -24,6 +27,13 @@ absl::StatusOr<double> EstimateRunNs(const ir::Function& scheduled, const target
                                      const std::map<std::string, int64_t>& sizes) {
   TW_ASSIGN(const ir::Function loops, LowerRun(scheduled, target, sizes));
   return estimate::EstimateTime(estimate::Summarize(loops), target).total_ns;
+}
+
+std::map<std::string, int64_t> Scaled(const std::map<std::string, int64_t>& sizes, double factor) {
+  std::map<std::string, int64_t> scaled = sizes;
+  for (auto& [name, size] : scaled)
+    size = std::max<int64_t>(1, std::llround(static_cast<double>(size) * factor));
+  return scaled;
 }
 
 }  // namespace tilewright::space

@@ -18,6 +18,9 @@ namespace tilewright::space {
 absl::StatusOr<ir::Function> LowerRun(const ir::Function& scheduled, const target::Target& target,
                                       const std::map<std::string, int64_t>& sizes = {});
 
+// Returns sizes so many times as large, each at least 1.
+std::map<std::string, int64_t> Scaled(const std::map<std::string, int64_t>& sizes, double factor);
+
 // Returns the estimate of one run, in ns. REQUIRES: fixed sizes, or a value for each open one, and
 // a machine without a matrix unit, whose rules estimate points themselves. Errors: as LowerRun.
 absl::StatusOr<double> EstimateRunNs(const ir::Function& scheduled, const target::Target& target,
