@@ -18,6 +18,7 @@ struct PassContext {
   target::Target target;
   bool verify_each = false;     // ir::Verify after every pass (tests, tilewright-opt)
   std::string dump_dir;         // --dump-ir: NN_<pass>.tir after each pass ("(unchanged)" noted)
+  int64_t block_terms = 512;    // sum_in_blocks: at most so many are added one after the other
   std::string test_miscompile;  // "tail" | "init": plants a wrong bound / a missing init (builder
                                 // flag, tests only)
 };
@@ -79,6 +80,8 @@ absl::StatusOr<Function> KeepSums(const Function& f, const PassContext& ctx);
 // kLoops → kLoops, vectorised and unrolled: innermost loops ask for the constants they will load
 // some iterations later, where those are too large for a core's caches.
 absl::StatusOr<Function> PrefetchConstants(const Function& f, const PassContext& ctx);
+// kFlat → kFlat: long sums of floats in local buffers are sums of blocks, which round less.
+absl::StatusOr<Function> SumInBlocks(const Function& f, const PassContext& ctx);
 // kScheduled → kScheduled: nests of blocks that double_buffer marked become the first stage of a
 // pipeline of their loop.
 absl::StatusOr<Function> MarkDoubleBuffers(const Function& f, const PassContext& ctx);

@@ -23,6 +23,7 @@ constexpr PassRow kNarrowArithmetic{"narrow_arithmetic", NarrowArithmetic};
 constexpr PassRow kContractFma{"contract_fma", ContractFma};
 constexpr PassRow kKeepSums{"keep_sums", KeepSums};
 constexpr PassRow kPrefetchConstants{"prefetch_constants", PrefetchConstants};
+constexpr PassRow kSumInBlocks{"sum_in_blocks", SumInBlocks};
 
 // Buffers are flattened before loops are vectorised: an index split by a fused loop, like (f / 20)
 // * 20 + f % 20, is only contiguous once its dimensions are one. Vectors come before unrolling,
@@ -31,7 +32,7 @@ constexpr PassRow kCpu[] = {
     kLowerBlocks,      kCompactBuffers,   kLocalSums,      kSimplify,          kDropGuards,
     kPartitionLoops,   kHoistOpenBuffers, kFlattenBuffers, kSimplify,          kLowerTensorNests,
     kVectorizeLoops,   kUnrollLoops,      kSimplify,       kDropMasks,         kDropZeroTerms,
-    kNarrowArithmetic, kContractFma,      kKeepSums,       kPrefetchConstants,
+    kNarrowArithmetic, kContractFma,      kKeepSums,       kPrefetchConstants, kSumInBlocks,
 };
 // Pipelines and virtual threads while thread loops are still loops like others; private buffers are
 // compacted again once each thread has its own.

@@ -19,6 +19,7 @@
 namespace tilewright::tests {
 namespace {
 
+constexpr int64_t kBlockTerms = 2;  // the sums of tests are short
 constexpr uint8_t kCanary = 0xA5;
 
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -118,11 +119,12 @@ std::vector<target::Target> RunnableDotTargets() {
 target::Target WidestTarget() { return RunnableTargets().back(); }
 
 absl::StatusOr<ir::Function> LowerChecked(const ir::Function& f, const target::Target& target,
-                                          const std::string& miscompile) {
+                                          const std::string& miscompile, int64_t block_terms) {
   if (f.stage == ir::Stage::kFlat) return f;
   transform::PassContext ctx;
   ctx.target = target;
   ctx.verify_each = true;
+  if (block_terms != 0) ctx.block_terms = block_terms;
   ctx.test_miscompile = miscompile;
   return transform::RunPipeline(f, transform::CpuPipeline(), ctx);
 }
@@ -162,7 +164,7 @@ int32_t LoadedKernel::Call(void* const* buffers, const int64_t* sizes, int threa
 
 absl::Status RunCompiled(const ir::Function& f, const target::Target& target, int threads,
                          const std::vector<int64_t>& sizes, std::vector<ir::TensorData*> args) {
-  TW_ASSIGN(ir::Function flat, LowerChecked(f, target));
+  TW_ASSIGN(ir::Function flat, LowerChecked(f, target, "", kBlockTerms));
   TW_ASSIGN(codegen::Artifact artifact, codegen::Generate({flat}, target));
   support::Sizes named;
   for (size_t i = 0; i < sizes.size(); ++i) named[flat.size_params[i]->name] = sizes[i];

@@ -27,9 +27,11 @@ std::vector<target::Target> RunnableDotTargets();
 // The widest of them.
 target::Target WidestTarget();
 
-// Scheduled or lowered → kFlat, verified after every pass.
+// Scheduled or lowered → kFlat, verified after every pass. `block_terms`: see PassContext; 0 is
+// what modules have.
 absl::StatusOr<ir::Function> LowerChecked(const ir::Function& f, const target::Target& target,
-                                          const std::string& miscompile = "");
+                                          const std::string& miscompile = "",
+                                          int64_t block_terms = 0);
 
 class LoadedKernel {
  public:
@@ -55,6 +57,7 @@ class LoadedKernel {
 TwContext TestContext(int threads);
 
 // Lowers, compiles and runs; `args` in parameter order, outputs are resized and overwritten.
+// From four terms on, sums of floats are sums of blocks.
 absl::Status RunCompiled(const ir::Function& f, const target::Target& target, int threads,
                          const std::vector<int64_t>& sizes, std::vector<ir::TensorData*> args);
 
