@@ -15,12 +15,10 @@ using support::StrCat;
 
 std::vector<OpSpec> MakeTable() {
   std::vector<OpSpec> table;
-  for (auto rows : {ElementwiseRows(),   LogicRows(),     CastRows(),      ConvRows(),
-                    ConvTransposeRows(), ContractRows(),  ReductionRows(), OrderingRows(),
-                    PoolRows(),          ShapeRows(),     IndexingRows(),  QuantizeRows(),
-                    PackedDenseRows(),   RecurrentRows(), CumulateRows(),  SearchSortedRows(),
-                    PickBoxesRows(),     CustomRows(),    AttentionRows(), LinearAttentionRows(),
-                    NormalizeRows(),     LoopRows()}) {
+  for (auto rows : {
+#define TW_FAMILY(Name, source) Name##Rows(),
+#include "compiler/op/families.def"
+       }) {
     for (OpSpec& row : rows) table.push_back(std::move(row));
   }
   return table;

@@ -11,28 +11,8 @@
 
 namespace tilewright::op {
 
-std::vector<OpSpec> AttentionRows();
-std::vector<OpSpec> ElementwiseRows();
-std::vector<OpSpec> LogicRows();
-std::vector<OpSpec> CastRows();
-std::vector<OpSpec> ConvRows();
-std::vector<OpSpec> ConvTransposeRows();
-std::vector<OpSpec> ContractRows();
-std::vector<OpSpec> CumulateRows();
-std::vector<OpSpec> CustomRows();
-std::vector<OpSpec> IndexingRows();
-std::vector<OpSpec> NormalizeRows();
-std::vector<OpSpec> OrderingRows();
-std::vector<OpSpec> LinearAttentionRows();
-std::vector<OpSpec> LoopRows();
-std::vector<OpSpec> ReductionRows();
-std::vector<OpSpec> PackedDenseRows();
-std::vector<OpSpec> PickBoxesRows();
-std::vector<OpSpec> PoolRows();
-std::vector<OpSpec> QuantizeRows();
-std::vector<OpSpec> RecurrentRows();
-std::vector<OpSpec> SearchSortedRows();
-std::vector<OpSpec> ShapeRows();
+#define TW_FAMILY(Name, source) std::vector<OpSpec> Name##Rows();
+#include "compiler/op/families.def"
 
 // An operator on one element of each operand, whose types and loops follow from that (op.cc).
 struct ScalarRow {

@@ -47,18 +47,18 @@ absl::StatusOr<std::unique_ptr<Space>> Space::Create(std::vector<schedule::Varia
   }
   std::unique_ptr<Space> space(new Space(std::move(variants), target, std::move(typical)));
   // The rules in order of preference: the first that describes a function makes its sketches, and
-  // so do those that stand beside others.
+  // so do those that add to others.
   for (size_t v = 0; v < space->variants_.size(); ++v) {
     const ir::Function function = ir::BindSizes(space->variants_[v].function, space->typical_);
     for (const Rule& rule : Rules(target)) {
-      if (rule.of_variants != (v > 0)) continue;
+      if ((rule.use == RuleUse::kOfVariants) != (v > 0)) continue;
       auto made = rule.make(function, target);
       if (made.empty()) continue;
       for (auto& sketch : made) {
         space->sketches_.push_back(std::move(sketch));
         space->variant_of_.push_back(v);
       }
-      if (!rule.beside) break;
+      if (rule.use != RuleUse::kInAddition) break;
     }
   }
   const auto& sketches = space->sketches_;

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Checks what READMEs claim about adding an operator, a layout, a primitive, a pass, a target or a device.
+"""Checks what READMEs claim about adding an operator, a family of them, a rule of the space, a layout, a primitive, a pass, a target or a device.
 
 - the tables of worked examples: every file is there and names the example, and each kind has as many
   files as the claim says
+- no other code of the product names the operator, the family's operator or the rule of an example, but for the
+  ONNX import
 - the toy, a target with a device that lives in the tests: every file of its folder is one of those of
   an example, and no other code names it, so a target that needs one file more fails this check
 - the host's code names no kind of device that has a plug-in, but for the files of its example
@@ -18,7 +20,7 @@ import sys
 import source_files
 
 CLAIMED = {
-    "compiler/README.md": {"operator": 2, "primitive": 4, "layout": 2, "pass": 5},
+    "compiler/README.md": {"operator": 2, "operators": 3, "rule": 3, "primitive": 4, "layout": 2, "pass": 5},
     "compiler/targets/README.md": {"family": 4, "kind": 4, "machine": 1, "intrinsic": 2},
     "deploy/runtime/README.md": {"device": 3},
 }
@@ -27,6 +29,10 @@ TOY, TOY_NAME = "tests/toy/", re.compile(r"(?<![A-Za-z])toy(?![A-Za-z])", re.I)
 TOY_STRANGERS = re.compile(r"(compiler|cost_model|deploy|device_agent|proto|tracker|tuner_server|vta)/.*"
                            r"\.(cc|h|c|def|proto|py|sh|txt)$|tests/(?!lint/|toy/|CMakeLists).*\.(cc|h|c|def|txt)$")
 EXAMPLE = re.compile(r"^\| (\w+) \| `(\w+)` \| (.*) \|$", re.M)
+# What the table of a kind says is enough: nobody else asks for the row by its name.
+ROWS_ALONE = ("operator", "operators", "rule")
+# ONNX says some operators in several ways, and some by others.
+KNOWS_ROWS = re.compile(r"compiler/(?!onnx/).*\.(cc|h|def)$|(tuner_server|cost_model|deploy|vta)/.*\.(cc|h)$")
 # What knows no device: agent and worker reach all of them through the table of plug-ins.
 DEVICE_CODE = re.compile(r"(device_agent/.*\.(cc|h|c)|device_agent/CMakeLists\.txt|deploy/.*\.cc|deploy/.*CMakeLists\.txt)$")
 
@@ -47,8 +53,20 @@ def check_examples(report, root, known, readme):
                 report.add(readme, "names a file that is not there: %s" % path)
             elif not words.search(source_files.read_text(path, root)):
                 report.add(path, "expected %s, which %s says it has" % (name, readme))
+        if kind in ROWS_ALONE:
+            check_others(report, root, known, name, files)
         if kind == "device":
             check_strangers(report, root, known, name, files)
+
+
+def check_others(report, root, known, name, files):
+    """No other code asks whether a node or a sketch is of this row."""
+    for path in known:
+        if path in files or not KNOWS_ROWS.match(path):
+            continue
+        for number, line in enumerate(source_files.read_text(path, root).splitlines(), 1):
+            if '"%s"' % name in re.sub(r"//.*", "", line):
+                report.add("%s:%d" % (path, number), "names %s: a new row would need this file, too" % name)
 
 
 def check_strangers(report, root, known, name, files):

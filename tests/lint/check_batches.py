@@ -64,9 +64,11 @@ def check(root):
     for path in source_files.repository_files(root):
         if os.path.basename(path) != "CMakeLists.txt":
             continue
+        tables = source_files.table_sources(path, root)
         for _, sources in TARGET.findall(source_files.read_text(path, root)):
             count += 1
-            check_target(report, root, os.path.dirname(path), sources.split())
+            names = [name for word in sources.split() for name in tables.get(word.strip("${}"), [word])]
+            check_target(report, root, os.path.dirname(path), names)
     return report.finish("%d targets" % count)
 
 

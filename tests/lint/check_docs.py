@@ -3,7 +3,7 @@
 
 - every folder with sources has a README.md, and the files that a README names exist
 - functions are in the file that their class's map ("// part.cc: what") puts them into
-- every C++ source is in a CMakeLists.txt at or above it: no dead code, no dead tests
+- every C++ source is in a CMakeLists.txt at or above it, or in a table that one reads: no dead code, no dead tests
 - basenames are unique, so that logs, stack traces and searches agree
 - clocks, randomness, the environment, sleeping and C files only in deploy/support
 - each promise of the fleet (the table in tests/README.md) has tests that are there, one of which names it, and a figure
@@ -147,8 +147,11 @@ def is_registered(path, lists):
 
 
 def check_registration(report, root, files):
-    lists = {os.path.dirname(p): source_files.read_text(p, root) for p in files
-             if os.path.basename(p) == "CMakeLists.txt"}
+    lists = {}
+    for path in files:
+        if os.path.basename(path) == "CMakeLists.txt":
+            tables = sum(source_files.table_sources(path, root).values(), [])
+            lists[os.path.dirname(path)] = "\n".join([source_files.read_text(path, root), *tables])
     for path in files:
         is_script_test = path.startswith("tests/") and path.endswith("_test.py")
         if not path.endswith((".cc", ".c")) and not is_script_test:

@@ -210,11 +210,15 @@ T Max(
                  "| primitive | `split` | `compiler/schedule/steps.def`, "
                  "`compiler/schedule/primitives.h`, `compiler/schedule/loops.cc`, `t.cc` |\n"
                  "| layout | `OI8i` | `o.cc`, `t.cc` |\n"
+                 "| operators | `erode` | `o.cc`, `compiler/op/families.def`, `t.cc` |\n"
+                 "| rule | `erode` | `o.cc`, `compiler/op/families.def`, `t.cc` |\n"
                  "| pass | `lower_all` | `compiler/transform/passes.h`, `compiler/transform/p.cc`, "
                  "`compiler/transform/pipelines.cc`, `t.cc`, `u.cc` |\n")
         lower = "StatusOr<Function> LowerAll(const Function& f);\n"
         for path, text in {
-                "o.cc": '{"relu", "OI8i"}\n', "t.cc": "Relu ApplySplit lower_all OI8i\n", "u.cc": "LowerAll\n",
+                "o.cc": '{"relu", "erode", "OI8i"}\n', "t.cc": "Relu Erode ApplySplit lower_all OI8i\n", "u.cc": "LowerAll\n",
+                "compiler/op/families.def": 'TW_FAMILY(Erode, "erode.cc")\n', "compiler/onnx/onnx_ops.cc": '"relu"\n',
+                "compiler/graph/fuse.cc": '// "relu"\n"relu6"\n',
                 "compiler/schedule/steps.def": 'TW_STEP(Split, "split", "l", "")\n',
                 "compiler/schedule/primitives.h": "Status ApplySplit(Schedule& s);\n",
                 "compiler/schedule/loops.cc": "Status ApplySplit(Schedule& s) {}\n",
@@ -227,9 +231,12 @@ T Max(
         self.put("compiler/schedule/other.cc", "Status ApplySplit(Schedule& s) {}\n")
         self.expect_finding("check_additions.py", "ApplySplit: expected one source", "other.cc")
         os.remove(os.path.join(self.root, "compiler/schedule/other.cc"))
-        self.put("o.cc", '{"tanh", "OI8i"}\n')
+        self.put("o.cc", '{"tanh", "erode", "OI8i"}\n')
         self.expect_finding("check_additions.py", "o.cc: expected relu")
-        self.put("o.cc", '{"relu", "OI8i"}\n')
+        self.put("o.cc", '{"relu", "erode", "OI8i"}\n')
+        self.put("compiler/graph/fuse.cc", 'if (node.op == "relu") {\n')
+        self.expect_finding("check_additions.py", "compiler/graph/fuse.cc:1: names relu")
+        self.put("compiler/graph/fuse.cc", "")
         self.put("compiler/op/dense.cc", '// "OI8i"\nif (layout == "OI8i") {\n')
         self.expect_finding("check_additions.py", "compiler/op/dense.cc:2: names a layout in blocks")
 
@@ -279,6 +286,21 @@ T Max(
         self.put("compiler/op/CMakeLists.txt", "")
         self.put("compiler/CMakeLists.txt", "tw_library(x SRCS op/op.cc)\n")
         self.assertEqual(self.run_check("check_docs.py")[0], 0)
+
+    def test_sources_of_tables(self):
+        self.put("compiler/op/CMakeLists.txt", "tw_table_sources(families rows/families.def)\n"
+                 "tw_library(x SRCS\n  ${families}\n  op.cc\n)\n")
+        self.put("compiler/op/rows/README.md", "# rows\n")
+        self.put("compiler/op/rows/families.def", '// "pool.cc"\nTW_FAMILY(Conv, "conv.cc")\n')
+        body = "namespace {\nconstexpr int kPad = 1;\n}  // namespace\n"
+        self.put("compiler/op/op.cc", body)
+        self.put("compiler/op/rows/conv.cc", "int f();\n")
+        self.assertEqual(self.run_check("check_docs.py")[0], 0)
+        self.assertEqual(self.run_check("check_batches.py")[0], 0)
+        self.put("compiler/op/rows/conv.cc", body)
+        self.expect_finding("check_batches.py", "kPad is also defined by")
+        self.put("compiler/op/rows/pool.cc", "int g();\n")
+        self.expect_finding("check_docs.py", "compiler/op/rows/pool.cc: expected in a CMakeLists.txt")
 
     def test_threats_without_a_test(self):
         table = "# Threats\n\n## Threats and defences\n\n| threat | answer | proof |\n|---|---|---|\n%s\n## Rest\n"

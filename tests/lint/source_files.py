@@ -38,6 +38,19 @@ _TOKEN = re.compile(
     r"|\"(?:\\.|[^\"\\\n])*\"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'", re.S)
 
 
+_TABLE = re.compile(r"^tw_table_sources\((\w+) ([\w./]+)\)", re.M)
+
+
+def table_sources(path, root=ROOT):
+    """What the tables of a CMakeLists.txt name (tw_table_sources): variable -> sources, relative to its folder."""
+    found = {}
+    for variable, table in _TABLE.findall(read_text(path, root)):
+        folder = os.path.dirname(table)
+        text = strip_cpp(read_text(os.path.join(os.path.dirname(path), table), root), keep_strings=True)
+        found[variable] = [os.path.join(folder, name) for name in re.findall(r'"(\w+\.cc)"', text)]
+    return found
+
+
 def strip_cpp(text, keep_strings=False):
     """The text with comments (and, unless kept, string contents) blanked; lines keep their numbers."""
 

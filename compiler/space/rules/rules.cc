@@ -1,25 +1,15 @@
 #include "compiler/space/rules/rules.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace tilewright::space {
 namespace {
 
-constexpr Rule kGroupRules[] = {
-    {"tensor_tiles", MakeTensorTiles, /*of_variants=*/false, /*beside=*/true},
-    {"thread_tiles", MakeThreadTiles, /*of_variants=*/false, /*beside=*/true},
-    {"tree_reduction", MakeTreeReduction, /*of_variants=*/false, /*beside=*/true},
-    {"bound_default", MakeBoundDefault},
-};
-constexpr Rule kMatrixRules[] = {
-    {"matrix_tiles", MakeMatrixTiles},
-};
-constexpr Rule kLoopRules[] = {
-    {"around_default", MakeAroundDefault, /*of_variants=*/false, /*beside=*/true},
-    {"split_reduction", MakeSplitReduction, /*of_variants=*/false, /*beside=*/true},
-    {"winograd", MakeWinograd, /*of_variants=*/true},
-    {"depthwise_dots", MakeDepthwiseDots, /*of_variants=*/true},
-    {"field_sums", MakeFieldSums, /*of_variants=*/true},
-    {"multi_level_tiling", MakeMultiLevelTiling},
-    {"parallel_vectorize_unroll", MakeParallelVectorizeUnroll},
+constexpr Rule kRules[] = {
+#define TW_RULE(set, Name, name, use, source) \
+  {target::RuleSet::set, name, Make##Name, RuleUse::use},
+#include "compiler/space/rules/rules.def"
 };
 
 }  // namespace
@@ -32,15 +22,9 @@ bool FirstPointApplies(const Sketch& sketch, const ir::Function& function) {
 }
 
 std::span<const Rule> Rules(const target::Target& target) {
-  switch (target.machine.rule_set) {
-    case target::RuleSet::kGroups:
-      return kGroupRules;
-    case target::RuleSet::kMatrix:
-      return kMatrixRules;
-    case target::RuleSet::kLoops:
-      break;
-  }
-  return kLoopRules;
+  const auto begin = std::ranges::find(kRules, target.machine.rule_set, &Rule::set);
+  const auto is_other = [&](const Rule& rule) { return rule.set != target.machine.rule_set; };
+  return {begin, std::ranges::find_if(begin, std::end(kRules), is_other)};
 }
 
 }  // namespace tilewright::space
