@@ -251,6 +251,9 @@ class FunctionEmitter {
   absl::Status StoreSlots(const Access& access, llvm::Value* value);
   absl::StatusOr<llvm::Value*> LoadStrided(const Access& access, const RampForm& ramp,
                                            const std::vector<bool>& active, llvm::Value* mask);
+  llvm::Value* InPowerOfTwo(llvm::Value* value, int lanes);
+  llvm::Value* MaskedLoad(const Address& address, int lanes, llvm::Type* element,
+                          llvm::Value* mask);
   llvm::Value* MaskOf(const std::vector<int>& read, llvm::Value* mask);
   absl::StatusOr<llvm::Value*> EmitLanes(const ir::Expr& index, const RampForm* ramp);
   absl::StatusOr<Address> LaneAddress(const Access& access, const RampForm* ramp,

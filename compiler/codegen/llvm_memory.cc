@@ -2,6 +2,8 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
 
 #include "compiler/codegen/llvm_emitter.h"
 #include "compiler/codegen/llvm_scope.h"
@@ -194,9 +196,7 @@ StatusOrValue FunctionEmitter::LoadMemory(const Access& access) {
     TW_ASSIGN(Address address, EmitAddress(access, ramp.base, 0));
     if (access.mask == nullptr) return FromMemory(Load1(type, address), access.dtype);
     TW_ASSIGN(Value * mask, Emit(access.mask));
-    Value* zero = llvm::Constant::getNullValue(type);
-    return FromMemory(builder_.CreateMaskedLoad(type, address.pointer, address.align, mask, zero),
-                      access.dtype);
+    return FromMemory(MaskedLoad(address, access.dtype.lanes, element, mask), access.dtype);
   }
   if (is_ramp && ramp.stride == 0 && access.mask == nullptr) {
     TW_ASSIGN(Address address, EmitAddress(access, ramp.base, 0));
@@ -233,10 +233,8 @@ StatusOrValue FunctionEmitter::LoadStrided(const Access& access, const RampForm&
     }
     if (!any) continue;
     TW_ASSIGN(Address address, EmitAddress(access, ramp.base, start));
-    Value* part =
-        all ? static_cast<Value*>(Load1(type, address))
-            : builder_.CreateMaskedLoad(type, address.pointer, address.align, MaskOf(read, mask),
-                                        llvm::Constant::getNullValue(type));
+    Value* part = all ? static_cast<Value*>(Load1(type, address))
+                      : MaskedLoad(address, lanes, type->getScalarType(), MaskOf(read, mask));
     std::vector<int> shuffle(lanes, llvm::PoisonMaskElem);
     for (int lane = 0; lane < lanes; ++lane) {
       int64_t element = lane * ramp.stride;
@@ -252,6 +250,29 @@ StatusOrValue FunctionEmitter::LoadStrided(const Access& access, const RampForm&
                                : builder_.CreateShuffleVector(result, part, shuffle);
   }
   return result;
+}
+
+// With zeros behind its lanes, up to a power of two of them. LLVM 19 stops where a constant mask
+// leaves out the last lanes of other vectors (`LLVM ERROR: Invalid size request`).
+Value* FunctionEmitter::InPowerOfTwo(Value* value, int lanes) {
+  const auto wide = static_cast<int>(std::bit_ceil(static_cast<unsigned>(lanes)));
+  if (wide == lanes) return value;
+  std::vector<int> read(static_cast<size_t>(wide), lanes);
+  std::iota(read.begin(), read.begin() + lanes, 0);
+  return builder_.CreateShuffleVector(value, llvm::Constant::getNullValue(value->getType()), read);
+}
+
+Value* FunctionEmitter::MaskedLoad(const Address& address, int lanes, llvm::Type* element,
+                                   Value* mask) {
+  const auto wide = std::bit_ceil(static_cast<unsigned>(lanes));
+  llvm::Type* type = llvm::FixedVectorType::get(element, wide);
+  Value* loaded =
+      builder_.CreateMaskedLoad(type, address.pointer, address.align, InPowerOfTwo(mask, lanes),
+                                llvm::Constant::getNullValue(type));
+  if (wide == static_cast<unsigned>(lanes)) return loaded;
+  std::vector<int> read(static_cast<size_t>(lanes));
+  std::iota(read.begin(), read.end(), 0);
+  return builder_.CreateShuffleVector(loaded, read);
 }
 
 // Of the lanes that `read` names, each where `mask` says so, or always without one.
@@ -356,7 +377,9 @@ absl::Status FunctionEmitter::StoreMemory(const Access& access, Value* value) {
       return absl::OkStatus();
     }
     TW_ASSIGN(Value * mask, Emit(access.mask));
-    builder_.CreateMaskedStore(value, address.pointer, address.align, mask);
+    const int lanes = access.dtype.lanes;
+    builder_.CreateMaskedStore(InPowerOfTwo(value, lanes), address.pointer, address.align,
+                               InPowerOfTwo(mask, lanes));
     return absl::OkStatus();
   }
   return StoreLanes(access, is_ramp ? &ramp : nullptr, value);

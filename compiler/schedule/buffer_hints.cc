@@ -126,7 +126,7 @@ absl::Status ApplySwizzle(Schedule& s, const Step& step) {
                   block);
   }
   for (const BlockSite& site : sites) {
-    if (site.block != block && !Reads(*site.block, buffer)) continue;
+    if (!Writes(*site.block, buffer) && !Reads(*site.block, buffer)) continue;
     if (!IsTensorized(*site.block)) continue;
     return Refuse(step, "tensorized",
                   StrCat("expected that no tensor intrinsic uses ", buffer->name, ", found one"),

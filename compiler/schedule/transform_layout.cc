@@ -55,19 +55,27 @@ absl::Status CheckMap(const Step& step, const IndexMap& map, const ir::Buffer& b
                 block);
 }
 
+// What a digit takes a whole number of times.
+int64_t UnitOf(const IndexDigit& d) { return d.mod == 0 ? d.div : d.div * d.mod; }
+
+bool IsMultiple(const Expr& extent, int64_t unit) {
+  const int64_t* number = ir::AsInt(extent);
+  return unit == 1 || (number != nullptr && *number % unit == 0);
+}
+
 // Every point of the new shape is one of the old: a block computes all of its iteration space.
 absl::Status CheckEven(const Step& step, const IndexMap& map, const ir::Buffer& buffer,
                        const Stmt& block) {
   for (const IndexDigit& d : map) {
     const Expr& size = buffer->shape[static_cast<size_t>(d.dim)];
     const int64_t* extent = ir::AsInt(size);
-    int64_t unit = d.mod == 0 ? d.div : d.div * d.mod;
-    if (unit == 1 || (extent != nullptr && *extent % unit == 0)) continue;
-    return Refuse(step, "uneven",
-                  StrCat("expected dimension ", d.dim, " of ", buffer->name, " as a multiple of ",
-                         unit, ", found ", extent == nullptr ? "a symbolic size" : StrCat(*extent),
-                         " (split tail=pad of its loop pads it)"),
-                  block);
+    if (IsMultiple(size, UnitOf(d))) continue;
+    return Refuse(
+        step, "uneven",
+        StrCat("expected dimension ", d.dim, " of ", buffer->name, " as a multiple of ", UnitOf(d),
+               ", found ", extent == nullptr ? "a symbolic size" : StrCat(*extent),
+               " (split tail=pad of its loop pads it)"),
+        block);
   }
   return absl::OkStatus();
 }
@@ -247,9 +255,17 @@ absl::Status ApplyTransformLayout(Schedule& s, const Step& step) {
   std::vector<std::pair<std::string, std::vector<int>>> writers;
   for (const BlockSite& site : WritersOf(sites, from)) {
     TW_ASSIGN(std::vector<int> written, WrittenIters(step, site.block));
-    for (int w : written) {
-      if (w < 0 || ir::IsInt(site.block->iters[static_cast<size_t>(w)].domain.min, 0)) continue;
-      return Refuse(step, "domain", "expected iterators from 0, found another domain", site.block);
+    for (size_t dim = 0; dim < written.size(); ++dim) {
+      if (written[dim] < 0) continue;
+      const ir::Range& domain = site.block->iters[static_cast<size_t>(written[dim])].domain;
+      // A divided loop's nest writes a part of the dimension.
+      const bool whole = std::ranges::all_of(DigitsOf(map, static_cast<int>(dim)), [&](size_t k) {
+        return IsMultiple(domain.extent, UnitOf(map[k]));
+      });
+      if (ir::IsInt(domain.min, 0) && whole) continue;
+      return Refuse(step, "domain",
+                    "expected iterators from 0 over whole digits, found another domain",
+                    site.block);
     }
     writers.emplace_back(site.block->name, std::move(written));
   }

@@ -175,6 +175,7 @@ class Localizer : public ir::Rewriter {
 
   // Whether the places of different sums differ.
   bool AreApart(const LocalSet& sums) const {
+    if (sums.init.store->indices.empty()) return true;  // one sum
     analysis::Analyzer analyzer(function_);
     for (const Stmt& loop : loops_) analyzer.SetRange(loop->var, loop->range);
     std::vector<ir::Var> vars;

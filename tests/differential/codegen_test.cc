@@ -415,6 +415,25 @@ TEST(Codegen, PaddingUnderVectors) {
   }
 }
 
+// Vectors that are no power of two of lanes, of which constants say what is read and written: LLVM
+// stopped at some of them.
+TEST(Codegen, OddVectorsUnderConstantMasks) {
+  for (const int64_t lanes : {3, 5, 9, 12, 15, 17, 31}) {
+    for (const int64_t missing : {1, 2}) {
+      ir::FunctionBuilder b("padded");
+      const Buffer x = b.Constant("X", ir::kF32, Shape({lanes - missing}));
+      const Buffer y = b.Compute("Y", ir::kF32, Shape({lanes}), {"i"}, [&](const auto& v) {
+        return ir::Select(v[0] < Int(lanes - missing), ir::Load(x, {v[0]}), ir::Float(0));
+      });
+      const ir::Function f = b.Finish({y});
+      CheckSchedule(MakeCase(f), Script(f).Do("vectorize %Y.0").Text());
+      Script written(f);
+      written.Do("split %Y.0 [?," + std::to_string(lanes + missing) + "] tail=mask");
+      CheckSchedule(MakeCase(f), written.Do("vectorize %Y.1").Text());
+    }
+  }
+}
+
 // A dense layer whose reduction is longer than its output: small rows, unrolled by annotation.
 TEST(Codegen, DenseWithUnrollHint) {
   ir::Function f = Matmul(1, 24, 50);

@@ -81,6 +81,8 @@ std::vector<int64_t> PadFactors(const Schedule& s, int block, Rng* rng) {
   return factors;
 }
 
+constexpr size_t kMaxDigits = 16;
+
 // Digits of each dimension, shuffled; sometimes not a map of the buffer at all.
 std::string RandomMap(const Schedule& s, int block, Rng* rng) {
   ir::Stmt stmt = s.StmtOf(block);
@@ -88,7 +90,9 @@ std::string RandomMap(const Schedule& s, int block, Rng* rng) {
   schedule::IndexMap map;
   for (size_t d = 0; d < rank; ++d) {
     int dim = static_cast<int>(d);
-    if (!rng->Bernoulli(0.5)) {
+    // Three digits at most for each dimension; a longer map is no text of a step.
+    const bool fits = map.size() + 3 + (rank - d - 1) <= kMaxDigits;
+    if (!rng->Bernoulli(0.5) || !fits) {
       map.push_back({dim, 1, 0});
       continue;
     }

@@ -292,6 +292,18 @@ TEST(LocalSums, OnlyOfMarkedReductionsWhoseSumsLieApart) {
   }
 }
 
+TEST(LocalSums, OneSumHasNoPlace) {
+  const ir::Function before = Parsed(
+      "fn f(X: f32[3] input, Y: f32[] output) stage=loops {\nalloc S: f32[] scope=global {\n"
+      "for t in 0..1 @{local_sums=1} {\nS[] = 0.0f32;\nfor k in 0..3 {\nS[] = S[] + X[k];\n}\n}\n"
+      "Y[] = S[];\n}\n}\n");
+  const auto after = RunPipeline(before, Rows("local_sums"), Context());
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_THAT(ir::Print(*after), testing::HasSubstr("scope=local"));
+  const absl::Status same = tests::SameResults(before, *after);
+  EXPECT_TRUE(same.ok()) << support::StatusText(same) << ir::Print(*after);
+}
+
 TEST(HoistOpenBuffers, CopiesThatDoNotLiveTogetherAreOne) {
   const std::string use =
       "alloc S#: f32[n, 2] scope=global {\nS#[0, 1] = X[0];\nY[#] = S#[0, 1];\n";

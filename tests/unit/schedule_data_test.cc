@@ -341,6 +341,31 @@ TEST(TransformLayoutTest, Refusals) {
                 "schedule.transform_layout.map");
 }
 
+// Six sums in digits of two; the first nest of a divided loop computes five of them.
+TEST(TransformLayoutTest, NestsThatWriteAPartOfADigit) {
+  const auto parsed = ir::ParseFunction(R"(
+fn f(X: f32[8] input, Y: f32[6] output) stage=scheduled {
+  for i in 0..6 {
+    for k in 0..3 {
+      block Y(vi: spatial 0..6 = i, vk: reduce 0..3 = k) {
+        reads X[vi + vk:1];
+        writes Y[vi:1];
+        init {
+          Y[vi] = 0.0f32;
+        }
+        Y[vi] = Y[vi] + X[vi + vk];
+      }
+    }
+  }
+}
+)");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  const ir::Function& f = *parsed;
+  ExpectRefused(f, "divide %0 [5]; rfactor %2 %1 axis=first; transform_layout %6 (1/2,0,1%2)",
+                "schedule.transform_layout.domain");
+  Scheduled(f, "divide %0 [4]; rfactor %2 %1 axis=first; transform_layout %6 (1/2,0,1%2)");
+}
+
 TEST(TransformLayoutTest, ComesBeforeAlignment) {
   ExpectRefused(DenseReluProgram(6, 5, 4), "storage_align %3; transform_layout %3 (1,0)",
                 "schedule.transform_layout.aligned");
@@ -410,6 +435,11 @@ TEST(SwizzleTest, Refusals) {
   const std::string tile = "tensorize %0 intrin=generic.fma_tile";
   ExpectRefused(DenseReluProgram(6, 8, 4), "swizzle %3; " + tile, "schedule.tensorize.swizzled");
   ExpectRefused(DenseReluProgram(6, 8, 4), tile + "; swizzle %3", "schedule.swizzle.tensorized");
+  // An init of its own writes the buffer, too.
+  ExpectRefused(MatmulProgram(16, 4, 4),
+                "cache_write %3 scope=shared; decompose_reduction %3 %0; "
+                "tensorize %8 intrin=generic.fma_tile; swizzle %3 vector=1",
+                "schedule.swizzle.tensorized");
 }
 
 TEST(DoubleBufferTest, MarksTheProducerInALoop) {
