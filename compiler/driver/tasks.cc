@@ -95,20 +95,16 @@ std::string Label(const Task& task, size_t index) {
   return StrCat("t", index, "-", word);
 }
 
-// Operators whose operands must stay away from zero and negative numbers to have a value at all.
+op::Domain DomainOf(const Node& node, size_t operand) {
+  const op::OpSpec* spec = op::FindOp(node.op);
+  return spec->domain == nullptr ? op::Domain::kAny : spec->domain(operand, node.attrs);
+}
+
+// Whether an operator wants positive operands: which operand of the task it gets there from is
+// anyone's guess.
 bool NeedsPositive(const Graph& task) {
-  for (const Node& node : task.nodes) {
-    for (std::string_view name : {"sqrt", "log", "pow", "div", "reciprocal", "batch_norm"}) {
-      if (node.op == name) return true;
-    }
-    // What a definition divides by, or takes the root of, may be any operand.
-    const std::string custom =
-        op::GetString(node.attrs, "definition", "") + op::GetString(node.attrs, "expression", "");
-    for (std::string_view part : {"sqrt(", "log(", "pow(", "acosh(", " / "}) {
-      if (custom.find(part) != std::string::npos) return true;
-    }
-  }
-  return false;
+  return std::ranges::any_of(
+      task.nodes, [](const Node& node) { return DomainOf(node, 0) == op::Domain::kPositive; });
 }
 
 // Of what a task multiplies sums of integers with. Drawn from the operands that bytes get, sums of
@@ -117,23 +113,6 @@ bool NeedsPositive(const Graph& task) {
 module::Distribution ScaleOfSums(double length) {
   const double scale = 2 / std::sqrt(length);
   return {module::Distribution::Kind::kUniform, 0.5 * scale, 1.5 * scale};
-}
-
-// Whether an operand is the scale of quantised values, which is positive; of i32 where `sums`.
-bool IsScale(const Graph& task, ValueId id, bool sums) {
-  for (const Node& node : task.nodes) {
-    if ((node.op != "quantize" && node.op != "dequantize") || node.inputs[1] != id) continue;
-    if (!sums || task.values[node.inputs[0]].type.dtype == ir::kI32) return true;
-  }
-  return false;
-}
-
-// The shift of the requantisation whose multiplier an operand is.
-std::optional<int64_t> ShiftOfMultiplier(const Graph& task, ValueId id) {
-  for (const Node& node : task.nodes) {
-    if (node.op == "requantize" && node.inputs[1] == id) return op::GetInt(node.attrs, "shift", 0);
-  }
-  return std::nullopt;
 }
 
 // The same scale as a whole number over 2^shift.
@@ -146,35 +125,17 @@ module::Distribution MultiplierOfSums(double length, int64_t shift) {
   return {module::Distribution::Kind::kIntRange, whole(scale.a), whole(scale.b)};
 }
 
-// Whether an operand is words of packed integers: every pattern of bits is some.
-bool IsPackedWords(const Graph& task, ValueId id) {
-  return std::any_of(task.nodes.begin(), task.nodes.end(), [&](const Node& node) {
-    return node.op == "packed_dense" && node.inputs[1] == id;
-  });
-}
-
 // Whether results are quantised numbers that another order of summation, or a library function, may
 // round to the other side.
 bool RoundsInexact(const Graph& task) {
-  // Products before a sum may be fused with it.
-  static constexpr std::string_view kExact[] = {"mul",  "div",        "max",     "min",  "relu",
-                                                "clip", "neg",        "abs",     "cast", "floor",
-                                                "ceil", "dequantize", "identity"};
-  bool quantizes = false, inexact = false;
+  bool rounds = false, inexact = false;
   for (const Node& node : task.nodes) {
+    const op::OpSpec* spec = op::FindOp(node.op);
     const bool is_float = task.values[node.outputs[0]].type.dtype.is_float();
-    quantizes = quantizes || node.op == "quantize";
-    inexact = inexact || (is_float && std::find(std::begin(kExact), std::end(kExact), node.op) ==
-                                          std::end(kExact));
+    rounds = rounds || (!is_float && DomainOf(node, 1) == op::Domain::kScale);
+    inexact = inexact || (is_float && !spec->exact && spec->moves == 0);
   }
-  return quantizes && inexact;
-}
-
-double UnitRoundoff(ir::DType dtype) {
-  if (!dtype.is_float()) return 0;
-  if (dtype == ir::kF64) return std::ldexp(1, -53);
-  if (dtype == ir::kF32) return std::ldexp(1, -24);
-  return dtype == ir::kF16 ? std::ldexp(1, -11) : std::ldexp(1, -8);
+  return rounds && inexact;
 }
 
 double LongestReduction(const Graph& task) {
@@ -186,6 +147,43 @@ double LongestReduction(const Graph& task) {
     longest = std::max(longest, op::ReductionLength(*spec, types, node.attrs));
   }
   return longest;
+}
+
+constexpr module::Distribution kPositive = {module::Distribution::Kind::kUniform, 0.5, 1.5};
+
+// Of an operand of which not all values make sense to the operators that read it.
+std::optional<module::Distribution> NarrowDistribution(const Graph& task, ValueId id) {
+  std::optional<module::Distribution> found;
+  for (const Node& node : task.nodes) {
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] != id) continue;
+      switch (DomainOf(node, i)) {
+        case op::Domain::kAny:
+        case op::Domain::kPositive:
+          break;
+        case op::Domain::kScale:
+          if (task.values[node.inputs[0]].type.dtype == ir::kI32) {
+            return ScaleOfSums(LongestReduction(task));
+          }
+          found = kPositive;
+          break;
+        case op::Domain::kMultiplier:
+          return MultiplierOfSums(LongestReduction(task), op::GetInt(node.attrs, "shift", 0));
+        case op::Domain::kWords:
+          return module::Distribution{module::Distribution::Kind::kIntRange,
+                                      std::numeric_limits<int32_t>::min(),
+                                      std::numeric_limits<int32_t>::max()};
+      }
+    }
+  }
+  return found;
+}
+
+double UnitRoundoff(ir::DType dtype) {
+  if (!dtype.is_float()) return 0;
+  if (dtype == ir::kF64) return std::ldexp(1, -53);
+  if (dtype == ir::kF32) return std::ldexp(1, -24);
+  return dtype == ir::kF16 ? std::ldexp(1, -11) : std::ldexp(1, -8);
 }
 
 }  // namespace
@@ -346,22 +344,8 @@ absl::StatusOr<std::vector<TaskInput>> TaskInputs(const Graph& task, uint64_t se
     TW_ASSIGN(const module::DType dtype, ModuleDType(value.type.dtype));
     TaskInput input{value.type, value.weight, value.far, rng.Split(static_cast<uint64_t>(i)).seed(),
                     runtime::DefaultDistribution(dtype)};
-    if (positive && module::IsFloat(dtype)) {
-      input.distribution = {module::Distribution::Kind::kUniform, 0.5, 1.5};
-    }
-    if (IsScale(task, task.inputs[i], /*sums=*/false)) {
-      input.distribution = {module::Distribution::Kind::kUniform, 0.5, 1.5};
-    }
-    if (IsScale(task, task.inputs[i], /*sums=*/true)) {
-      input.distribution = ScaleOfSums(LongestReduction(task));
-    }
-    if (IsPackedWords(task, task.inputs[i])) {
-      constexpr auto kWords = std::numeric_limits<int32_t>();
-      input.distribution = {module::Distribution::Kind::kIntRange, kWords.min(), kWords.max()};
-    }
-    if (const auto shift = ShiftOfMultiplier(task, task.inputs[i])) {
-      input.distribution = MultiplierOfSums(LongestReduction(task), *shift);
-    }
+    if (positive && module::IsFloat(dtype)) input.distribution = kPositive;
+    input.distribution = NarrowDistribution(task, task.inputs[i]).value_or(input.distribution);
     inputs.push_back(std::move(input));
   }
   return inputs;

@@ -4,6 +4,7 @@
 // implies go away.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "compiler/graph/forward_rewriter.h"
@@ -52,10 +53,9 @@ class QuantizedMover : public ForwardRewriter {
   absl::StatusOr<bool> Rewrite(const Node& node) override {
     if (node.op == "quantize") return Quantize(node);
     const bool maximum = node.op == "pool2d" && op::GetString(node.attrs, "kind", "max") == "max";
-    for (const std::string_view op : {"reshape", "transpose", "slice", "concat"}) {
-      if (node.op == op) return Move(node);
-    }
-    return maximum ? Move(node) : false;
+    const op::OpSpec* spec = op::FindOp(node.op);
+    const bool moves = spec != nullptr && spec->moves > 0 && spec->moves >= std::ssize(node.inputs);
+    return maximum || moves ? Move(node) : false;
   }
 
   // Whether both hold the same numbers of one type.

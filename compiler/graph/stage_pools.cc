@@ -37,9 +37,9 @@ class PoolStager : public ForwardRewriter {
     if (from == nullptr) return false;
     if (from->op == "relu") return true;
     if (from->op == "clip") return op::GetDouble(from->attrs, "min", -1) >= 0;
-    bool keeps_signs = false;
-    for (const std::string_view op : {"pool2d", "reshape", "transpose"})
-      keeps_signs = keeps_signs || from->op == op;
+    const op::OpSpec* spec = op::FindOp(from->op);
+    bool keeps_signs =
+        from->op == "pool2d" || (spec != nullptr && spec->moves == 1 && from->inputs.size() == 1);
     if (from->op == "cast") {
       // What does not fit the narrower type wraps; a requantisation has cut it before.
       const op::TensorType &wide = TypeOf(from->inputs[0]), &narrow = TypeOf(id);

@@ -63,6 +63,7 @@ std::vector<OpSpec> CastRows() {
   cast.scalar = Scalar;
   cast.reference = Plain;
   cast.reads_wide = true;
+  cast.exact = true;
   return {cast};
 }
 

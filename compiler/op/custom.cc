@@ -277,6 +277,15 @@ absl::StatusOr<std::vector<RefTensor>> ElementReference(std::span<const RefTenso
                      });
 }
 
+// What a definition divides by, or takes the root of, may be any operand.
+Domain DomainOf(size_t, const Attrs& attrs) {
+  const std::string text = GetString(attrs, "definition", "") + GetString(attrs, "expression", "");
+  for (const std::string_view part : {"sqrt(", "log(", "pow(", "acosh(", " / "}) {
+    if (text.find(part) != std::string::npos) return Domain::kPositive;
+  }
+  return Domain::kAny;
+}
+
 }  // namespace
 
 std::vector<OpSpec> CustomRows() {
@@ -307,7 +316,10 @@ std::vector<OpSpec> CustomRows() {
   external.reference = ExternalReference;
   external.flops = NoFlops;
 
-  for (OpSpec* row : {&elementwise, &custom, &external}) row->reads_wide = true;
+  for (OpSpec* row : {&elementwise, &custom, &external}) {
+    row->reads_wide = true;
+    row->domain = DomainOf;
+  }
   return {std::move(elementwise), std::move(custom), std::move(external)};
 }
 

@@ -100,6 +100,15 @@ struct OpVariant {
 // Element types that an operator takes.
 enum TypeClass : uint8_t { kFloats = 1, kInts = 2, kBools = 4, kNumbers = 3, kAnyType = 7 };
 
+// Which values of an operand make sense, where not all do.
+enum class Domain : uint8_t {
+  kAny,
+  kPositive,    // elsewhere the result has no value, or none that can be compared
+  kScale,       // of quantised values
+  kMultiplier,  // a whole number over 2^shift (attribute shift), which stands for a scale
+  kWords,       // of packed integers: every pattern of bits is some
+};
+
 struct OpSpec {
   std::string_view name;               // "conv2d"
   std::vector<std::string_view> onnx;  // ONNX operators that import to it, may be empty
@@ -124,6 +133,10 @@ struct OpSpec {
   // How many operands, from the first, only hand their elements on: the result
   // has no others.
   int moves = 0;
+  // Of floats: a result is the same by each machine and in each order, as a product is. A sum may be
+  // fused with the product before it.
+  bool exact = false;
+  Domain (*domain)(size_t operand, const Attrs& attrs) = nullptr;  // null: any values
   // The result is the operand's bytes, all of them, under another type: a view in a compiled graph,
   // which no kernel computes. Such a row may go without compute.
   bool alias = false;

@@ -15,10 +15,11 @@ namespace tilewright::op {
 #include "compiler/op/families.def"
 
 // An operator on one element of each operand, whose types and loops follow from that (op.cc).
+constexpr uint8_t kExact = 8, kOfPositive = 16;  // facts: OpSpec::exact, Domain::kPositive
 struct ScalarRow {
   std::string_view name, onnx;  // ONNX may have none
   int inputs;
-  uint8_t types;
+  uint8_t types;  // a sum of TypeClass, and of facts
   ir::Expr (*scalar)(std::span<const ir::Expr>, const Attrs&);
   double (*reference)(std::span<const double>, const Attrs&);
   // Where the row takes integers.

@@ -21,7 +21,11 @@ OpSpec SpecOf(const ScalarRow& row) {
   if (!row.onnx.empty()) spec.onnx = {row.onnx};
   spec.fusion = FusionClass::kInjective;
   spec.min_inputs = spec.max_inputs = row.inputs;
-  spec.types = row.types;
+  spec.types = row.types & kAnyType;
+  spec.exact = (row.types & kExact) != 0;
+  if ((row.types & kOfPositive) != 0) {
+    spec.domain = [](size_t, const Attrs&) { return Domain::kPositive; };
+  }
   spec.scalar = row.scalar;
   spec.scalar_reference = row.reference;
   spec.integer_reference = row.integer;

@@ -281,6 +281,7 @@ std::vector<OpSpec> ShapeRows() {
   batch_norm.flops = [](std::span<const TensorType>, std::span<const TensorType> outputs,
                         const Attrs&) { return 2.0 * static_cast<double>(outputs[0].elements()); };
   batch_norm.reference = PlainBatchNorm;
+  batch_norm.domain = [](size_t, const Attrs&) { return Domain::kPositive; };
   return {reshape, bitcast, transpose, batch_norm};
 }
 
