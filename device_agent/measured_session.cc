@@ -31,11 +31,11 @@ class HostSession final : public MeasuredSession {
   absl::Status Prepare() override { return session_->Prepare(); }
   absl::Status Run() override { return session_->Run(); }
 
-  // One after the other, as a whole; but where far weights leave the caches before each, one by
+  // One after the other, as a whole; but where cold weights leave the caches before each, one by
   // one.
   absl::StatusOr<int64_t> Time(int runs) override {
     if (counter_ != nullptr) return Count(runs);
-    const bool evicts = session_->has_far();
+    const bool evicts = session_->has_cold();
     int64_t elapsed = 0;
     for (int done = 0; done < runs;) {
       session_->EvictFar();
@@ -68,7 +68,7 @@ class HostSession final : public MeasuredSession {
     for (int run = 0; run < runs; ++run) {
       counter_->EmptyCaches();
       int64_t last = 0;
-      for (int pass = session_->has_far() ? 1 : 0; pass < 2; ++pass) {
+      for (int pass = session_->has_cold() ? 1 : 0; pass < 2; ++pass) {
         const int64_t start = counter_->Now();
         TW_TRY(session_->Run());
         last = counter_->Now() - start;

@@ -35,7 +35,8 @@ class Splitter {
       for (const Stmt& child : s->stmts) TW_TRY(Walk(child));
       return absl::OkStatus();
     }
-    if (s->kind == StmtKind::kAlloc && PrivacyOf(s->buffer->scope) == ir::Privacy::kDevice) {
+    if (s->kind == StmtKind::kAlloc &&
+        StorageRankOf(s->buffer->scope) == ir::StorageRank::kDevice) {
       plan_.buffers.push_back(s->buffer);
       return Walk(s->body);
     }
@@ -67,7 +68,8 @@ absl::Status Splitter::AddAxes(const Stmt& s, Launch* launch) {
       }
       launch->shared_bytes += bytes;
     }
-    if (part->kind == StmtKind::kAlloc && PrivacyOf(part->buffer->scope) == ir::Privacy::kDevice) {
+    if (part->kind == StmtKind::kAlloc &&
+        StorageRankOf(part->buffer->scope) == ir::StorageRank::kDevice) {
       status = support::FailedPrecondition(
           "codegen.split_host_device.global_alloc",
           "expected global buffers outside of launches, found " + part->buffer->name);

@@ -78,7 +78,7 @@ class Finder {
     ir::VisitExprs(e, [&](const Expr& part) {
       differs = differs || differing_.contains(part.get()) ||
                 (part->kind == ExprKind::kLoad &&
-                 ir::PrivacyOf(part->buffer->scope) == ir::Privacy::kThread);
+                 ir::StorageRankOf(part->buffer->scope) == ir::StorageRank::kThread);
       return !differs;
     });
     return differs;

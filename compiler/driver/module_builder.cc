@@ -275,7 +275,7 @@ absl::StatusOr<module::ModuleParts> CandidateParts(
     main.inputs.push_back(tensor.id);
     params.push_back(tensor.id);
     measurement.inputs.push_back(
-        {tensor.id, inputs[i].seed, inputs[i].distribution, inputs[i].far});
+        {tensor.id, inputs[i].seed, inputs[i].distribution, inputs[i].cold});
     manifest.tensors.push_back(std::move(tensor));
   }
   TW_ASSIGN(std::vector<int64_t> made,

@@ -330,7 +330,7 @@ graph::GraphPassContext PassContext(const target::Target& target) {
     context.join_products = true;
   }
   // A matrix unit has no caches.
-  context.far_weights_bytes = machine.has_matrix() ? 0 : machine.l3.all_bytes();
+  context.cold_weights_bytes = machine.has_matrix() ? 0 : machine.l3.all_bytes();
   return context;
 }
 
@@ -342,7 +342,8 @@ absl::StatusOr<std::vector<TaskInput>> TaskInputs(const Graph& task, uint64_t se
   for (size_t i = 0; i < task.inputs.size(); ++i) {
     const graph::Value& value = task.values[task.inputs[i]];
     TW_ASSIGN(const module::DType dtype, ModuleDType(value.type.dtype));
-    TaskInput input{value.type, value.weight, value.far, rng.Split(static_cast<uint64_t>(i)).seed(),
+    TaskInput input{value.type, value.weight, value.cold,
+                    rng.Split(static_cast<uint64_t>(i)).seed(),
                     runtime::DefaultDistribution(dtype)};
     if (positive && module::IsFloat(dtype)) input.distribution = kPositive;
     input.distribution = NarrowDistribution(task, task.inputs[i]).value_or(input.distribution);

@@ -90,7 +90,7 @@ absl::StatusOr<TaskCheck> MakeTaskCheck(const Task& task, uint64_t seed);
 struct TaskInput {
   op::TensorType type;
   bool weight = false;
-  bool far = false;  // a weight that comes from memory at every call
+  bool cold = false;  // a weight that comes from memory at every call
   uint64_t seed = 0;
   module::Distribution distribution;
 };

@@ -263,9 +263,9 @@ class Summarizer {
   }
 
   void Walk(const ir::Stmt& s, bool guarded) {
-    const bool host =
-        s->kind == ir::StmtKind::kSeq || (s->kind == ir::StmtKind::kAlloc &&
-                                          ir::PrivacyOf(s->buffer->scope) == ir::Privacy::kDevice);
+    const bool host = s->kind == ir::StmtKind::kSeq ||
+                      (s->kind == ir::StmtKind::kAlloc &&
+                       ir::StorageRankOf(s->buffer->scope) == ir::StorageRank::kDevice);
     if (in_launch_ || host) return WalkPart(s, guarded);
     out_.launches.push_back({.with_next = s->annotations.contains("with_next")});
     in_launch_ = true;
@@ -316,7 +316,7 @@ class Summarizer {
         if (s->buffer->scope == ir::Scope::kShared && in_launch_) {
           out_.launches.back().shared_bytes += static_cast<int64_t>(BufferBytes(s->buffer));
         } else {
-          const bool own = ir::PrivacyOf(s->buffer->scope) == ir::Privacy::kThread;
+          const bool own = ir::StorageRankOf(s->buffer->scope) == ir::StorageRank::kThread;
           (own ? out_.local_bytes : out_.global_alloc_bytes) += BufferBytes(s->buffer);
         }
         Walk(s->body, guarded);

@@ -39,7 +39,7 @@ class Blocker : BlockedForms {
   Blocker(Graph g, int64_t block, const GraphPassContext& ctx)
       : BlockedForms(std::move(g), block),
         pairs_(Contains(ctx.half_pairs, ir::kBF16)),
-        far_bytes_(ctx.far_weights_bytes) {
+        cold_bytes_(ctx.cold_weights_bytes) {
     if (ctx.matrix_block == block) FindRequantized();
   }
 
@@ -97,7 +97,7 @@ class Blocker : BlockedForms {
     constexpr int64_t kWinogradGrowth = 4;  // 6 x 6 points for 3 x 3 weights
     const std::vector<op::TensorType> types = {g_.values[node.inputs[0]].type,
                                                g_.values[node.inputs[1]].type};
-    if (far_bytes_ > 0 && kWinogradGrowth * types[1].bytes() > far_bytes_) return false;
+    if (cold_bytes_ > 0 && kWinogradGrowth * types[1].bytes() > cold_bytes_) return false;
     const std::vector<std::string> forms = op::VariantsOf(*op::FindOp(node.op), types, node.attrs);
     return std::ranges::any_of(
         forms, [](const std::string& name) { return name.starts_with("winograd"); });
@@ -395,7 +395,7 @@ class Blocker : BlockedForms {
   }
 
   const bool pairs_;                                // dot products of pairs of bf16
-  const int64_t far_bytes_;                         // weights that no cache holds; 0: unknown
+  const int64_t cold_bytes_;                        // weights that no cache holds; 0: unknown
   std::map<ValueId, ValueId> widened_;              // f32 → the bf16 that it was cast from
   std::set<ValueId> requantized_;                   // results of convolutions
   std::map<ValueId, std::set<std::string>> users_;  // value → operators that read it

@@ -49,8 +49,8 @@ struct Value {
   // independent of the weights' values; constants of one element stay in the body, where they
   // become literals.
   bool weight = false;
-  // Of a weight: no cache holds it from one call of the network to the next (mark_far_weights).
-  bool far = false;
+  // Of a weight: no cache holds it from one call of the network to the next (mark_cold_weights).
+  bool cold = false;
 };
 struct Graph;
 struct Node {

@@ -48,7 +48,7 @@ constexpr GraphPass kPasses[] = {
     {"view_moves", ViewMoves, GraphPass::Use::kStandard, kAnySizes},
     {"fuse_operators", FuseOperators, GraphPass::Use::kStandard, kAnySizes},
     {"wrap_operators", WrapOperators, GraphPass::Use::kRequired, kAnySizes},
-    {"mark_far_weights", MarkFarWeights, GraphPass::Use::kStandard, kAnySizes},
+    {"mark_cold_weights", MarkColdWeights, GraphPass::Use::kStandard, kAnySizes},
 };
 
 absl::Status Dump(const std::string& dir, size_t number, std::string_view pass, const Graph& g) {

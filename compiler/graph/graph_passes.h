@@ -23,8 +23,8 @@ struct GraphPassContext {
   std::vector<std::string>* changed = nullptr;
   // Of block_layouts: lanes of one vector or more; those of the matrix unit if there is one.
   int64_t channel_block = 8;
-  // Of mark_far_weights: a network with so many bytes of weights finds none in a cache; 0 = never.
-  int64_t far_weights_bytes = 0;
+  // Of mark_cold_weights: a network with so many bytes of weights finds none in a cache; 0 = never.
+  int64_t cold_weights_bytes = 0;
   // Lanes of a matrix unit that computes with signed bytes only; 0: there is none. With one, values
   // of i8 stay signed, sums become bytes in integers, and weights lie in squares of so many lanes.
   int64_t matrix_block = 0;
@@ -147,8 +147,8 @@ absl::StatusOr<Graph> FuseOperators(Graph g, const GraphPassContext& ctx);
 // kernel = one task use, except views (IsView), which have no kernel.
 absl::StatusOr<Graph> WrapOperators(Graph g, const GraphPassContext& ctx);
 // Weights of kernels that come from memory at every call, since the network has more of them than
-// the last-level cache holds: `far_weight` in the text of a task, and measured that way.
-absl::StatusOr<Graph> MarkFarWeights(Graph g, const GraphPassContext& ctx);
+// the last-level cache holds: `cold_weight` in the text of a task, and measured that way.
+absl::StatusOr<Graph> MarkColdWeights(Graph g, const GraphPassContext& ctx);
 
 struct GraphPass {
   std::string_view name;

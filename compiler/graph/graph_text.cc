@@ -36,7 +36,7 @@ std::string Quoted(std::string_view text) {
 }
 
 std::string_view InputWord(const Value& value) {
-  if (value.far) return "far_weight";
+  if (value.cold) return "cold_weight";
   return value.weight ? "weight" : "input";
 }
 
@@ -380,10 +380,10 @@ class Parser {
         continue;
       }
       const std::string word = Word();
-      if (word == "input" || word == "weight" || word == "far_weight") {
+      if (word == "input" || word == "weight" || word == "cold_weight") {
         TW_ASSIGN(ValueId id, Define(&graph, &names));
         graph.values[id].weight = word != "input";
-        graph.values[id].far = word == "far_weight";
+        graph.values[id].cold = word == "cold_weight";
         graph.inputs.push_back(id);
       } else if (word == "constant") {
         TW_TRY(ParseConstant(&graph, &names));
@@ -396,7 +396,7 @@ class Parser {
         TW_TRY(Expect("}"));
         return graph;
       } else {
-        return Error("syntax", "expected input, weight, far_weight, constant, a node or output");
+        return Error("syntax", "expected input, weight, cold_weight, constant, a node or output");
       }
     }
   }

@@ -95,7 +95,8 @@ bool ExprMachine::Allocate(BufferState* state, const std::vector<Code>& shape) {
 }
 
 void ExprMachine::Touched(BufferState* state, int64_t position, bool is_write) {
-  if (lane_ < 0 || position < 0 || PrivacyOf(state->buffer->scope) == Privacy::kThread) return;
+  if (lane_ < 0 || position < 0 || StorageRankOf(state->buffer->scope) == StorageRank::kThread)
+    return;
   if (state->touches.empty()) state->touches.resize(state->cells.size());
   Touch& t = state->touches[position];
   if (t.epoch != epoch_) t = {.epoch = epoch_};

@@ -114,7 +114,7 @@ void Interpreter::FlowTogether(Action& a, Team& team) {
 }
 
 void Interpreter::AllocTogether(Action& a, Team& team) {
-  if (PrivacyOf(a.buffer->buffer->scope) != Privacy::kThread) {
+  if (StorageRankOf(a.buffer->buffer->scope) != StorageRank::kThread) {
     if (!machine_.Allocate(a.buffer, a.indices)) return;
     Together(*a.body, team);
     return EachThread(team, [&](Thread&) { machine_.CheckLanded(a.buffer); });

@@ -107,18 +107,18 @@ bool ParseType(std::string_view text, DType* type) {
 
 std::string_view EngineOf(Scope scope) {
   static constexpr std::string_view kEngines[] = {
-#define TW_SCOPE(Name, text, engine, privacy) engine,
+#define TW_SCOPE(Name, text, engine, rank) engine,
 #include "compiler/ir/scopes.def"
   };
   return kEngines[static_cast<int>(scope)];
 }
 
-Privacy PrivacyOf(Scope scope) {
-  static constexpr Privacy kPrivacy[] = {
-#define TW_SCOPE(Name, text, engine, privacy) Privacy::privacy,
+StorageRank StorageRankOf(Scope scope) {
+  static constexpr StorageRank kRanks[] = {
+#define TW_SCOPE(Name, text, engine, rank) StorageRank::rank,
 #include "compiler/ir/scopes.def"
   };
-  return kPrivacy[static_cast<int>(scope)];
+  return kRanks[static_cast<int>(scope)];
 }
 
 // ------------------------------------------------------------------------------------------------

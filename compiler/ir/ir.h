@@ -150,12 +150,12 @@ struct ExprNode {
 // parallel or thread loop around its allocation, small, and promoted to registers where all its
 // indices are constants.
 enum class Scope : uint8_t {
-#define TW_SCOPE(Name, text, engine, privacy) k##Name,
+#define TW_SCOPE(Name, text, engine, rank) k##Name,
 #include "compiler/ir/scopes.def"
 };
-enum class Privacy : uint8_t { kDevice, kBlock, kThread };
+enum class StorageRank : uint8_t { kDevice, kBlock, kThread };
 std::string_view EngineOf(Scope scope);
-Privacy PrivacyOf(Scope scope);
+StorageRank StorageRankOf(Scope scope);
 enum class Role : uint8_t { kInput, kConstant, kOutput, kIntermediate };
 
 // Padding of rows, made by the schedule step storage_align and applied by the pass flatten_buffers:

@@ -10,7 +10,7 @@ namespace tilewright::ir {
 namespace {
 
 constexpr std::string_view kScopes[] = {
-#define TW_SCOPE(Name, text, engine, privacy) text,
+#define TW_SCOPE(Name, text, engine, rank) text,
 #include "compiler/ir/scopes.def"
 };
 constexpr std::string_view kRoles[] = {"input", "constant", "output", "intermediate"};

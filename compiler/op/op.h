@@ -133,8 +133,8 @@ struct OpSpec {
   // How many operands, from the first, only hand their elements on: the result
   // has no others.
   int moves = 0;
-  // Of floats: a result is the same by each machine and in each order, as a product is. A sum may be
-  // fused with the product before it.
+  // Of floats: a result is the same by each machine and in each order, as a product is. A sum is
+  // not: it may be fused with the product before it.
   bool exact = false;
   Domain (*domain)(size_t operand, const Attrs& attrs) = nullptr;  // null: any values
   // The result is the operand's bytes, all of them, under another type: a view in a compiled graph,

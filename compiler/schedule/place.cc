@@ -256,12 +256,12 @@ absl::Status CheckInsideInput(const Step& step, const Stmt& block, const std::ve
 // Whether `part`, while the loops `inner` run, stays inside of `kept`.
 bool StaysInside(const Dim& part, const Dim& kept, const std::vector<ir::Var>& inner,
                  const Analyzer& analyzer) {
-  Footprint sweep = FootprintOf(part.min, inner, analyzer);
-  if (sweep.width >= kIndexLimit) return false;
-  AffineSum apart = sweep.min;
+  Footprint footprint = FootprintOf(part.min, inner, analyzer);
+  if (footprint.width >= kIndexLimit) return false;
+  AffineSum apart = footprint.min;
   AddScaled(&apart, kept.min, -1);
   return apart.terms.empty() && apart.constant >= 0 &&
-         apart.constant + sweep.width + part.extent <= kept.extent;
+         apart.constant + footprint.width + part.extent <= kept.extent;
 }
 
 // In loops that the block stays in, inputs that do not come from below `to` may be complete for

@@ -160,15 +160,15 @@ absl::StatusOr<Produced> ProducedAt(const Step& step, const ir::Function& f, con
     if (cut != 1) return inexact("a predicate over several dimensions");
   }
   for (size_t d = 0; d < sums.size(); ++d) {
-    Footprint sweep = FootprintOf(TightenByBounds(sums[d], cutting), inner, analyzer);
-    if (!sweep.exact || sweep.width >= kIndexLimit) return inexact("gaps");
+    Footprint footprint = FootprintOf(TightenByBounds(sums[d], cutting), inner, analyzer);
+    if (!footprint.exact || footprint.width >= kIndexLimit) return inexact("gaps");
     for (size_t e = 0; e < d; ++e) {
       for (const ir::Var& v : inner) {
         if (Mentions(sums[d], v) && Mentions(sums[e], v))
           return inexact("a loop over two dimensions");
       }
     }
-    produced.box.push_back(Dim{sweep.min, sweep.width + 1});
+    produced.box.push_back(Dim{footprint.min, footprint.width + 1});
   }
   return produced;
 }
@@ -195,13 +195,13 @@ void GrowBox(const ir::Function& f, const BlockSite& site, const ir::BufferRegio
   for (size_t d = 0; d < region.region.size(); ++d) {
     const int64_t* extent = ir::AsInt(region.region[d].extent);
     AffineSum point = TightenByBounds(analyzer.Affine(region.region[d].min), bounds);
-    Footprint sweep = FootprintOf(point, inner, analyzer);
-    Dim dim{sweep.min, 0};
-    if (extent == nullptr || sweep.width >= kIndexLimit) {
+    Footprint footprint = FootprintOf(point, inner, analyzer);
+    Dim dim{footprint.min, 0};
+    if (extent == nullptr || footprint.width >= kIndexLimit) {
       (*box)[d] = std::nullopt;
       continue;
     }
-    dim.extent = sweep.width + *extent;
+    dim.extent = footprint.width + *extent;
     if (first) {
       (*box)[d] = std::move(dim);
       continue;
@@ -231,14 +231,14 @@ absl::StatusOr<Box> OwnPoints(const Step& step, const ir::Function& f, const Blo
   for (size_t d = 0; d < box.size(); ++d) {
     AffineSum point = analyzer.Affine(site.block->iters[d].binding);
     if (OnlyMentions(point, own)) continue;
-    Footprint sweep = FootprintOf(TightenByBounds(point, bounds), own, analyzer);
-    if (!sweep.exact || sweep.width >= kIndexLimit) {
+    Footprint footprint = FootprintOf(TightenByBounds(point, bounds), own, analyzer);
+    if (!footprint.exact || footprint.width >= kIndexLimit) {
       return Refuse(step, "inexact_region",
                     StrCat("expected that the loops of ", site.block->name,
                            " that it would leave run over a box, found gaps"),
                     site.loops[0]);
     }
-    box[d] = Dim{sweep.min, sweep.width + 1};
+    box[d] = Dim{footprint.min, footprint.width + 1};
   }
   return box;
 }

@@ -36,9 +36,9 @@ namespace {
 
 using ir::Buffer;
 using ir::Expr;
-using ir::Privacy;
 using ir::Stmt;
 using ir::StmtKind;
+using ir::StorageRank;
 using support::StrCat;
 
 constexpr size_t kMaxShownBytes = 2000;
@@ -195,7 +195,7 @@ std::vector<Expr> LaunchMerger::AtZero(unsigned axes) const {
 Stmt LaunchMerger::Lift(const Buffer& buffer, const Stmt& body, const Frame& frame) {
   auto node = std::make_shared<ir::BufferNode>(*buffer);
   std::vector<Expr> shape, prefix;
-  if (PrivacyOf(buffer->scope) == Privacy::kDevice) {
+  if (StorageRankOf(buffer->scope) == StorageRank::kDevice) {
     for (const Stmt& b : blocks_) {
       shape.push_back(b->range.extent);
       prefix.push_back(b->var);
@@ -216,8 +216,8 @@ Stmt LaunchMerger::Lift(const Buffer& buffer, const Stmt& body, const Frame& fra
 Stmt LaunchMerger::LiftAllocs(const Stmt& s, const Frame& frame) {
   std::vector<Stmt> allocs;
   ir::VisitStmts(s, [&](const Stmt& part) {
-    bool lifts =
-        part->kind == StmtKind::kAlloc && PrivacyOf(part->buffer->scope) != Privacy::kThread;
+    bool lifts = part->kind == StmtKind::kAlloc &&
+                 StorageRankOf(part->buffer->scope) != StorageRank::kThread;
     if (lifts) allocs.push_back(part);
     return true;
   });
@@ -226,7 +226,8 @@ Stmt LaunchMerger::LiftAllocs(const Stmt& s, const Frame& frame) {
    public:
     Stmt RewriteStmt(const Stmt& part) override {
       Stmt r = RewriteChildren(part);
-      bool lifts = r->kind == StmtKind::kAlloc && PrivacyOf(r->buffer->scope) != Privacy::kThread;
+      bool lifts =
+          r->kind == StmtKind::kAlloc && StorageRankOf(r->buffer->scope) != StorageRank::kThread;
       return lifts ? r->body : r;
     }
   };
@@ -250,7 +251,7 @@ absl::StatusOr<Stmt> LaunchMerger::Part(const Stmt& s, const Frame& frame) {
   Stmt part = LiftAllocs(s, frame);
   const TouchedBuffers touched = TouchedIn(part);
   const auto is_private = [](const auto& stored) {
-    return PrivacyOf(stored.second->scope) == Privacy::kThread;
+    return StorageRankOf(stored.second->scope) == StorageRank::kThread;
   };
   bool writes_private = std::any_of(touched.stored.begin(), touched.stored.end(), is_private);
   bool writes_others = !std::all_of(touched.stored.begin(), touched.stored.end(), is_private);
@@ -320,7 +321,7 @@ absl::StatusOr<Stmt> LaunchMerger::MergeIf(const Stmt& s, Frame frame) {
 }
 
 absl::StatusOr<Stmt> LaunchMerger::MergeAlloc(const Stmt& s, const Frame& frame) {
-  if (PrivacyOf(s->buffer->scope) != Privacy::kThread)
+  if (StorageRankOf(s->buffer->scope) != StorageRank::kThread)
     return Merge(Lift(s->buffer, s->body, frame), frame);
   uses_[s->buffer.get()];
   TW_ASSIGN(Stmt body, Merge(s->body, frame));
@@ -444,7 +445,8 @@ absl::StatusOr<Stmt> LaunchMerger::Run(const Stmt& s) {
   }
   for (bool global : {false, true}) {
     for (const Buffer& b : lifted_) {
-      if ((PrivacyOf(b->scope) == Privacy::kDevice) == global) body = ir::MakeAlloc(b, body);
+      if ((StorageRankOf(b->scope) == StorageRank::kDevice) == global)
+        body = ir::MakeAlloc(b, body);
     }
     if (global) break;
     for (size_t i = blocks_.size(); i-- > 0;) {
@@ -473,7 +475,7 @@ absl::StatusOr<Stmt> MergeHost(const ir::Function& f, const Stmt& s) {
     }
     return ir::MakeSeq(std::move(stmts));
   }
-  if (s->kind == StmtKind::kAlloc && PrivacyOf(s->buffer->scope) == Privacy::kDevice) {
+  if (s->kind == StmtKind::kAlloc && StorageRankOf(s->buffer->scope) == StorageRank::kDevice) {
     TW_ASSIGN(Stmt body, MergeHost(f, s->body));
     return ir::MakeAlloc(s->buffer, body);
   }

@@ -111,8 +111,8 @@ class Pruner {
     }
     body_ = BarriersOutOfLoops(axes_).RewriteStmt(body_);
     ir::VisitStmts(body_, [&](const Stmt& s) {
-      bool shared =
-          s->kind == StmtKind::kStore && PrivacyOf(s->buffer->scope) != ir::Privacy::kThread;
+      bool shared = s->kind == StmtKind::kStore &&
+                    StorageRankOf(s->buffer->scope) != ir::StorageRank::kThread;
       if (shared) written_.insert(s->buffer);
       return true;
     });

@@ -216,7 +216,7 @@ struct InputSpec {
   Distribution distribution;
   // Cold: neither this input nor what prepare launches made of it is in a cache when the kernel is
   // called. They are removed from the caches before each run that counts.
-  bool far = false;
+  bool cold = false;
   bool operator==(const InputSpec&) const = default;
 };
 

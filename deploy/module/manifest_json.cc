@@ -130,7 +130,7 @@ Json InputSpecToJson(const InputSpec& input) {
            {"distribution", NameOf(kDistributions, d.kind)},
            {"a", d.a},
            {"b", d.b}};
-  if (input.far) out["far"] = true;
+  if (input.cold) out["far"] = true;  // its older name, which agents know
   return out;
 }
 
@@ -550,7 +550,7 @@ absl::Status ReadInputSpec(const Json& json, const std::string& where, InputSpec
   fields.Get("distribution", kDistributions, &input->distribution.kind);
   fields.Get("a", &input->distribution.a);
   fields.Get("b", &input->distribution.b);
-  fields.OptionalBool("far", &input->far);
+  fields.OptionalBool("far", &input->cold);
   return fields.Done();
 }
 

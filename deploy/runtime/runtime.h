@@ -214,8 +214,8 @@ class Session final : public BoundTensors {
   // if there are fewer.
   absl::Status ResetState(int64_t length = 0);
 
-  // Whether the module's measurement has cold inputs (module::InputSpec::far).
-  bool has_far() const;
+  // Whether the module's measurement has cold inputs (module::InputSpec::cold).
+  bool has_cold() const;
   // Removes them, and what was prepared from them, from all caches. The next Run() then finds what
   // a kernel of a network finds whose weights come from memory.
   void EvictFar();

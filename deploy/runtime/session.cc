@@ -14,7 +14,7 @@
 namespace tilewright::runtime {
 namespace {
 
-constexpr size_t kFarPieceBytes = 64 << 10;
+constexpr size_t kColdPieceBytes = 64 << 10;
 
 using module::Function;
 using module::Launch;
@@ -59,26 +59,26 @@ absl::Status Session::Impl::OpenDevicePart(const Function& function,
   return absl::OkStatus();
 }
 
-// What launches read of far inputs, and of what prepare launches made (of weights, hence far too),
+// What launches read of cold inputs, and of what prepare launches made (of weights, so cold, too),
 // in pieces that threads share.
-void Session::Impl::FindFar() {
+void Session::Impl::FindCold() {
   const Manifest& manifest = module->manifest();
   if (!manifest.measurement.has_value() || part != nullptr) return;
-  std::set<int64_t> inputs_far;
+  std::set<int64_t> cold_inputs;
   for (const module::InputSpec& input : manifest.measurement->inputs) {
-    if (input.far) inputs_far.insert(input.tensor);
+    if (input.cold) cold_inputs.insert(input.tensor);
   }
-  if (inputs_far.empty()) return;
+  if (cold_inputs.empty()) return;
   std::set<int64_t> read;
   for (const Launch& launch : active->function().launches) {
     read.insert(launch.args.begin(), launch.args.end());
   }
   for (const int64_t id : read) {
-    if (TensorOf(id).kind != TensorKind::kPrepared && !inputs_far.contains(id)) continue;
+    if (TensorOf(id).kind != TensorKind::kPrepared && !cold_inputs.contains(id)) continue;
     const auto* begin = static_cast<const char*>(active->AddressOf(static_cast<size_t>(id)));
     const auto bytes = static_cast<size_t>(TensorOf(id).bytes);
-    for (size_t at = 0; begin != nullptr && at < bytes; at += kFarPieceBytes) {
-      far.emplace_back(begin + at, std::min(kFarPieceBytes, bytes - at));
+    for (size_t at = 0; begin != nullptr && at < bytes; at += kColdPieceBytes) {
+      cold.emplace_back(begin + at, std::min(kColdPieceBytes, bytes - at));
     }
   }
 }
@@ -175,7 +175,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::shared_ptr<const L
   TW_TRY(impl->OpenDevicePart(*function, options));
   TW_TRY(impl->AddPrograms(*function, options.guard_pages));
   TW_TRY(impl->BindFirst());
-  impl->FindFar();
+  impl->FindCold();
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }
 
@@ -374,16 +374,16 @@ absl::Status Session::ResetState(int64_t length) {
   return absl::OkStatus();
 }
 
-bool Session::has_far() const { return !impl_->far.empty(); }
+bool Session::has_cold() const { return !impl_->cold.empty(); }
 
 // By all threads, which are then awake as they are between two kernels.
 void Session::EvictFar() {
   const auto evict = [](void* closure, int64_t piece) -> int32_t {
-    const auto& [data, bytes] = static_cast<Impl*>(closure)->far[static_cast<size_t>(piece)];
+    const auto& [data, bytes] = static_cast<Impl*>(closure)->cold[static_cast<size_t>(piece)];
     EvictFromCaches(data, bytes);
     return TW_OK;
   };
-  (void)impl_->pool.ParallelFor(evict, impl_.get(), static_cast<int64_t>(impl_->far.size()));
+  (void)impl_->pool.ParallelFor(evict, impl_.get(), static_cast<int64_t>(impl_->cold.size()));
 }
 
 void Session::Poison(uint8_t byte) {

@@ -32,7 +32,7 @@ struct Session::Impl {
   std::vector<const module::Function*> FunctionsOf(const module::Function& function) const;
   absl::Status AddPrograms(const module::Function& function, bool guard);
   absl::Status BindFirst();
-  void FindFar();
+  void FindCold();
 
   SessionProgram* ProgramFor(const std::vector<int64_t>& values) const;
   absl::Status Activate(const std::vector<int64_t>& values);
@@ -78,18 +78,18 @@ struct Session::Impl {
   std::unique_ptr<DevicePart> part;  // null: everything runs on the processor
   // The function that was asked for, then its specialisations.
   std::vector<std::unique_ptr<SessionProgram>> programs;
-  SessionProgram* active = nullptr;                 // the one of the last sizes that were bound
-  bool reshaped = false;                            // other sizes may be due since
-  int64_t too_many_trips = -1;                      // of the last run: a stack without room
-  int64_t entries = 0;                              // of the state
-  std::vector<int64_t> kept;                        // sizes of the run that made the last entries
-  std::vector<int64_t> values;                      // of the active program
-  std::set<int64_t> made;                           // prepared tensors
-  absl::Status poisoned = absl::OkStatus();         // what Poison could not do
-  std::vector<std::pair<const char*, size_t>> far;  // pieces of what leaves the caches
-  std::vector<TwLaunchTime> times;                  // by launch, of the last profiled run
-  bool sealed = false;                              // guarded inputs are read-only
-  SessionGate gate;                                 // who may use all of this
+  SessionProgram* active = nullptr;                  // the one of the last sizes that were bound
+  bool reshaped = false;                             // other sizes may be due since
+  int64_t too_many_trips = -1;                       // of the last run: a stack without room
+  int64_t entries = 0;                               // of the state
+  std::vector<int64_t> kept;                         // sizes of the run that made the last entries
+  std::vector<int64_t> values;                       // of the active program
+  std::set<int64_t> made;                            // prepared tensors
+  absl::Status poisoned = absl::OkStatus();          // what Poison could not do
+  std::vector<std::pair<const char*, size_t>> cold;  // pieces of what leaves the caches
+  std::vector<TwLaunchTime> times;                   // by launch, of the last profiled run
+  bool sealed = false;                               // guarded inputs are read-only
+  SessionGate gate;                                  // who may use all of this
 };
 
 }  // namespace tilewright::runtime

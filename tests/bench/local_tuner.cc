@@ -174,7 +174,7 @@ double SliceNs(const Loaded& loaded, int64_t calls) {
 double TimeNs(const Loaded& loaded, double best_known) {
   double best = 1e300, spent = 0;
   for (int slice = 0; slice < kMaxSlices && spent < kBudgetNs; ++slice) {
-    const bool one = best == 1e300 || (loaded.session != nullptr && loaded.session->has_far());
+    const bool one = best == 1e300 || (loaded.session != nullptr && loaded.session->has_cold());
     const int64_t calls = one ? 1 : std::max<int64_t>(1, static_cast<int64_t>(kSliceNs / best));
     const double ns = SliceNs(loaded, calls);
     spent += ns;

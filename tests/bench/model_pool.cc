@@ -24,6 +24,7 @@
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 #include "tests/bench/trial_store.h"
+#include "tuner_server/log/task_renames.h"
 #include "tuner_server/search/draft_maker.h"
 
 namespace tilewright::bench {
@@ -82,7 +83,7 @@ PoolTask ReadTask(const std::filesystem::path& path) {
     const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
     if (row.is_discarded()) continue;
     if (row.contains("baseline")) {
-      task.text = row["text"];
+      task.text = log::UpgradedTaskText(row["text"].get<std::string>());
       task.target = row["target"];
       const target::Target target = Must(target::ParseTarget(task.target), task.name);
       const absl::StatusOr<driver::Task> described = driver::MakeTask(task.text);

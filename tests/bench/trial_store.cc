@@ -11,6 +11,7 @@
 #include "compiler/space/space.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
+#include "tuner_server/log/task_renames.h"
 
 namespace tilewright::bench {
 namespace {
@@ -133,7 +134,7 @@ absl::Status TrialStore::Read(const std::string& path) {
     const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
     if (row.is_discarded()) continue;  // cut off when a run was killed
     if (row.contains("baseline")) {
-      if (row["task"] != workload_.task.hash) {
+      if (log::UpgradedTaskText(row["text"].get<std::string>()) != workload_.task.text) {
         return support::FailedPrecondition("bench.store",
                                            path + " is of another task; use an empty folder");
       }

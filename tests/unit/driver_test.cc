@@ -646,9 +646,9 @@ double WalkNs(runtime::Session* session, size_t input) {
 }
 
 // A weight that comes from memory in the network does so when its kernel is measured alone.
-TEST(Candidate, FarWeightsAreOutOfTheCachesBeforeEachRun) {
+TEST(Candidate, ColdWeightsAreOutOfTheCachesBeforeEachRun) {
   std::map<std::string, double> ns;
-  for (const std::string word : {"weight", "far_weight"}) {
+  for (const std::string word : {"weight", "cold_weight"}) {
     const std::string text = "graph {\n  input %0: f32[32768]\n  " + word +
                              " %1: f32[32768]\n  %2: f32[32768] = mul(%0, %1)\n  output %2\n}\n";
     const auto task = MakeTask(text);
@@ -667,13 +667,13 @@ TEST(Candidate, FarWeightsAreOutOfTheCachesBeforeEachRun) {
     ASSERT_TRUE(session.ok()) << session.status();
     const auto& inputs = (*loaded)->manifest().measurement->inputs;
     ASSERT_TRUE(runtime::FillInputs(inputs, session->get()).ok());
-    EXPECT_EQ((*session)->has_far(), word == "far_weight");
+    EXPECT_EQ((*session)->has_cold(), word == "cold_weight");
     ASSERT_TRUE((*session)->Run().ok());
     ASSERT_EQ((*session)->input(1).bytes, 32768 * sizeof(float));
     ns[word] = WalkNs(session->get(), 1);
   }
 #if defined(__x86_64__)
-  EXPECT_GT(ns["far_weight"], 1.5 * ns["weight"]) << "128 KB of memory cost nothing";
+  EXPECT_GT(ns["cold_weight"], 1.5 * ns["weight"]) << "128 KB of memory cost nothing";
 #endif
 }
 

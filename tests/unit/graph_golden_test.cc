@@ -59,7 +59,7 @@ TEST_P(GraphGolden, PassMakesThisText) {
   EXPECT_EQ(Print(*before), c.before);
   GraphPassContext context;
   context.channel_block = GetParam().ends_with("_filled.txt") ? 4 : 2;
-  context.far_weights_bytes = 16;
+  context.cold_weights_bytes = 16;
   context.view_alignment = 8;
   context.packed_weight_rows = 2;
   context.half_products = {ir::kF16, ir::kBF16};

@@ -187,10 +187,10 @@ TEST(ManifestTest, Loops) {
   EXPECT_EQ(two(0, 1), bad) << "before, but later";
 }
 
-TEST(ManifestTest, FarInputsAreSaidOnlyWhereTheyAre) {
+TEST(ManifestTest, ColdInputsAreSaidOnlyWhereTheyAre) {
   Manifest manifest = Complete();
   EXPECT_EQ(ManifestToJson(manifest)->find("far"), std::string::npos);
-  manifest.measurement->inputs[0].far = true;
+  manifest.measurement->inputs[0].cold = true;
   const auto json = ManifestToJson(manifest);
   ASSERT_TRUE(json.ok()) << json.status();
   const auto again = ManifestFromJson(*json);

@@ -165,11 +165,11 @@ TEST(OnnxStripWeights, TasksAndTheirFarWeightsStayTheSame) {
   b.Node("MatMul", {"f", "twice"}, "g");
   b.Node("Sigmoid", {"g"}, "h");
   b.Node("MatMul", {"h", "last"}, "y");
-  const auto tasks = [](const std::string& onnx, int64_t far_weights_bytes) {
+  const auto tasks = [](const std::string& onnx, int64_t cold_weights_bytes) {
     auto g = ImportOnnx(onnx);
     TW_CHECK(g.ok()) << support::StatusText(g.status());
     GraphPassContext context;
-    context.far_weights_bytes = far_weights_bytes;
+    context.cold_weights_bytes = cold_weights_bytes;
     auto fused = RunGraphPasses(*g, context);
     TW_CHECK(fused.ok()) << support::StatusText(fused.status());
     auto found = driver::ExtractTasks(*fused);
@@ -180,9 +180,9 @@ TEST(OnnxStripWeights, TasksAndTheirFarWeightsStayTheSame) {
     }
     return texts;
   };
-  const auto far_marks = [](const std::vector<std::string>& texts) {
+  const auto cold_marks = [](const std::vector<std::string>& texts) {
     int count = 0;
-    for (const std::string& text : texts) count += text.find("far_weight") != std::string::npos;
+    for (const std::string& text : texts) count += text.find("cold_weight") != std::string::npos;
     return count;
   };
   const std::string whole = b.Bytes();
@@ -190,7 +190,7 @@ TEST(OnnxStripWeights, TasksAndTheirFarWeightsStayTheSame) {
   for (const int64_t cache : {int64_t{0}, int64_t{1} << 14, int64_t{1} << 40}) {
     const std::vector<std::string> own = tasks(whole, cache);
     EXPECT_EQ(tasks(stripped, cache), own) << cache;
-    EXPECT_EQ(far_marks(own) > 0, cache == 1 << 14) << cache;
+    EXPECT_EQ(cold_marks(own) > 0, cache == 1 << 14) << cache;
   }
 }
 

@@ -219,6 +219,9 @@ TEST(TaskRenames, OfWeightsInBytes) {
             "i32[1] = conv2d(%0, %1) {data_layout=\"NCHW16c\", weight_layout=\"OIHW8o16i\"}\n");
   EXPECT_EQ(renamed("i8[3,2,16,16]", "i32[1] = dense(%0, %1) {weight_layout=\"NKnk\"}\n"),
             "i32[1] = dense(%0, %1) {weight_layout=\"NK16n16k\"}\n");
+  EXPECT_EQ(
+      UpgradedTaskText("graph {\n  input %0: f32[4]\n  far_weight %1 \"far_weight %1\": f32[4]\n"),
+      "graph {\n  input %0: f32[4]\n  cold_weight %1 \"far_weight %1\": f32[4]\n");
   // Nothing is guessed.
   EXPECT_EQ(renamed("i8[3,2]", "i32[1] = conv2d_blocked(%0, %9)\n"),
             "i32[1] = conv2d_blocked(%0, %9)\n");

@@ -19,6 +19,7 @@ using support::StrCat;
 constexpr std::string_view kBlockedConv = " = conv2d_blocked(", kConv = " = conv2d(";
 constexpr std::string_view kDense = " = dense(", kSquares = "\"NKnk\"";
 constexpr std::string_view kAttention = " = attention(", kLayout = "_layout=\"";
+constexpr std::string_view kFarWeight = "  far_weight %", kColdWeight = "  cold_weight %";
 
 struct Type {
   std::string element;
@@ -129,7 +130,7 @@ std::string UpgradedAttention(std::string line) {
 
 bool MayBeOld(std::string_view text) {
   return text.find(kBlockedConv) != text.npos || text.find(kSquares) != text.npos ||
-         text.find(kAttention) != text.npos;
+         text.find(kAttention) != text.npos || text.find(kFarWeight) != text.npos;
 }
 
 }  // namespace
@@ -140,6 +141,7 @@ std::string UpgradedTaskText(std::string_view text) {
   std::vector<std::string> lines;
   for (std::string& line : support::Split(text, '\n')) {
     ReadType(line, &types);
+    if (line.starts_with(kFarWeight)) line.replace(0, kFarWeight.size(), kColdWeight);
     if (line.find(kBlockedConv) != line.npos) {
       line = UpgradedConv(line, types);
     } else if (line.find(kDense) != line.npos && line.find(kSquares) != line.npos) {

@@ -1,6 +1,6 @@
 // Operators that had another name in logs of older versions. A task's text is its identity, so what
-// was measured then is found again only under the text of today.
-// Internal to tuner_server/log. A connection belongs to one thread at a time.
+// was measured then is found again only under the text of today. For tuner_server/log, and for what
+// else keeps tasks in files. A connection belongs to one thread at a time.
 #pragma once
 
 #include <string>
@@ -15,7 +15,8 @@ namespace tilewright::log {
 // - conv2d_blocked(x, w), whose layouts followed from ranks, is conv2d with data_layout and
 //   weight_layout;
 // - the axes in layouts of attention were small letters;
-// - the layout NKnk of dense has its blocks' sizes in it.
+// - the layout NKnk of dense has its blocks' sizes in it;
+// - a weight that no cache holds is a cold_weight, once a far_weight.
 std::string UpgradedTaskText(std::string_view text);
 
 // The same with the hash that goes with the text; nothing to do if they do not belong together.

@@ -1,4 +1,4 @@
-// mark_far_weights: which weights of a fused graph come from memory at every call of the network.
+// mark_cold_weights: which weights of a fused graph come from memory at every call of the network.
 //
 // A kernel that is measured alone, again and again, finds its weights in a cache. In a network
 // whose weights together are more than the last-level cache, it does not: by the time the network
@@ -19,14 +19,14 @@ constexpr int64_t kSmallPart = 512;
 
 }  // namespace
 
-absl::StatusOr<Graph> MarkFarWeights(Graph g, const GraphPassContext& ctx) {
-  if (ctx.far_weights_bytes <= 0) return g;
+absl::StatusOr<Graph> MarkColdWeights(Graph g, const GraphPassContext& ctx) {
+  if (ctx.cold_weights_bytes <= 0) return g;
   int64_t total = 0;
   std::vector<int> uses(g.values.size(), 0);
   for (const Value& value : g.values) {
     if (value.constant != nullptr) total += value.type.bytes();
   }
-  if (total < ctx.far_weights_bytes) return g;
+  if (total < ctx.cold_weights_bytes) return g;
   for (const Node& node : g.nodes) {
     for (const ValueId id : node.inputs) ++uses[static_cast<size_t>(id)];
   }
@@ -37,8 +37,8 @@ absl::StatusOr<Graph> MarkFarWeights(Graph g, const GraphPassContext& ctx) {
       const auto outside = static_cast<size_t>(node.inputs[i]);
       Value& inside = body->values[static_cast<size_t>(body->inputs[i])];
       // What several kernels read (a recurrent network's weights) is near again soon.
-      inside.far = inside.weight && uses[outside] == 1 &&
-                   inside.type.bytes() >= ctx.far_weights_bytes / kSmallPart;
+      inside.cold = inside.weight && uses[outside] == 1 &&
+                    inside.type.bytes() >= ctx.cold_weights_bytes / kSmallPart;
     }
     node.body = std::move(body);
   }
