@@ -27,6 +27,12 @@ struct ScalarRow {
 };
 OpSpec SpecOf(const ScalarRow& row);
 
+// OpSpec::domain of a row whose second operand is a narrow one.
+template <Domain kDomain>
+Domain OfSecond(size_t operand, const Attrs&) {
+  return operand == 1 ? kDomain : Domain::kAny;
+}
+
 // Whether a double that holds an integer stands for no other one: below 2^53.
 bool IsExact(double integer);
 // a < b for integers of this type: u64 compares by its bit pattern.

@@ -206,9 +206,7 @@ std::vector<OpSpec> PackedDenseRows() {
   packed.flops = ContractFlops;
   packed.reduction_length = Reduction;
   packed.reference = Plain;
-  packed.domain = [](size_t operand, const Attrs&) {
-    return operand == 1 ? Domain::kWords : Domain::kAny;
-  };
+  packed.domain = OfSecond<Domain::kWords>;
   packed.variants = {{kFixedPoint, HasFewRows, BuildFixedPoint},
                      {kUnpackFirst, RowsAreOpen, BuildUnpackFirst}};
   return {packed};

@@ -113,12 +113,9 @@ double InF32(double value) { return RoundToType(value, ir::kF32); }
 }  // namespace
 
 std::vector<OpSpec> QuantizeRows() {
-  const auto second_is_scale = [](size_t operand, const Attrs&) {
-    return operand == 1 ? Domain::kScale : Domain::kAny;
-  };
   OpSpec quantize;
   quantize.name = "quantize";
-  quantize.domain = second_is_scale;
+  quantize.domain = OfSecond<Domain::kScale>;
   quantize.takes_empty = true;
   quantize.onnx = {"QuantizeLinear"};
   quantize.fusion = FusionClass::kInjective;
@@ -131,7 +128,7 @@ std::vector<OpSpec> QuantizeRows() {
 
   OpSpec dequantize = quantize;
   dequantize.name = "dequantize";
-  dequantize.domain = second_is_scale;
+  dequantize.domain = OfSecond<Domain::kScale>;
   dequantize.exact = true;
   dequantize.takes_empty = true;
   dequantize.onnx = {"DequantizeLinear"};
@@ -143,9 +140,7 @@ std::vector<OpSpec> QuantizeRows() {
 
   OpSpec requantize;
   requantize.name = "requantize";
-  requantize.domain = [](size_t operand, const Attrs&) {
-    return operand == 1 ? Domain::kMultiplier : Domain::kAny;
-  };
+  requantize.domain = OfSecond<Domain::kMultiplier>;
   requantize.takes_empty = true;
   requantize.fusion = FusionClass::kInjective;
   requantize.min_inputs = requantize.max_inputs = 2;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
+#include <set>
 
 #include "compiler/ir/bind_sizes.h"
 #include "compiler/ir/buffer_bytes.h"
@@ -29,6 +30,7 @@ using support::StrCat;
 
 // A stage this small is computed again at every use.
 constexpr int kCheapNodes = 24, kCheapDecidedNodes = 64;
+constexpr int64_t kFewTaps = 4;
 constexpr int64_t kCheapReads = 3;  // of each of its elements
 
 }  // namespace
@@ -104,6 +106,34 @@ int64_t WorkOf(const StmtNode& block) {
   return work;
 }
 
+// How many steps of the block's reduction move its reads of `buffer` along axes that results move
+// them along, too: the taps of a window.
+int64_t TapsOf(const StmtNode& block, const ir::Buffer& buffer) {
+  std::set<const ir::ExprNode*> taps;
+  const auto uses = [](const Expr& index, const ir::IterVar& iter) {
+    return ir::UsesVar(index, iter.var);
+  };
+  ir::VisitExprsIn(block.body, [&](const Expr& e) {
+    if (e->kind != ir::ExprKind::kLoad || e->buffer != buffer) return true;
+    for (const Expr& index : e->args) {
+      const bool moves = std::ranges::any_of(block.iters, [&](const ir::IterVar& iter) {
+        return iter.type == ir::IterType::kSpatial && uses(index, iter);
+      });
+      for (const ir::IterVar& iter : block.iters) {
+        if (moves && iter.type == ir::IterType::kReduce && uses(index, iter)) {
+          taps.insert(iter.var.get());
+        }
+      }
+    }
+    return true;
+  });
+  int64_t count = 1;
+  for (const ir::IterVar& iter : block.iters) {
+    if (taps.contains(iter.var.get())) count *= ExtentOf(iter.domain.extent);
+  }
+  return count;
+}
+
 void DefaultScheduler::InlineCheapStages() {
   for (const std::string& name : schedule_.BlockNames()) {
     const Within rule(this, "inline", name);
@@ -123,6 +153,7 @@ void DefaultScheduler::InlineCheapStages() {
       return true;
     });
     bool into_reduction = false, into_long = false, into_dots = false;
+    bool of_few_taps = schedule_.function().size_params.empty();
     int uses = 0;
     int64_t reads = 0;
     for (const BlockSite& site : BlocksIn(schedule_.function().body)) {
@@ -133,13 +164,15 @@ void DefaultScheduler::InlineCheapStages() {
       const std::optional<DotProduct> dot = FindDotProduct(*site.block);
       // An instruction for several rows reads them all: each may lie outside or not.
       into_dots = into_dots || (dot.has_value() && !FindDotTile(*dot, target_.machine).has_value());
+      of_few_taps = of_few_taps && TapsOf(*site.block, block->writes[0].buffer) <= kFewTaps;
       reads += WorkOf(*site.block);
     }
     // A choice (padding) would be made again in every turn of the innermost loop: no matter where
     // each element is read a few times only, for that costs less than keeping it, or where the
     // reduction is written out, for that decides it (partition_loops). So do the loops around dot
-    // products, each of which is hundreds of operations: what lies outside is left out.
-    const bool decided = chooses && into_reduction && (!into_long || into_dots);
+    // products, each of which is hundreds of operations: what lies outside is left out. A window of
+    // a few taps has a body for each of them, without the products outside.
+    const bool decided = chooses && into_reduction && (!into_long || into_dots || of_few_taps);
     const bool often = !decided && reads > kCheapReads * WorkOf(*block);
     bool cheap = nodes <= (decided ? kCheapDecidedNodes : kCheapNodes) && !calls &&
                  !(chooses && into_reduction && often);

@@ -113,6 +113,9 @@ struct TileWeights {
   double second_cache_load = 1.2;  // of a vector from the second cache
   double far_load = 3;             // of one from behind it
   double ragged_share = 0.95;  // what is left of the speed where a tile does not divide its axis
+  // How often a vector of weights from behind the second cache is used at least, so that the
+  // products of one take longer than the next one's way. 0: any tile's do.
+  int64_t far_uses = 0;
   int64_t max_rows = 14, max_vectors = 8;
   // Windows that overlap: a row of so many leaves registers for so many factors.
   int64_t windows_in_row = 6, held_factors = 12;

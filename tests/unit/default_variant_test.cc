@@ -2,6 +2,7 @@
 // for fixed and for open sizes, and always a point of the space.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <string>
@@ -93,6 +94,56 @@ TEST(DefaultVariant, WeightsOfTheLastLevelCost) {
   EXPECT_EQ(name_of("7", 32), "direct");
   EXPECT_NE(name_of("14", 16), "direct");
   EXPECT_EQ(name_of("28", 8), "winograd");
+}
+
+// Weights of Winograd's products that come from a slow last level are used by tiles of several
+// rows; those that the second cache holds, and those of a machine whose levels are fast, are not.
+TEST(DefaultSchedule, FarWeightsOfWinogradAreUsedOften) {
+  const auto uses = [](int blocks, const std::string& size, const target::Target& target) {
+    for (schedule::Variant& variant : VariantsOf(Conv(size, size, blocks, 16))) {
+      if (variant.name != "winograd") continue;
+      std::vector<schedule::Variant> only(1, std::move(variant));
+      const auto space = Space::Create(std::move(only), target);
+      EXPECT_TRUE(space.ok()) << support::StatusText(space.status());
+      schedule::Schedule s((*space)->variants()[0].function);
+      ApplyDefaultSchedule(target, {}, &s);
+      const std::string steps = schedule::ToText(s.steps());
+      // The register tile: rows and columns of tiles.
+      const size_t at = steps.find("cache_write");
+      std::vector<int64_t> tile;
+      for (size_t i = steps.find("[?,", at); tile.size() < 2; i = steps.find("[?,", i + 1)) {
+        tile.push_back(std::stoll(steps.substr(i + 3)));
+      }
+      return tile[0] * tile[1];
+    }
+    ADD_FAILURE() << "no Winograd";
+    return int64_t{0};
+  };
+  EXPECT_EQ(uses(8, "28", Avx512()), 28);
+  EXPECT_LT(uses(4, "56", Avx512()), 20);  // 0.6 MB
+  target::Target fast = Avx512();
+  fast.machine.tile.far_uses = 0;
+  EXPECT_EQ(uses(8, "28", fast), 7);
+}
+
+// A window of four taps has a body for each of them, which leaves out the products with padding; a
+// larger one reads a padded copy.
+TEST(DefaultSchedule, PaddingOfFewTapsIsLeftOut) {
+  const auto blocks_of = [](const std::string& task) {
+    const auto variants = VariantsOf(task);
+    schedule::Schedule s(variants[0].function);
+    ApplyDefaultSchedule(Avx512(), {}, &s);
+    const absl::Status same = tests::SameResults(variants[0].function, s.function());
+    EXPECT_TRUE(same.ok()) << support::StatusText(same);
+    return s.BlockNames();
+  };
+  const auto is_pad = [](const std::string& name) { return name.find("_pad") != name.npos; };
+  const std::string transposed =
+      "graph {\n  input %0: f32[1,2,8,8,16]\n  weight %1: f32[2,4,4,2,16,16]\n"
+      "  %2: f32[1,2,16,16,16] = conv2d_transpose(%0, %1) {data_layout=\"NCHW16c\", "
+      "pads=[1,1,1,1], strides=[2,2], weight_layout=\"OHWI16i16o\"}\n  output %2\n}\n";
+  EXPECT_TRUE(std::ranges::none_of(blocks_of(transposed), is_pad));
+  EXPECT_TRUE(std::ranges::any_of(blocks_of(Conv("8", "8", 2, 16)), is_pad));
 }
 
 // Rows of an image of open size share weights that do not stay near, and the program is right where

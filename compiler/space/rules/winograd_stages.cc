@@ -72,7 +72,8 @@ class WinogradSketch final : public Sketch {
       rows = choose(rows_, most / target_.threads);
       choose(pad_, rows < s_.rows ? 1 : 0);
     }
-    const Tile tile = ChooseTile(s_.out_blocks, s_.columns, rows, s_.panel_bytes, target_);
+    const Tile tile =
+        MoreUses(ChooseTile(s_.out_blocks, s_.columns, rows, s_.panel_bytes, target_), rows);
     choose(tile_h_, tile.planes);
     choose(tile_w_, tile.rows);
     choose(vectors_, tile.vectors);
@@ -129,6 +130,18 @@ class WinogradSketch final : public Sketch {
   }
 
  private:
+  // The tile with more rows of Winograd's tiles, and fewer vectors, where weights from behind the
+  // second cache must be used more often and these tiles are enough for that.
+  Tile MoreUses(Tile tile, int64_t rows) const {
+    const target::Machine& machine = target_.machine;
+    const double second_cache = machine.l2.ReachableBytes(target_.threads) / 2;
+    if (static_cast<double>(s_.weight_bytes) <= second_cache) return tile;
+    const int64_t planes = (machine.tile.far_uses + tile.rows - 1) / tile.rows;
+    const int64_t uses = tile.rows * planes;
+    if (planes <= tile.planes || planes > rows || uses + 2 > machine.vector_registers) return tile;
+    return {std::min(tile.vectors, (machine.vector_registers - 1) / (uses + 1)), tile.rows, planes};
+  }
+
   // Results and epilogue over tiles; returns the loop over blocks of rows of tiles.
   int TransformOutput(const Point& point, bool by_stage, schedule::Schedule* s,
                       StepMaker* make) const {
