@@ -32,34 +32,19 @@ using ir::ExprKind;
 using ir::Stmt;
 using ir::StmtKind;
 
-bool LoadsFrom(const Expr& e, const Buffer& buffer) {
-  bool found = false;
-  ir::VisitExprs(e, [&](const Expr& part) {
-    found = found || (part->kind == ExprKind::kLoad && part->buffer == buffer);
-    return !found;
-  });
-  return found;
-}
-
 bool IsLoadOf(const Expr& e, const Buffer& buffer, const Expr& place) {
   return e->kind == ExprKind::kLoad && e->buffer == buffer && e->mask == nullptr &&
          e->args.size() == 1 && ir::StructuralEqual(e->args[0], place);
 }
 
-// Whether the store adds a term, that does not read the buffer, to what is at its place.
+// Whether the store adds to what is at its place. The term may read the buffer, too: AddedIn counts
+// all loads.
 bool IsAddition(const Stmt& store) {
   const Expr& value = store->value;
-  const bool fused = value->kind == ExprKind::kCall && value->intrinsic == ir::Intrinsic::kFma;
-  if (!fused && value->kind != ExprKind::kAdd) return false;
-  size_t sums = 0, others = 0;
-  for (const Expr& arg : value->args) {
-    if (IsLoadOf(arg, store->buffer, store->indices[0]) && (!fused || arg == value->args[2])) {
-      ++sums;
-    } else if (LoadsFrom(arg, store->buffer)) {
-      ++others;
-    }
-  }
-  return sums == 1 && others == 0;
+  const auto is_sum = [&](const Expr& e) { return IsLoadOf(e, store->buffer, store->indices[0]); };
+  if (value->kind == ExprKind::kAdd) return std::ranges::any_of(value->args, is_sum);
+  return value->kind == ExprKind::kCall && value->intrinsic == ir::Intrinsic::kFma &&
+         is_sum(value->args[2]);
 }
 
 // What the loop adds to in `buffer`, if that is all that it does with it.
@@ -86,6 +71,7 @@ std::optional<LoopSums> AddedIn(const Stmt& loop, const Buffer& buffer) {
     for (const ir::Var& var : bound) only_adds = only_adds && !ir::UsesVar(place, var);
     only_adds = only_adds && !ir::HasLoad(place);
   }
+  // One load for each addition is that of its sum: no term reads the buffer.
   if (!only_adds || loads != additions) return {};
   return sums;
 }
