@@ -16,10 +16,6 @@
 namespace tilewright::driver {
 namespace {
 
-// A layer whose weights no near cache holds waits for them. With so few rows a tile is wide, so
-// that many lines are on their way; with more, it multiplies most per load.
-constexpr int64_t kFewRows = 2;
-
 struct Rows {
   ir::Expr count;
   int64_t most = 0;
@@ -81,14 +77,15 @@ std::optional<RowVersion> FewRows(const graph::Graph& task, const schedule::Vari
   const ir::Function& function = variant.function;
   const auto count = RowsOfLargeLayer(task, function, target.machine);
   if (!count) return std::nullopt;
+  const int64_t most = target.machine.few_rows;
   std::map<std::string, int64_t> sizes;
   for (const ir::Var& size : function.size_params) {
-    if (ir::UsesVar(*count, size)) sizes[size->name] = sizes.empty() ? kFewRows : 1;
+    if (ir::UsesVar(*count, size)) sizes[size->name] = sizes.empty() ? most : 1;
   }
   RowVersion few{.name = "few_rows",
                  .sizes = function.size_params,
                  .count = *count,
-                 .most = kFewRows,
+                 .most = most,
                  .few = true};
   few.steps = schedule::ToText(space::DefaultSchedule(ir::BindSizes(function, sizes), target));
   absl::StatusOr<ir::Function> scheduled = Replay(function, few.steps);

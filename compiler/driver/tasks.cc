@@ -26,11 +26,6 @@ using graph::Node;
 using graph::ValueId;
 using support::StrCat;
 
-// With more rows a processor is faster with floats, which it need not unpack.
-constexpr int64_t kPackedWeightRows = 4;
-// Vectors of a block of queries, and so of each register tile's rows.
-constexpr int64_t kAttentionVectors = 2;
-
 std::string ShapeWords(const op::TensorType& type) {
   std::vector<std::string> words;
   for (const op::Dim& dim : type.shape) words.push_back(dim.ToText());
@@ -317,7 +312,7 @@ graph::GraphPassContext PassContext(const target::Target& target) {
   // Only processors: what moves between a host and a device is whole tensors.
   if (target.kind == target::kProcessors) {
     context.view_alignment = module::kTensorAlignment;
-    context.packed_weight_rows = kPackedWeightRows;
+    context.packed_weight_rows = machine.packed_weight_rows;
     context.half_weights = {ir::kBF16};
     if (space::HasPairDots(ir::kBF16, machine)) context.half_pairs = {ir::kBF16};
     if (machine.converts_f16) context.half_weights.push_back(ir::kF16);
@@ -325,7 +320,9 @@ graph::GraphPassContext PassContext(const target::Target& target) {
     context.computed_in_f32 = {ir::kF16};
     if (context.half_pairs.empty()) context.computed_in_f32.push_back(ir::kBF16);
     if (machine.computes_f16) context.half_arithmetic = {ir::kF16};
-    context.attention_rows = kAttentionVectors * machine.vector_bytes / ir::kF32.bytes();
+    context.attention_rows = machine.attention.vectors * machine.vector_bytes / ir::kF32.bytes();
+    context.attention_keys = machine.attention.keys;
+    context.attention_from_keys = machine.attention.pays_from_keys;
     context.near_row = machine.near_row();
     context.join_products = true;
   }

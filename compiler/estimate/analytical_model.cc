@@ -8,14 +8,6 @@
 namespace tilewright::estimate {
 namespace {
 
-// What holds of programs, whatever the machine.
-constexpr double kLoopCycles = 1;       // control of one iteration of a rolled loop
-constexpr double kGuardedFactor = 2.5;  // a condition in the innermost body
-constexpr double kOneThreadNs = 30;     // a parallel loop of one thread
-constexpr double kCacheShare = 0.6;     // of a level that one working set may use
-// Of a simple statement: hardware fetches ahead what it reads.
-constexpr double kStreamShare = 0.25;
-
 double Fill(const StatementSummary& s, size_t depth) {
   double bytes = 0;
   for (const AccessSummary& access : s.accesses) {
@@ -36,7 +28,7 @@ double BodyCycles(const StatementSummary& s, const RegisterTile& tile,
   cycles += tile.slow_lanes_per_op * machine.slow_lane_cycles;
   cycles += s.ops.special * machine.special_cycles + s.ops.divide * machine.divide_cycles;
   cycles += tile.spill * machine.spill_cycles * 2 / std::max(tile.body_ops, 1.0);
-  if (s.guarded && !s.peeled) cycles *= kGuardedFactor;
+  if (s.guarded && !s.peeled) cycles *= machine.estimate.guarded_body;
   return cycles;
 }
 
@@ -73,7 +65,7 @@ double ComputeCycles(const StatementSummary& s, const target::Target& target, do
   for (const LoopSummary& loop : s.loops) {
     if (!IsRolled(loop)) continue;
     trips *= static_cast<double>(loop.extent);
-    *control += trips * kLoopCycles;
+    *control += trips * target.machine.estimate.round_cycles;
   }
   return operations * BodyCycles(s, tile, target.machine) * TailFactor(s, tile, target.machine);
 }
@@ -84,9 +76,10 @@ void AddTraffic(const StatementSummary& s, const target::Target& target, double 
   const double l1 = machine.l1.ReachableBytes(target.threads);
   const double l2 = machine.l2.ReachableBytes(target.threads);
   const double l3 = machine.l3.ReachableBytes(target.threads);
-  t->l2_bytes = Traffic(s, l1, &t->l1_fill);
-  t->l3_bytes = Traffic(s, l2, &t->l2_fill);
-  t->memory_bytes = Traffic(s, l3, &t->l3_fill) * MissShare(footprint, l3);
+  const double share = machine.estimate.cache_share;
+  t->l2_bytes = Traffic(s, l1, share, &t->l1_fill);
+  t->l3_bytes = Traffic(s, l2, share, &t->l2_fill);
+  t->memory_bytes = Traffic(s, l3, share, &t->l3_fill) * MissShare(footprint, l3);
   t->l2_ns = t->l2_bytes / machine.l2.bytes_per_cycle / machine.clock_ghz / speed;
   t->l3_ns = t->l3_bytes / machine.l3.bytes_per_cycle / machine.clock_ghz / speed;
   t->memory_ns = t->memory_bytes / machine.memory_bytes_per_cycle / machine.clock_ghz / speed;
@@ -127,9 +120,9 @@ size_t BodyStart(const StatementSummary& s) {
 }
 
 // The outermost nest whose working set fits is loaded once per iteration of the loops around it.
-double Traffic(const StatementSummary& s, double size, double* fill) {
+double Traffic(const StatementSummary& s, double size, double share, double* fill) {
   size_t depth = 0;
-  while (depth < s.loops.size() && Fill(s, depth) > kCacheShare * size) ++depth;
+  while (depth < s.loops.size() && Fill(s, depth) > share * size) ++depth;
   *fill = depth == 0 ? Fill(s, 0) / size : Fill(s, depth - 1) / size;
   double bytes = 0;
   for (const AccessSummary& access : s.accesses) {
@@ -228,6 +221,8 @@ TimeEstimate EstimateTime(const ProgramSummary& program, const target::Target& t
   TimeEstimate t;
   if (program.statements.empty()) return t;
   if (target.machine.has_groups()) return EstimateGroups(program, target).time;
+  const target::Machine& machine = target.machine;
+  const target::EstimateWeights& weights = machine.estimate;
   const double threads = std::max(1, target.threads);
   double regions = 0;
   const double footprint =
@@ -238,28 +233,28 @@ TimeEstimate EstimateTime(const ProgramSummary& program, const target::Target& t
     const double speed = tasks > 1 ? threads / Imbalance(tasks, threads) : 1;
     double control = 0;
     const double cycles = ComputeCycles(s, target, &control);
-    const double ns = (cycles + 0.3 * control) / target.machine.clock_ghz / speed;
+    const double ns = (cycles + weights.round_share * control) / machine.clock_ghz / speed;
     if (tasks > 1) regions = std::max(regions, 1.0);
-    t.overhead_ns += control / target.machine.clock_ghz / speed * 0.2;
+    t.overhead_ns += control / machine.clock_ghz / speed * weights.round_overhead;
     TimeEstimate one;
     one.compute_ns = ns;
     AddTraffic(s, target, footprint, speed, &one);
     if (i != program.critical) {
       t.other_ns += ns;
       t.second_ns = std::max(t.second_ns, ns);
-      t.other_traffic_ns += Overlapped(one, kStreamShare) - ns;
+      t.other_traffic_ns += Overlapped(one, machine.stream_share) - ns;
       continue;
     }
     t.balance = tasks > 1 ? Imbalance(tasks, threads) : threads;
-    t.tail = TailFactor(s, AnalyzeTile(s, target), target.machine);
+    t.tail = TailFactor(s, AnalyzeTile(s, target), machine);
     one.other_ns = t.other_ns, one.second_ns = t.second_ns, one.overhead_ns = t.overhead_ns;
     one.other_traffic_ns = t.other_traffic_ns;
     one.balance = t.balance, one.tail = t.tail;
     t = one;
   }
-  t.overhead_ns += regions * (threads > 1 ? target.machine.parallel_region_ns : kOneThreadNs);
+  t.overhead_ns += regions * (threads > 1 ? machine.parallel_region_ns : weights.lone_thread_ns);
   t.total_ns =
-      Overlapped(t, target.machine.traffic_share) + t.other_ns + t.other_traffic_ns + t.overhead_ns;
+      Overlapped(t, machine.traffic_share) + t.other_ns + t.other_traffic_ns + t.overhead_ns;
   return t;
 }
 

@@ -11,30 +11,9 @@ namespace tilewright::estimate {
 namespace {
 
 constexpr double kWordBytes = 4;
-// Of one iteration of a rolled loop: its counter and the addresses that move with it.
-constexpr double kRoundCycles = 2;
-// Of an access of global memory that the first cache answers; of shared memory it is one. These
-// five order 175 kernels on an H100 best (tests/bench/results/gpu_estimate.txt).
-constexpr double kGlobalCycles = 2;
-// Of each transaction more than the bytes of the access need, on top.
-constexpr double kExcessCycles = 0.75;
-// Of a warp alone, from one operation to the next. The compiler writes small bodies out, so that
-// the loads of two rounds are under way.
-constexpr double kIssueCycles = 2, kSmallBody = 16, kRoundsUnderWay = 2;
-// Until a warp may use the sums of a product of fragments again (Sun et al., "Dissecting Tensor
-// Cores via Microbenchmarks", 2022: 33 cycles of m16n8k16 on an A100); its multiply-adds.
-constexpr double kProductLatency = 33, kProductWork = 16 * 8 * 16;
-// The same of products of four warps, which take kSharedTerms terms in a group that a warp waits
-// for (Luo et al., 2024: 128 cycles of m64n256k16 on an H100, of which the issue is half).
-constexpr double kFourWarps = 4, kSharedTerms = 64, kSharedLatency = 128;
-// Of what a body loads, what the compiler keeps in registers at a time, if there are no more sums:
-// by NVRTC's reports of the chosen kernels (tests/bench/results/simt_counts.json).
-constexpr int64_t kOperandsKept = 16;
-// What of a launch's time each transaction costs that its bytes do not need, relative to those that
-// they need: the parts of the estimate know neither queues nor who else uses the caches.
-constexpr double kWasteShare = 0.25;
-// A condition in the innermost body, which threads in step and drivers for processors mask.
-constexpr double kMaskedFactor = 1.2;
+// Multiply-adds of a product of fragments, m16n8k16. Those of four warps take so many terms in a
+// group that a warp waits for.
+constexpr double kProductWork = 16 * 8 * 16, kFourWarps = 4, kSharedTerms = 64;
 
 // Whether a loop of the thread walks along the memory that one transaction gives, so that the next
 // iterations find what this one did not use.
@@ -88,8 +67,9 @@ double CacheCycles(const StepAccess& step, const target::Machine& machine) {
   if (InTurn(machine.launch) || machine.l1.bytes_per_cycle <= 0) return step.transactions;
   const double bytes =
       step.transactions / step.accesses * static_cast<double>(machine.launch.transaction_bytes);
-  return step.accesses * kGlobalCycles * std::max(1.0, bytes / machine.l1.bytes_per_cycle) +
-         kExcessCycles * step.transactions * (1 - step.coalesced);
+  return step.accesses * machine.launch.cache_cycles *
+             std::max(1.0, bytes / machine.l1.bytes_per_cycle) +
+         machine.launch.excess_cycles * step.transactions * (1 - step.coalesced);
 }
 
 // Cycles of the ports that loads and stores take for one operation of a thread or warp.
@@ -123,7 +103,7 @@ double OperationCycles(const StatementSummary& s, const RegisterTile& tile,
   double cycles = std::max(arithmetic, port) + machine.port_share * std::min(arithmetic, port);
   cycles += s.ops.special * machine.special_cycles + s.ops.divide * machine.divide_cycles;
   cycles += tile.spill * machine.spill_cycles * 2 / std::max(tile.body_ops, 1.0);
-  return s.guarded ? cycles * kMaskedFactor : cycles;
+  return s.guarded ? cycles * machine.estimate.guarded_body : cycles;
 }
 
 bool StoresTo(const StatementSummary& s, ir::Scope scope) {
@@ -156,7 +136,7 @@ FragmentCycles CyclesOfFragments(const StatementSummary& s, const target::Machin
   if (IsOfFourWarps(s)) {
     const double groups = own / std::max(WarpElements(s), 1.0) / kSharedTerms;
     const double rate = std::max(machine.fragments.shared_half_products, 1.0);
-    return {points / rate, groups * kSharedLatency + own / rate};
+    return {points / rate, groups * machine.fragments.shared_latency + own / rate};
   }
   if (StoresTo(s, ir::Scope::kWmmaAcc) && s.accumulates) {
     const target::FragmentUnit& unit = machine.fragments;
@@ -166,28 +146,30 @@ FragmentCycles CyclesOfFragments(const StatementSummary& s, const target::Machin
     const double terms = bytes > 2 ? 8 : 16;
     const double chain =
         own / std::max(WarpElements(s), 1.0) / terms;  // products, one after the other
-    return {points / std::max(rate, 1.0), std::max(chain * kProductLatency, own / kProductWork)};
+    return {points / std::max(rate, 1.0),
+            std::max(chain * machine.fragments.latency, own / kProductWork)};
   }
   if (StoresTo(s, ir::Scope::kWmmaA) || StoresTo(s, ir::Scope::kWmmaB)) {
     const bool global = s.accesses.back().buffer->scope == ir::Scope::kGlobal;
     const double width = static_cast<double>(limits.shared_banks) * kWordBytes;
     const double rounds = own / std::max(WarpElements(s), 1.0);
-    return {points * bytes / width * (global ? kGlobalCycles : 1),
+    return {points * bytes / width * (global ? machine.launch.cache_cycles : 1),
             rounds * (global ? limits.load_latency : limits.shared_latency) / 2};
   }
   // On the registers: each thread has its own elements.
-  const double each = StoresTo(s, ir::Scope::kGlobal) ? kGlobalCycles : 1;
+  const double each = StoresTo(s, ir::Scope::kGlobal) ? machine.launch.cache_cycles : 1;
   const double lanes = static_cast<double>(std::max<int64_t>(1, limits.warp));
-  return {points / lanes * each / machine.loads_per_cycle, own / lanes * kIssueCycles};
+  return {points / lanes * each / machine.loads_per_cycle,
+          own / lanes * machine.launch.issue_cycles};
 }
 
 // Cycles of control of one thread's loops.
-double ControlCycles(const StatementSummary& s) {
+double ControlCycles(const StatementSummary& s, const target::Machine& machine) {
   double trips = 1, cycles = 0;
   for (const LoopSummary& loop : s.loops) {
     if (ir::IsBlockAxis(loop.kind) || !IsRolled(loop)) continue;
     if (!ir::IsThreadAxis(loop.kind)) trips *= static_cast<double>(loop.extent);
-    cycles += trips * kRoundCycles;
+    cycles += trips * machine.estimate.round_cycles;
   }
   return cycles;
 }
@@ -270,7 +252,9 @@ struct Requests {
       least += times * step.transactions * step.coalesced;
     }
   }
-  double Factor() const { return least > 0 ? 1 + kWasteShare * (transactions / least - 1) : 1; }
+  double Factor(double share) const {
+    return least > 0 ? 1 + share * (transactions / least - 1) : 1;
+  }
 };
 
 class LaunchModel {
@@ -314,11 +298,11 @@ class LaunchModel {
       const double alone = RoundCycles(s, tile, thread) * tile.bodies /
                            (s.Groups() * s.Threads() * static_cast<double>(1 + s.ahead));
       out.time.compute_ns +=
-          in_waves * std::max(warps * (cycles + ControlCycles(s)), alone / per_unit);
+          in_waves * std::max(warps * (cycles + ControlCycles(s, machine_)), alone / per_unit);
       AddTraffic(s, shape, &out.time);
       if (!InTurn(limits_)) requests.Add(s, tile, thread);
     }
-    out.waste = requests.Factor();
+    out.waste = requests.Factor(limits_.waste_share);
     out.barrier_ns = in_waves * BarrierCycles(launch, shape);
     // Behind its first tile a group starts no more, but its threads meet.
     const double warps =
@@ -399,8 +383,10 @@ class LaunchModel {
   double RoundCycles(const StatementSummary& s, const RegisterTile& tile,
                      const target::Target& thread) const {
     if (InTurn(limits_)) return Latency(s);
-    const double waits = Latency(s) / (tile.body_ops <= kSmallBody ? kRoundsUnderWay : 1);
-    return waits + kIssueCycles * tile.body_ops * std::max(1.0, PortCycles(s, tile, thread));
+    const double waits =
+        Latency(s) / (tile.body_ops <= limits_.small_body ? limits_.rounds_under_way : 1);
+    return waits +
+           limits_.issue_cycles * tile.body_ops * std::max(1.0, PortCycles(s, tile, thread));
   }
 
   // Registers of a thread, of 32 bits.
@@ -419,7 +405,7 @@ class LaunchModel {
     const auto sums = static_cast<int64_t>(tile.accumulators * words);
     // Of a large body the compiler loads one part after the other.
     const auto operands = std::min(static_cast<int64_t>((tile.live - tile.accumulators) * words),
-                                   std::max(kOperandsKept, sums));
+                                   std::max(limits_.operands_kept, sums));
     int64_t used = target::TileRegisters(sums, operands);
     // Loads of later rounds go where registers cost no group.
     if (s.accumulates)
@@ -447,10 +433,14 @@ class LaunchModel {
     const auto units = static_cast<int>(Units());
     const double waste = Waste(s);
     const StatementSummary in_step = InTurn(limits_) ? s : InStep(s);
-    const double l2 = waste * Traffic(in_step, machine_.l1.ReachableBytes(units), &t->l1_fill);
-    const double l3 = waste * Traffic(in_step, machine_.l2.ReachableBytes(units), &t->l2_fill);
+    const double share = machine_.estimate.cache_share;
+    const double l2 =
+        waste * Traffic(in_step, machine_.l1.ReachableBytes(units), share, &t->l1_fill);
+    const double l3 =
+        waste * Traffic(in_step, machine_.l2.ReachableBytes(units), share, &t->l2_fill);
     const double last = machine_.l3.ReachableBytes(1);
-    const double memory = waste * Traffic(in_step, last, &t->l3_fill) * MissShare(footprint_, last);
+    const double memory =
+        waste * Traffic(in_step, last, share, &t->l3_fill) * MissShare(footprint_, last);
     t->l2_bytes += l2, t->l3_bytes += l3, t->memory_bytes += memory;
     t->l2_ns += l2 / machine_.l2.bytes_per_cycle / machine_.clock_ghz / busy;
     t->l3_ns += l3 / machine_.l3.bytes_per_cycle / machine_.clock_ghz / busy;

@@ -21,13 +21,6 @@ namespace {
 using Dims = std::vector<op::Dim>;
 
 constexpr double kMasked = -std::numeric_limits<double>::infinity();
-// Keys of a block. Larger blocks compute more of what a causal mask bars: with 64, prompts of 128
-// to 512 tokens take 1.1 to 1.17 times as long, attention without a mask 1.0 to 1.03.
-constexpr int64_t kKeys = 32;
-// A fixed number of tokens, more than a few, gains with so many keys only: with fewer, the scores
-// lie in the caches, and products of whole matrices are as fast. Measured with heads of 64,
-// AVX-512, one thread: 1.25 with 512 keys, 0.95 with 197, 0.4 with 77; one token 2.7 with 128.
-constexpr int64_t kPaysFromKeys = 256;
 
 // A value of four dimensions, and what they are.
 struct Laid {
@@ -47,9 +40,7 @@ struct Chain {
 class AttentionFuser : public ForwardRewriter {
  public:
   AttentionFuser(Graph g, const GraphPassContext& ctx)
-      : ForwardRewriter(std::move(g), ctx.fold_max_bytes),
-        rows_(ctx.attention_rows),
-        readers_(Readers(g_)) {
+      : ForwardRewriter(std::move(g), ctx.fold_max_bytes), ctx_(ctx), readers_(Readers(g_)) {
     for (ValueId id : g_.outputs) readers_[id].push_back(-1);
   }
 
@@ -246,12 +237,9 @@ class AttentionFuser : public ForwardRewriter {
     }
     const Dims shape = {scores[0], scores[1], scores[2], rows[3]};
     TW_ASSIGN(const Laid q, Queries(node, chain.product->inputs[0], shape, &chain.scale));
-    op::Attrs attrs = {{"scale", chain.scale},
-                       {"rows", rows_},
-                       {"keys", kKeys},
-                       {"q_layout", q.layout.ToText()},
-                       {"k_layout", k.layout.ToText()},
-                       {"v_layout", v.layout.ToText()}};
+    op::Attrs attrs = {{"scale", chain.scale},          {"rows", ctx_.attention_rows},
+                       {"keys", ctx_.attention_keys},   {"q_layout", q.layout.ToText()},
+                       {"k_layout", k.layout.ToText()}, {"v_layout", v.layout.ToText()}};
     if (chain.softcap > 0) attrs["softcap"] = chain.softcap;
     if (chain.dead_rows_zero) attrs["dead_rows_zero"] = int64_t{1};
     std::vector<ValueId> operands = {q.id, k.id, v.id};
@@ -270,9 +258,10 @@ class AttentionFuser : public ForwardRewriter {
     return true;
   }
 
-  static bool Pays(const op::Dim& tokens, const op::Dim& keys) {
+  bool Pays(const op::Dim& tokens, const op::Dim& keys) const {
     if (tokens.constant().value_or(0) <= op::kTokensAlongHeads) return true;  // few, or open
-    return keys.constant().value_or(kPaysFromKeys) >= kPaysFromKeys;
+    const int64_t least = ctx_.attention_from_keys;
+    return keys.constant().value_or(least) >= least;
   }
 
   // Whether the operands of the products are those of one attention with these scores, in which the
@@ -370,7 +359,7 @@ class AttentionFuser : public ForwardRewriter {
     return true;
   }
 
-  const int64_t rows_;
+  const GraphPassContext& ctx_;
   std::vector<std::vector<int>> readers_;
 };
 

@@ -50,6 +50,8 @@ struct GraphPassContext {
   std::vector<ir::DType> computed_in_f32, half_arithmetic;
   // Of fuse_attention: queries of a kernel's block of rows; 0: attention stays in operators.
   int64_t attention_rows = 0;
+  // The same: keys of a block, and how many make it worth it where the tokens are fixed and many.
+  int64_t attention_keys = 32, attention_from_keys = 256;
   // Of fuse_norms: elements of the longest row that stays in the first cache; 0: norms stay in
   // operators.
   int64_t near_row = 0;

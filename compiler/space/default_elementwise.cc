@@ -11,8 +11,6 @@ namespace {
 using ir::Stmt;
 
 constexpr int64_t kLeastBytes = 16;  // lanes of a part of a vector of bytes
-// Rows of so many words are stored at once where vectors lie across them.
-constexpr int64_t kStoredRow = 4;
 
 }  // namespace
 
@@ -54,7 +52,8 @@ void DefaultScheduler::ScheduleElementwise(const std::string& name) {
   const bool given = choice.lane_axis >= 0 && choice.lane_axis < static_cast<int>(loops.size());
   const int axis =
       given ? choice.lane_axis : VectorAxis(target_.machine, *block, lanes, /*count_store=*/true);
-  const int across = AcrossLanes(*block, axis, lanes, kStoredRow);
+  const int64_t stored_rows = target_.machine.tile.stored_rows;
+  const int across = AcrossLanes(*block, axis, lanes, stored_rows);
   if (explains()) {
     Decide(axis < 0 ? "no lanes" : "along " + block->iters[static_cast<size_t>(axis)].var->name,
            given ? "chosen" : LaneCosts(*block, lanes, /*count_store=*/true));
@@ -65,7 +64,7 @@ void DefaultScheduler::ScheduleElementwise(const std::string& name) {
     if (static_cast<int>(i) != axis) {
       outer.push_back(loops[i]);
       if (static_cast<int>(i) != across) continue;
-      Step rows{.kind = StepKind::kSplit, .handles = {loops[i]}, .factors = {kInfer, kStoredRow}};
+      Step rows{.kind = StepKind::kSplit, .handles = {loops[i]}, .factors = {kInfer, stored_rows}};
       if (!Try(rows)) return;
       outer.back() = schedule_.LastResults()[0];
       row = schedule_.LastResults()[1];

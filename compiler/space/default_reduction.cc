@@ -16,7 +16,6 @@ using ir::Stmt;
 using ir::StmtNode;
 using support::StrCat;
 
-constexpr int64_t kMaxPartialVectors = 4;  // of a sum whose lanes run along the reduction
 // So many partial results become one in each step of their combination.
 constexpr int64_t kFold = 4;
 
@@ -85,7 +84,8 @@ bool DefaultScheduler::ScheduleAlongReduction(const std::string& name) {
   if (loops.size() != reduction->iters.size()) return false;
   const size_t shared = IsInRows(name) ? 0 : SharedLoops(name);
   const int64_t extent = ExtentOf(reduction->iters.back().domain.extent);
-  const int64_t vectors = std::clamp<int64_t>(extent / lanes, 1, kMaxPartialVectors);
+  const int64_t vectors =
+      std::clamp<int64_t>(extent / lanes, 1, target_.machine.tile.partial_vectors);
   if (!Try({.kind = StepKind::kSplit,
             .handles = {loops.back()},
             .factors = {kInfer, vectors * lanes}})) {

@@ -28,11 +28,6 @@ using ir::Stmt;
 using ir::StmtNode;
 using support::StrCat;
 
-// A stage this small is computed again at every use.
-constexpr int kCheapNodes = 24, kCheapDecidedNodes = 64;
-constexpr int64_t kFewTaps = 4;
-constexpr int64_t kCheapReads = 3;  // of each of its elements
-
 }  // namespace
 
 void DefaultScheduler::Run() {
@@ -135,6 +130,7 @@ int64_t TapsOf(const StmtNode& block, const ir::Buffer& buffer) {
 }
 
 void DefaultScheduler::InlineCheapStages() {
+  const target::InlineLimits& limits = target_.machine.inlined;
   for (const std::string& name : schedule_.BlockNames()) {
     const Within rule(this, "inline", name);
     Stmt block = BlockOf(name);
@@ -164,7 +160,8 @@ void DefaultScheduler::InlineCheapStages() {
       const std::optional<DotProduct> dot = FindDotProduct(*site.block);
       // An instruction for several rows reads them all: each may lie outside or not.
       into_dots = into_dots || (dot.has_value() && !FindDotTile(*dot, target_.machine).has_value());
-      of_few_taps = of_few_taps && TapsOf(*site.block, block->writes[0].buffer) <= kFewTaps;
+      of_few_taps =
+          of_few_taps && TapsOf(*site.block, block->writes[0].buffer) <= limits.window_taps;
       reads += WorkOf(*site.block);
     }
     // A choice (padding) would be made again in every turn of the innermost loop: no matter where
@@ -173,8 +170,8 @@ void DefaultScheduler::InlineCheapStages() {
     // products, each of which is hundreds of operations: what lies outside is left out. A window of
     // a few taps has a body for each of them, without the products outside.
     const bool decided = chooses && into_reduction && (!into_long || into_dots || of_few_taps);
-    const bool often = !decided && reads > kCheapReads * WorkOf(*block);
-    bool cheap = nodes <= (decided ? kCheapDecidedNodes : kCheapNodes) && !calls &&
+    const bool often = !decided && reads > limits.reads * WorkOf(*block);
+    bool cheap = nodes <= (decided ? limits.decided_nodes : limits.nodes) && !calls &&
                  !(chooses && into_reduction && often);
     cheap = cheap || ChoiceOf(name).place == BlockChoice::kInlined;
     if (cheap || (uses == 1 && !into_reduction)) {

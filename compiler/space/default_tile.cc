@@ -91,13 +91,12 @@ std::optional<int64_t> DefaultScheduler::TypicalExtent(const StmtNode& reduction
 // Whether both axes are open, and a tile along one of them alone would have few rows: images are as
 // high as wide, but a batch next to long sentences is none.
 bool DefaultScheduler::IsSmallImage(const StmtNode& reduction, int row_axis, int plane_axis) const {
-  constexpr int64_t kLongRow = 32;
   const auto& row = reduction.iters[static_cast<size_t>(row_axis)].domain.extent;
   if (ir::AsInt(row) != nullptr) return false;
   const std::optional<int64_t> rows = TypicalExtent(reduction, row_axis);
   const std::optional<int64_t> planes = TypicalExtent(reduction, plane_axis);
   if (!rows || !planes) return WindowsOverlap(reduction, row_axis, /*at_any_stride=*/true);
-  return *planes > 1 && *rows <= kLongRow;
+  return *planes > 1 && *rows <= target_.machine.tile.long_row;
 }
 
 DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) const {
@@ -288,10 +287,8 @@ void DefaultScheduler::UnrollReduction(const Plan& plan, const StmtNode& reducti
   int64_t wanted = plan.choice.unroll;
   const bool small = plan.is_short && steps * sums <= plan.most_written_out;
   if (wanted == 0 && steps > 1 && small) wanted = -1;
-  // A block of channels in another loop: its end is a branch that is often foretold wrong. Two or
-  // three taps of a filter are not worth it: transposed convolutions lost a third.
-  constexpr int64_t kLeastBlock = 4;
-  // Neither are steps that share what they load where few registers are left to keep it in, and a
+  // A block of channels in another loop: its end is a branch that is often foretold wrong. Steps
+  // that share what they load are not worth it where few registers are left to keep it in, and a
   // multiplication would load it for nothing.
   const auto overlaps = [&](int at) {
     return at >= 0 &&
@@ -301,8 +298,8 @@ void DefaultScheduler::UnrollReduction(const Plan& plan, const StmtNode& reducti
   const bool crowded = target_.machine.multiplies_broadcasts &&
                        2 * sums > target_.machine.vector_registers &&
                        (overlaps(plan.row_at) || overlaps(plan.plane_at));
-  const bool short_end = innermost >= kLeastBlock && innermost < steps && !crowded &&
-                         innermost * sums <= target_.machine.body_ops;
+  const bool short_end = innermost >= target_.machine.tile.least_steps && innermost < steps &&
+                         !crowded && innermost * sums <= target_.machine.body_ops;
   if (wanted == 0 && !plan.dot.has_value() && short_end) wanted = innermost;
   const int64_t of_one_row = target_.machine.tile.steps_of_one_row;
   const bool fits = of_one_row * sums * ProductsOf(reduction) <= target_.machine.body_ops;

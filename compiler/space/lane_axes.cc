@@ -140,9 +140,6 @@ int64_t LaneCost(const target::Machine& machine, const StmtNode& block, size_t a
   return cost;
 }
 
-// An open axis ends in a part of a vector, with all steps of its sums.
-constexpr double kOpenLanes = 1.03;
-
 int VectorAxis(const target::Machine& machine, const StmtNode& block, int lanes, bool count_store) {
   if (block.body->kind != ir::StmtKind::kStore) return -1;
   int best = -1;
@@ -155,7 +152,7 @@ int VectorAxis(const target::Machine& machine, const StmtNode& block, int lanes,
     double vectors = static_cast<double>((extent + lanes - 1) / lanes);
     double cost = static_cast<double>(LaneCost(machine, block, i, lanes, count_store)) * vectors /
                   static_cast<double>(extent);
-    if (extent == kSymbolicExtent && block.init != nullptr) cost *= kOpenLanes;
+    if (extent == kSymbolicExtent && block.init != nullptr) cost *= machine.tile.open_lanes;
     // Of equals the outer one: along the inner axes of a convolution, windows overlap.
     if (best < 0 || cost <= best_cost) {
       best = static_cast<int>(i);

@@ -25,9 +25,6 @@ using ir::StmtKind;
 
 // Sizes around the typical ones.
 constexpr double kFactors[] = {0.5, 0.7, 0.9, 1, 1.25, 1.6, 2};
-// In stores, measured on tiles of convolutions: a condition that no loop was cut by, and one on the
-// lanes of a vector.
-constexpr double kGuardedCost = 2, kMaskedCost = 1;
 // Iterations of a loop that differ; of a longer one each stands for some of its neighbours.
 constexpr int64_t kLookedAt = 64;
 
@@ -41,15 +38,15 @@ bool UsesAnyVar(const Expr& e) {
 }
 
 // What the conditions in a value cost. Masks that depend on no size and no loop are constants.
-double CostOfChoices(const Expr& value) {
+double CostOfChoices(const Expr& value, const target::TileWeights& weights) {
   double cost = 0;
   ir::VisitExprs(value, [&](const Expr& e) {
     if (e->kind != ir::ExprKind::kSelect) return true;
     const Expr& condition = e->args[0];
     if (!condition->dtype.is_vector()) {
-      cost = kGuardedCost;
+      cost = weights.guarded_store;
     } else if (UsesAnyVar(condition)) {
-      cost = std::max(cost, kMaskedCost);
+      cost = std::max(cost, weights.masked_store);
     }
     return true;
   });
@@ -76,7 +73,8 @@ struct StoreCounts {
 
 class Counter {
  public:
-  explicit Counter(std::vector<std::pair<ir::Var, int64_t>> sizes) : values_(std::move(sizes)) {}
+  Counter(std::vector<std::pair<ir::Var, int64_t>> sizes, const target::TileWeights& weights)
+      : values_(std::move(sizes)), weights_(weights) {}
 
   const StoreCounts& counts() const { return counts_; }
 
@@ -84,7 +82,8 @@ class Counter {
     switch (s->kind) {
       case StmtKind::kStore:
         counts_.stores += runs;
-        counts_.conditions += runs * (guarded ? kGuardedCost : CostOfChoices(s->value));
+        counts_.conditions +=
+            runs * (guarded ? weights_.guarded_store : CostOfChoices(s->value, weights_));
         return;
       case StmtKind::kSeq:
         for (const Stmt& child : s->stmts) Walk(child, runs, guarded);
@@ -136,6 +135,7 @@ class Counter {
   }
 
   std::vector<std::pair<ir::Var, int64_t>> values_;
+  const target::TileWeights& weights_;
   StoreCounts counts_;
 };
 
@@ -146,8 +146,9 @@ std::vector<transform::PassRow> PassesToVectors() {
   return {all.begin(), std::next(unrolled, 2)};
 }
 
-StoreCounts CountAt(const ir::Function& loops, const std::map<std::string, int64_t>& sizes) {
-  Counter counter(ir::SizeValues(loops, sizes));
+StoreCounts CountAt(const ir::Function& loops, const std::map<std::string, int64_t>& sizes,
+                    const target::TileWeights& weights) {
+  Counter counter(ir::SizeValues(loops, sizes), weights);
   counter.Walk(loops.body, 1, false);
   return counter.counts();
 }
@@ -163,7 +164,7 @@ absl::StatusOr<double> OpenCost(const ir::Function& scheduled, const target::Tar
             transform::RunPipeline(split.main, PassesToVectors(), context));
   double log_cost = 0, typical_stores = 0;
   for (const double factor : kFactors) {
-    const StoreCounts counts = CountAt(loops, Scaled(typical, factor));
+    const StoreCounts counts = CountAt(loops, Scaled(typical, factor), target.machine.tile);
     log_cost += std::log2(1 + counts.stores + counts.conditions) / std::size(kFactors);
     if (factor == 1) typical_stores = counts.stores;
   }

@@ -62,6 +62,21 @@ struct LaunchLimits {
   double launch_ns = 0;            // to start a launch
   double group_ns = 0;             // to start a group on a unit
   double barrier_cycles = 0;       // of one thread or warp
+  // Of an access of global memory that the first cache answers; of shared memory it is one. Of each
+  // transaction more than the bytes of the access need, on top. Of a warp alone, from one operation
+  // to the next. These order 175 kernels on an H100 best (tests/bench/results/gpu_estimate.txt).
+  double cache_cycles = 2, excess_cycles = 0.75, issue_cycles = 2;
+  // Compilers write out bodies of so few operations: then the loads of so many rounds are under
+  // way.
+  double small_body = 16, rounds_under_way = 2;
+  // Of what a body loads, what the compiler keeps in registers at a time, if there are no more
+  // sums: by NVRTC's reports of the chosen kernels (tests/bench/results/simt_counts.json).
+  int64_t operands_kept = 16;
+  // What of a launch's time each transaction costs that its bytes do not need, relative to those
+  // that they need: the parts of the estimate know neither queues nor who else uses the caches.
+  double waste_share = 0.25;
+  // With a smaller share of its threads in flight a unit waits for loads, whatever the tile.
+  double least_occupancy = 0.1;
   // Cycles until a load of global memory answers, mostly from the second cache, and one of shared
   // memory; 0: hidden where threads run one after the other.
   double load_latency = 0, shared_latency = 0;
@@ -78,6 +93,11 @@ struct FragmentUnit {
   // The first by groups of four warps, which read the factors where they are in shared memory; 0:
   // the machine has no such products.
   double shared_half_products = 0;
+  // Cycles until a warp may use the sums of a product again (Sun et al., "Dissecting Tensor Cores
+  // via Microbenchmarks", 2022: 33 of m16n8k16 on an A100), and four warps those of the 64 terms
+  // that they wait for (Luo et al., 2024: 128 of m64n256k16 on an H100, of which the issue is
+  // half).
+  double latency = 33, shared_latency = 128;
 };
 
 // A unit that multiplies vectors of bytes by square matrices, on memories of its own that programs
@@ -128,6 +148,49 @@ struct TileWeights {
   // A tile of instructions that multiply several rows by several columns: the other instructions of
   // a vector of columns, and of a row. Only machines that have such an instruction need them.
   double square_column = 1, square_row = 1;
+  // Lanes along an axis of open size: it ends in a part of a vector, with all steps of its sums.
+  double open_lanes = 1.03;
+  // In stores: a condition that no loop of open size was cut by, and one on the lanes of a vector.
+  double guarded_store = 2, masked_store = 1;
+  // Rows of a tile along an axis of open size that is typically longer; images of shorter rows have
+  // tiles of several.
+  int64_t long_row = 32;
+  int64_t partial_vectors = 4;  // at most, of a sum whose lanes run along the reduction
+  int64_t stored_rows = 4;      // at once, of words, where vectors lie across rows
+  // Of an inner loop of a reduction that is worth writing out: for two or three taps of a filter
+  // transposed convolutions lost a third.
+  int64_t least_steps = 4;
+};
+
+// Which stages the default schedule computes again at every use.
+struct InlineLimits {
+  int nodes = 24;           // of the expression, at most
+  int decided_nodes = 64;   // the same where loops around the use decide the choices in it
+  int64_t reads = 3;        // of each element of a stage that chooses, by a reduction
+  int64_t window_taps = 4;  // a reduction of so few has a body for each, whatever padding they read
+};
+
+// What the analytical estimate adds to the rates of a machine.
+struct EstimateWeights {
+  // Of one iteration of a rolled loop: its counter, and the addresses that move with it. What of
+  // it the body does not hide, and what no thread does in another's place.
+  double round_cycles = 1, round_share = 0.3, round_overhead = 0.2;
+  double guarded_body = 2.5;   // times as long, with a condition in the innermost body
+  double lone_thread_ns = 30;  // of a parallel loop of one thread
+  double cache_share = 0.6;    // of a level, that one working set may use
+};
+
+// How attention, which is one operator, is cut, and where that pays.
+struct AttentionBlocks {
+  // Vectors of a block of queries, and so of each register tile's rows.
+  int64_t vectors = 2;
+  // Keys of a block. Larger blocks compute more of what a causal mask bars: with 64, prompts of 128
+  // to 512 tokens take 1.1 to 1.17 times as long, attention without a mask 1.0 to 1.03.
+  int64_t keys = 32;
+  // With fewer keys, scores of many tokens lie in the caches, and products of whole matrices are as
+  // fast. Measured with heads of 64, AVX-512, one thread: 1.25 with 512 keys, 0.95 with 197, 0.4
+  // with 77; one token 2.7 with 128.
+  int64_t pays_from_keys = 256;
 };
 
 // The largest tiles that a search tries, where registers, caches and bodies have room for larger
@@ -138,6 +201,7 @@ struct SearchedTile {
   int64_t windows = 14;     // in a row of such a tile
   int64_t block_rows = 56;  // of results that share a copy of what their windows read
   int64_t steps = 64;       // of a reduction, along one axis
+  double waste = 2;         // points that it computes, for each one that is needed
 };
 
 // Constants that no cache of a core holds from one call to the next are fetched early.
@@ -174,6 +238,7 @@ struct Machine {
   // What does not overlap: of the shorter of arithmetic and loads, and, of the statement with most
   // arithmetic, of all but the longest of that and the traffic between levels of memory.
   double port_share = 0.3, traffic_share = 0.25;
+  double stream_share = 0.25;  // the second of a simple statement: what it reads is fetched ahead
   double sums_in_flight = 10;  // independent sums that keep the multipliers busy
   // The same of dot products: vectors of 32-bit sums, each of four products of bytes. The defaults
   // are those of a processor that makes them of multiplications, widenings and additions.
@@ -202,6 +267,9 @@ struct Machine {
   // load.
   int64_t short_reduction = 16, short_windows = 25;
   TileWeights tile = {};
+  InlineLimits inlined = {};
+  EstimateWeights estimate = {};
+  AttentionBlocks attention = {};
   ConstantPrefetch prefetch = {};
   // Loads whose lanes are up to this stride apart are whole vectors and shuffles of them, one of
   // each per stride. Those of other lanes cost so many contiguous loads for each lane.
@@ -210,6 +278,13 @@ struct Machine {
   int64_t parallel_work = 20'000;
   // A reduction of fewer is not split among threads, whose sums a second loop adds up.
   int64_t split_work = 1 << 15;
+  // So many tiles of results for each thread are work enough without splitting.
+  int64_t tiles_per_thread = 2;
+  // A layer whose weights no near cache holds waits for them. With so few rows a tile is wide, so
+  // that many lines are on their way; with more, it multiplies most per load.
+  int64_t few_rows = 2;
+  // With more rows a dense layer is faster with floats, which it need not unpack.
+  int64_t packed_weight_rows = 4;
 
   // A machine without a third level has the second as its third.
   CacheLevel l1 = {.bytes = 32 << 10};

@@ -11,6 +11,9 @@ namespace tilewright::targets {
 inline constexpr int64_t KiB = 1 << 10;
 inline constexpr int64_t MiB = 1 << 20;
 
+// A condition in a body: threads in step, and drivers for processors, mask what it guards.
+inline constexpr target::EstimateWeights kGroupWeights = {.round_cycles = 2, .guarded_body = 1.2};
+
 // A GPU whose threads go in step, one float in an operation of a thread. The caller sets its
 // caches, memory and clock, and the units and the costs of its launches.
 constexpr target::Machine WarpMachine(std::string_view name, std::string_view features) {
@@ -21,6 +24,7 @@ constexpr target::Machine WarpMachine(std::string_view name, std::string_view fe
   m.searched_body_ops = 512;
   m.searched_tile = {.rows = 16, .steps = 64};
   m.short_reduction = 16;
+  m.estimate = kGroupWeights;
   m.launch = {.group_threads = 1024,
               .warp = 32,
               .sub_groups = true,
@@ -50,6 +54,7 @@ constexpr target::Machine AnyDevice() {
   m.searched_body_ops = 256;
   m.searched_tile = {.steps = 256};
   m.short_reduction = 8;
+  m.estimate = kGroupWeights;
   m.launch = {.group_threads = 256,
               .shared_bytes = 32 * KiB,
               .usual_threads = 64,

@@ -14,6 +14,7 @@
 #include "compiler/analysis/simplify.h"
 #include "compiler/ir/visit.h"
 #include "compiler/transform/passes.h"
+#include "compiler/transform/stmt_rewriter.h"
 
 namespace tilewright::transform {
 namespace {
@@ -94,41 +95,26 @@ std::vector<int64_t> LanesAlong(const Stmt& s, const Buffer& buffer) {
   return lanes;
 }
 
-class Compactor {
+class Compactor : public StmtRewriter {
  public:
   explicit Compactor(const ir::Function& f) : analyzer_(f) {}
 
-  Stmt Walk(const Stmt& s) {
+  Stmt RewriteStmt(const Stmt& s) override {
     switch (s->kind) {
       case StmtKind::kFor:
         analyzer_.SetRange(s->var, s->range);
-        return Rebuilt(s, Walk(s->body));
+        return RewriteChildren(s);
       case StmtKind::kLet:
         if (s->value->dtype.is_int()) analyzer_.SetValue(s->var, s->value);
-        return Rebuilt(s, Walk(s->body));
-      case StmtKind::kSeq: {
-        std::vector<Stmt> stmts;
-        for (const Stmt& child : s->stmts) stmts.push_back(Walk(child));
-        return ir::MakeSeq(std::move(stmts));
-      }
-      case StmtKind::kIf:
-        return ir::MakeIf(s->condition, Walk(s->body),
-                          s->else_body == nullptr ? nullptr : Walk(s->else_body));
+        return RewriteChildren(s);
       case StmtKind::kAlloc:
         return WalkAlloc(s);
       default:
-        return s;
+        return RewriteChildren(s);
     }
   }
 
  private:
-  static Stmt Rebuilt(const Stmt& s, Stmt body) {
-    if (body == s->body) return s;
-    ir::StmtNode node = *s;
-    node.body = std::move(body);
-    return std::make_shared<const ir::StmtNode>(std::move(node));
-  }
-
   Stmt WalkAlloc(const Stmt& s) {
     std::optional<ir::BufferRegion> box =
         analysis::UnionRegion(analysis::ReadRegion(s->body, s->buffer, analyzer_),
@@ -155,11 +141,11 @@ class Compactor {
       offsets[d] = ir::Cast(shape[d]->dtype, analysis::Simplify(box->region[d].min, analyzer_));
       changed = true;
     }
-    if (!changed) return Rebuilt(s, Walk(s->body));
+    if (!changed) return RewriteChildren(s);
     auto node = std::make_shared<ir::BufferNode>(*s->buffer);
     node->shape = std::move(shape);
     Stmt body = Rebase(s->buffer, node, std::move(offsets), analyzer_).RewriteStmt(s->body);
-    return ir::MakeAlloc(node, Walk(body));
+    return ir::MakeAlloc(node, RewriteStmt(body));
   }
 
   analysis::Analyzer analyzer_;
@@ -169,7 +155,7 @@ class Compactor {
 
 absl::StatusOr<Function> CompactBuffers(const Function& f, const PassContext&) {
   Function result = f;
-  result.body = Compactor(f).Walk(f.body);
+  result.body = Compactor(f).RewriteStmt(f.body);
   return result;
 }
 

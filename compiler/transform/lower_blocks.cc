@@ -22,6 +22,7 @@
 #include "compiler/ir/expr_parts.h"
 #include "compiler/ir/visit.h"
 #include "compiler/transform/passes.h"
+#include "compiler/transform/stmt_rewriter.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::transform {
@@ -90,32 +91,20 @@ Stmt LowerCombine(const Stmt& s) {
   return result;
 }
 
-class BlockLowering {
+class BlockLowering : public StmtRewriter {
  public:
   BlockLowering(const ir::Function& f, const PassContext& ctx) : ctx_(ctx), analyzer_(f) {}
 
-  Stmt Lower(const Stmt& s) {
+  Stmt RewriteStmt(const Stmt& s) override {
     switch (s->kind) {
       case StmtKind::kBlock:
         return LowerBlock(s);
       case StmtKind::kFor:
         return LowerFor(s);
-      case StmtKind::kSeq: {
-        std::vector<Stmt> stmts;
-        for (const Stmt& child : s->stmts) stmts.push_back(Lower(child));
-        return ir::MakeSeq(std::move(stmts));
-      }
-      case StmtKind::kIf:
-        return ir::MakeIf(s->condition, Lower(s->body),
-                          s->else_body == nullptr ? nullptr : Lower(s->else_body));
-      case StmtKind::kLet:
-        return ir::MakeLet(s->var, s->value, Lower(s->body));
-      case StmtKind::kAlloc:
-        return ir::MakeAlloc(s->buffer, Lower(s->body));
       case StmtKind::kCombine:
         return LowerCombine(s);
       default:
-        return s;
+        return RewriteChildren(s);
     }
   }
   bool planted() const { return planted_; }
@@ -124,7 +113,7 @@ class BlockLowering {
   Stmt LowerFor(const Stmt& s) {
     loops_.push_back(s);
     analyzer_.SetRange(s->var, s->range);
-    Stmt body = Lower(s->body);
+    Stmt body = RewriteStmt(s->body);
     loops_.pop_back();
     Stmt loop = ir::MakeFor(s->var, s->range.min, s->range.extent, std::move(body), s->for_kind,
                             s->annotations);
@@ -144,9 +133,9 @@ class BlockLowering {
     std::vector<Expr> predicate;
     for (const Expr& c : ir::Conjuncts(s->predicate)) predicate.push_back(bound(c));
     PlantWrongBound(&predicate);
-    Stmt body = ir::Substitute(Lower(s->body), values);
+    Stmt body = ir::Substitute(RewriteStmt(s->body), values);
     if (s->init == nullptr) return Guarded(predicate, PlantWrongInitBlock(s, std::move(body)));
-    Stmt init = ir::Substitute(Lower(s->init), values);
+    Stmt init = ir::Substitute(RewriteStmt(s->init), values);
     if (ctx_.test_miscompile == "init") init = WrongInit().RewriteStmt(init);
     std::vector<Expr> at_minimum;
     VarSet reduce_vars, spatial_vars;
@@ -398,7 +387,7 @@ absl::StatusOr<Function> LowerBlocks(const Function& f, const PassContext& ctx) 
   }
   Function result = f;
   BlockLowering lowering(f, ctx);
-  result.body = lowering.Lower(f.body);
+  result.body = lowering.RewriteStmt(f.body);
   if (ctx.test_miscompile == "tail" && !lowering.planted())
     result.body = ShortLoop().RewriteStmt(result.body);
   for (const Buffer& buffer : f.allocs) {

@@ -42,6 +42,7 @@
 #include "compiler/transform/loop_cuts.h"
 #include "compiler/transform/passes.h"
 #include "compiler/transform/peel.h"
+#include "compiler/transform/stmt_rewriter.h"
 
 namespace tilewright::transform {
 namespace {
@@ -96,7 +97,7 @@ bool IsConstantLoop(const Stmt& loop) {
   return ir::AsInt(loop->range.min) && ir::AsInt(loop->range.extent);
 }
 
-class Partitioner {
+class Partitioner : public StmtRewriter {
  public:
   explicit Partitioner(const ir::Function& f)
       : cloner_(f),
@@ -105,25 +106,15 @@ class Partitioner {
         leaves_(CountLeaves(f.body)),
         unrolled_(CountUnrolled(f.body)) {}
 
-  Stmt Walk(const Stmt& s) {
+  Stmt RewriteStmt(const Stmt& s) override {
     switch (s->kind) {
       case StmtKind::kFor:
         return WalkFor(s);
-      case StmtKind::kSeq: {
-        std::vector<Stmt> stmts;
-        for (const Stmt& child : s->stmts) stmts.push_back(Walk(child));
-        return ir::MakeSeq(std::move(stmts));
-      }
-      case StmtKind::kIf:
-        return ir::MakeIf(s->condition, Walk(s->body),
-                          s->else_body == nullptr ? nullptr : Walk(s->else_body));
       case StmtKind::kLet:
         analyzer_.SetValue(s->var, s->value);
-        return ir::MakeLet(s->var, s->value, Walk(s->body));
-      case StmtKind::kAlloc:
-        return ir::MakeAlloc(s->buffer, Walk(s->body));
+        return RewriteChildren(s);
       default:
-        return s;
+        return RewriteChildren(s);
     }
   }
 
@@ -171,7 +162,7 @@ class Partitioner {
       if (const Expr choice = Cuts().FindChoice(s)) return Chosen(s, choice);
     }
     loops_.push_back(s->var);
-    Stmt body = Walk(s->body);
+    Stmt body = RewriteStmt(s->body);
     loops_.pop_back();
     return Over(s, s->range.min, s->range.extent, body);
   }
@@ -215,7 +206,7 @@ class Partitioner {
   // A part of a loop, of which no more than so many cuts are made.
   Stmt Part(const Stmt& part, int cuts) {
     if (part->kind == StmtKind::kFor) cuts_[part->var.get()] = cuts;
-    return Walk(analysis::Simplify(part, analyzer_, {.remove_unit_loops = true}));
+    return RewriteStmt(analysis::Simplify(part, analyzer_, {.remove_unit_loops = true}));
   }
 
   // Of an open loop: the part in front of the cut has no condition, the rest keeps its own.
@@ -365,7 +356,7 @@ class Partitioner {
     auto part = [&](const Stmt& from, int64_t first, int64_t count) {
       Stmt loop = ir::MakeFor(from->var, ir::Int(first, type), ir::Int(count, type), from->body,
                               from->for_kind, from->annotations);
-      return Walk(analysis::Simplify(loop, analyzer_, {.remove_unit_loops = true}));
+      return RewriteStmt(analysis::Simplify(loop, analyzer_, {.remove_unit_loops = true}));
     };
     Stmt rest = cloner_.Clone(s);
     Stmt main = part(s, min, cut - min);
@@ -399,7 +390,7 @@ class Partitioner {
 
   Stmt WalkUnder(const Expr& var, Interval range, const Stmt& s) {
     analyzer_.Set(var, range);
-    return Walk(analysis::Simplify(s, analyzer_, {.remove_unit_loops = true}));
+    return RewriteStmt(analysis::Simplify(s, analyzer_, {.remove_unit_loops = true}));
   }
 
   class ReplaceExpr : public ir::Rewriter {
@@ -427,7 +418,7 @@ class Partitioner {
 
 absl::StatusOr<Function> PartitionLoops(const Function& f, const PassContext&) {
   Function result = f;
-  result.body = Partitioner(f).Walk(f.body);
+  result.body = Partitioner(f).RewriteStmt(f.body);
   return result;
 }
 

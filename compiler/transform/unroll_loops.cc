@@ -14,6 +14,7 @@
 #include "compiler/ir/visit.h"
 #include "compiler/transform/clone.h"
 #include "compiler/transform/passes.h"
+#include "compiler/transform/stmt_rewriter.h"
 
 namespace tilewright::transform {
 namespace {
@@ -29,35 +30,23 @@ constexpr int64_t kMaxUnrolledLeaves = 8192;
 constexpr int64_t kMaxLocalElements = 1024;
 constexpr int64_t kMaxLocalLeaves = 512;
 
-class Unroller {
+class Unroller : public StmtRewriter {
  public:
   explicit Unroller(const ir::Function& f) : cloner_(f) {}
 
-  Stmt Walk(const Stmt& s) {
+  Stmt RewriteStmt(const Stmt& s) override {
     switch (s->kind) {
       case StmtKind::kFor:
         return WalkFor(s);
-      case StmtKind::kSeq: {
-        std::vector<Stmt> stmts;
-        for (const Stmt& child : s->stmts) stmts.push_back(Walk(child));
-        return ir::MakeSeq(std::move(stmts));
-      }
-      case StmtKind::kIf:
-        return ir::MakeIf(s->condition, Walk(s->body),
-                          s->else_body == nullptr ? nullptr : Walk(s->else_body));
-      case StmtKind::kLet:
-        return ir::MakeLet(s->var, s->value, Walk(s->body));
-      case StmtKind::kAsync:
-        return ir::MakeAsync(Walk(s->body));
       case StmtKind::kAlloc: {
         // The place of a fragment is a register's.
         const bool fragments = ir::IsFragmentScope(s->buffer->scope);
         bool small = fragments || (s->buffer->scope == ir::Scope::kLocal && IsSmall(s->buffer));
         if (small) small_.insert(s->buffer.get());
-        return ir::MakeAlloc(s->buffer, Walk(s->body));
+        return RewriteChildren(s);
       }
       default:
-        return s;
+        return RewriteChildren(s);
     }
   }
 
@@ -80,7 +69,7 @@ class Unroller {
     if (hint != s->annotations.end() && std::holds_alternative<int64_t>(hint->second)) {
       unroll_max_ = std::get<int64_t>(hint->second);
     }
-    Stmt body = Walk(s->body);
+    Stmt body = RewriteStmt(s->body);
     unroll_max_ = outer_max;
     const int64_t* extent = ir::AsInt(s->range.extent);
     int64_t leaves = extent == nullptr ? 0 : *extent * std::max<int64_t>(1, CountLeaves(body));
@@ -147,7 +136,7 @@ bool IsFlat(const Stmt& body) {
 
 absl::StatusOr<Function> UnrollLoops(const Function& f, const PassContext&) {
   Function result = f;
-  result.body = Unroller(f).Walk(f.body);
+  result.body = Unroller(f).RewriteStmt(f.body);
   if (result.stage == ir::Stage::kLoops && IsFlat(result.body)) result.stage = ir::Stage::kFlat;
   return result;
 }

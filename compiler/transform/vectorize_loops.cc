@@ -25,6 +25,7 @@
 #include "compiler/ir/expr_parts.h"
 #include "compiler/ir/visit.h"
 #include "compiler/transform/passes.h"
+#include "compiler/transform/stmt_rewriter.h"
 
 namespace tilewright::transform {
 namespace {
@@ -296,50 +297,26 @@ class LaneWidener {
   bool ok_ = true;
 };
 
-class LoopVectorizer {
+class LoopVectorizer : public StmtRewriter {
  public:
   explicit LoopVectorizer(const ir::Function& f) : analyzer_(f) {}
 
-  Stmt Walk(const Stmt& s) {
+  Stmt RewriteStmt(const Stmt& s) override {
     switch (s->kind) {
       case StmtKind::kFor:
         return WalkFor(s);
-      case StmtKind::kSeq: {
-        std::vector<Stmt> stmts;
-        bool changed = false;
-        for (const Stmt& child : s->stmts) {
-          stmts.push_back(Walk(child));
-          changed = changed || stmts.back() != child;
-        }
-        return changed ? ir::MakeSeq(std::move(stmts)) : s;
-      }
-      case StmtKind::kIf: {
-        Stmt body = Walk(s->body);
-        Stmt other = s->else_body == nullptr ? nullptr : Walk(s->else_body);
-        return body == s->body && other == s->else_body ? s : ir::MakeIf(s->condition, body, other);
-      }
-      case StmtKind::kLet: {
+      case StmtKind::kLet:
         if (s->value->dtype.is_int()) analyzer_.SetValue(s->var, s->value);
-        Stmt body = Walk(s->body);
-        return body == s->body ? s : ir::MakeLet(s->var, s->value, body);
-      }
-      case StmtKind::kAlloc: {
-        Stmt body = Walk(s->body);
-        return body == s->body ? s : ir::MakeAlloc(s->buffer, body);
-      }
-      case StmtKind::kAsync: {
-        Stmt body = Walk(s->body);
-        return body == s->body ? s : ir::MakeAsync(body);
-      }
+        return RewriteChildren(s);
       default:
-        return s;
+        return RewriteChildren(s);
     }
   }
 
  private:
   Stmt WalkFor(const Stmt& s) {
     analyzer_.SetRange(s->var, s->range);
-    Stmt body = Walk(s->body);
+    Stmt body = RewriteStmt(s->body);
     auto rebuilt = [&](ir::ForKind kind) {
       return ir::MakeFor(s->var, s->range.min, s->range.extent, body, kind, s->annotations);
     };
@@ -392,7 +369,7 @@ class LoopVectorizer {
 
 absl::StatusOr<Function> VectorizeLoops(const Function& f, const PassContext&) {
   Function result = f;
-  result.body = LoopVectorizer(f).Walk(f.body);
+  result.body = LoopVectorizer(f).RewriteStmt(f.body);
   return result;
 }
 

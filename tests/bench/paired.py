@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Whether a change costs time on this processor: the seven networks and ResNet-18's layers C1 to C12, untuned, compiled for one thread by two builds of this repository.
+"""Whether a change costs time: the seven networks and ResNet-18's layers C1 to C12, untuned, compiled by two builds of this repository.
 
-    tests/bench/paired.py OLD_BUILD NEW_BUILD [--only NAME ...] [--rounds 5] [--seconds 0.5] [-o RESULT.json]
+    tests/bench/paired.py OLD_BUILD NEW_BUILD [--target TARGET | --board [CPU]] [--only NAME ...] [--rounds 5] [--seconds 0.5] [-o RESULT.json]
 
 A build is a folder with bin/tilewright. Equal code, byte for byte, has ratio 1. Other code is timed in turns A B B A, each module by its build's `run --repeat`;
 a ratio is the old median over the new one, the median of the pairs: above 1 the new build is faster. Both builds' outputs are compared first. Exit code 1 if the geometric
-mean is below .99 or a row below .97. Needs Debian's python3-onnx and python3-numpy."""
+mean is below .99 or a row below .97. Needs Debian's python3-onnx and python3-numpy.
+
+--target: not this processor with one thread, but for example opencl. --board: an emulated 64-bit Arm board (tests/support/board.py), once each, in virtual cycles,
+which equal runs agree on to a thousandth. The old build's worker must be there: `python3 -c "import board; board.build()"` in its tree's tests/support makes it."""
 
 import argparse
 import hashlib
@@ -24,6 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
 sys.path.insert(0, str(ROOT / "tests/long"))
+import board  # noqa: E402
 from fleet import make_models  # noqa: E402
 from lane import commit  # noqa: E402
 from network_check import NAMES, errors  # noqa: E402
@@ -33,7 +37,7 @@ import onnx  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 LEAST_MEAN, LEAST = 0.99, 0.97
-TARGET = "native,threads=1"
+NATIVE = "native,threads=1"
 LAYER = re.compile(r'Conv\("(C\d+)", (\d+), (\d+), (\d+), (\d+), (\d+)\)')  # name, size, in, out, kernel, stride
 
 
@@ -60,8 +64,9 @@ def write_layer(path, size, inputs, outputs, kernel, stride):
 
 
 class Build:
-    def __init__(self, folder):
-        self.program = Path(folder).resolve() / "bin/tilewright"
+    def __init__(self, folder, options):
+        self.folder, self.target, self.board = Path(folder).resolve(), options.target, options.board
+        self.program = self.folder / "bin/tilewright"
         # Before there were predicted schedules, default ones were all that there was.
         self.flags = ("--effort", "0") if "--effort" in self.call("compile", "--help") else ()
 
@@ -72,11 +77,17 @@ class Build:
         return done.stdout
 
     def compile(self, model, module):
-        self.call("compile", model, "--target", TARGET, "-o", module, *self.flags)
+        self.call("compile", model, "--target", self.target, "-o", module, *self.flags)
         return module
 
-    def median_ms(self, module, repeat):
-        return json.loads(self.call("run", module, "--repeat", repeat, "--threads", 1, "-o", "json"))["latency_ms"]["median"]
+    def run(self, module, *words):
+        where = ("--bridge", board.counting_bridge(self.board, self.folder), "--allow-weak-sandbox") if self.board else ()
+        return self.call("run", module, *where, *words)
+
+    def median(self, module, repeat):
+        """Milliseconds, or a board's cycles."""
+        said = json.loads(self.run(module, "--repeat", repeat, *([] if self.board else ["--threads", 1]), "-o", "json"))
+        return said["virtual_cycles" if self.board else "latency_ms"]["median"]
 
 
 def code_of(module):
@@ -94,16 +105,16 @@ def compare(name, model, old, new, options):
             return {**row, "ratio": 1.0}
         builds = {"A": old, "B": new}
         for who, build in builds.items():
-            build.call("run", modules[who], "--repeat", 1, "--output-dir", Path(folder) / who)
+            build.run(modules[who], "--repeat", 1, "--output-dir", Path(folder) / who)
         row["difference"] = errors(Path(folder) / "A/output_0.pb", Path(folder) / "B/output_0.pb")[0]
         assert row["difference"] <= 1e-4, f"{name}: outputs differ by {row['difference']}"
-        once = builds["A"].median_ms(modules["A"], 3)
-        repeat = max(3, int(options.seconds * 1e3 / once))
+        once = 0 if old.board else old.median(modules["A"], 3)
+        repeat = 1 if old.board else max(3, int(options.seconds * 1e3 / once))
         pairs = []
-        for turn in range(2 * options.rounds):  # A B, B A, A B, ...
-            times = {who: builds[who].median_ms(modules[who], repeat) for who in ("AB", "BA")[turn % 2]}
+        for turn in range(1 if old.board else 2 * options.rounds):  # A B, B A, A B, ...
+            times = {who: builds[who].median(modules[who], repeat) for who in ("AB", "BA")[turn % 2]}
             pairs.append((times["A"], times["B"]))
-    return {**row, "repeat": repeat, "old_ms": statistics.median(a for a, _ in pairs), "new_ms": statistics.median(b for _, b in pairs),
+    return {**row, "repeat": repeat, "old": statistics.median(a for a, _ in pairs), "new": statistics.median(b for _, b in pairs),
             "ratio": statistics.median(a / b for a, b in pairs), "ratios": [round(a / b, 4) for a, b in pairs]}
 
 
@@ -111,12 +122,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", type=Path)
     parser.add_argument("new", type=Path)
+    parser.add_argument("--target", default=NATIVE)
+    parser.add_argument("--board", nargs="?", const=board.CPU, metavar="CPU")
     parser.add_argument("--only", nargs="+", metavar="NAME")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5, help="of each turn")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
-    old, new, start, rows = Build(options.old), Build(options.new), time.monotonic(), []
+    if options.board:
+        board.build()
+        options.target = f"cpu,arch=aarch64,cpu={options.board},threads=1"
+    old, new, start, rows = Build(options.old, options), Build(options.new, options), time.monotonic(), []
     table = layers()
     with tempfile.TemporaryDirectory(prefix="tilewright-models-") as folder:
         for name in options.only or [*NAMES, *table]:
@@ -134,6 +150,7 @@ def main():
         options.output.write_text(json.dumps({
             "lane": "paired", "commit": commit(result if result.is_relative_to(ROOT) else None), "date": time.strftime("%Y-%m-%d", time.gmtime()),
             "machine": platform.processor() or platform.machine(), "load_average": round(os.getloadavg()[0], 1),
+            "target": options.target, "unit": "virtual cycles" if options.board else "ms",
             "command": " ".join(["tests/bench/paired.py", *sys.argv[1:]]), "seconds": round(time.monotonic() - start, 1),
             "geometric_mean": round(mean, 4), "least": round(least, 4), "rows": rows}, indent=1) + "\n")
     sys.exit(0 if mean >= LEAST_MEAN and least >= LEAST else 1)

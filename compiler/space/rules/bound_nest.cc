@@ -3,12 +3,7 @@
 #include <algorithm>
 
 namespace tilewright::space {
-namespace {
-
-// With fewer threads in flight a unit waits for loads, whatever the tile.
-constexpr double kLeastOccupancy = 0.1;
-
-}  // namespace
+namespace {}  // namespace
 
 int64_t WholeThreads(const std::vector<int64_t>& extents, int64_t most) {
   int64_t threads = 1;
@@ -26,7 +21,7 @@ bool IsFullEnough(const target::LaunchLimits& limits, int64_t most_threads, int6
   const double fullest =
       target::Occupancy(limits, most_threads, 0, target::TileRegisters(/*sums=*/1, /*operands=*/2));
   return target::Occupancy(limits, threads, shared_bytes, registers) >=
-         std::min(kLeastOccupancy, fullest);
+         std::min(limits.least_occupancy, fullest);
 }
 
 bool BoundNest::Fits(const BlockInfo& block) {

@@ -26,7 +26,6 @@
 namespace tilewright::space {
 namespace {
 
-constexpr double kMaxWaste = 2.0;  // computed / needed points
 constexpr size_t kMaxOrders = 12;
 constexpr size_t kMaxTiledBlocks = 6;
 
@@ -113,7 +112,7 @@ class TilingSketch final : public Sketch {
     const int64_t registers = rows * t.vectors + t.vectors + 1;
     if (registers > target_.machine.vector_registers || !outside) return false;
     if (rows * t.vectors * (t.unroll ? body : 1) > target_.machine.body_ops) return false;
-    if (waste > kMaxWaste) return false;
+    if (waste > target_.machine.searched_tile.waste) return false;
     // Knobs without effect stay at their first value, so that points and programs correspond.
     if (!ragged && t.peel) return false;
     if (body == 1 && t.unroll) return false;

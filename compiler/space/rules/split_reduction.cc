@@ -16,9 +16,6 @@
 namespace tilewright::space {
 namespace {
 
-// So many tiles of results per thread are work enough without splitting.
-constexpr int64_t kTilesPerThread = 2;
-
 struct Reduction {
   std::string block;
   size_t spatial = 0, reduce = 0;       // iterators, spatial ones first
@@ -159,7 +156,8 @@ bool Describe(const BlockInfo& block, const target::Target& target, Reduction* r
   }
   const int64_t tiles = r->of_results() ? r->results / r->lanes : r->results;
   return r->reduce > 0 && length * r->results >= target.machine.split_work &&
-         tiles < kTilesPerThread * target.threads && r->part_extent % target.threads == 0;
+         tiles < target.machine.tiles_per_thread * target.threads &&
+         r->part_extent % target.threads == 0;
 }
 
 }  // namespace
