@@ -150,7 +150,7 @@ class BlockMaker : public ir::Rewriter {
     const int64_t* turns = ir::AsInt(cut->range.extent);
     const int64_t terms = TermsInARow(cut->body, sums);
     if (turns == nullptr || terms == 0) return loop;
-    const int64_t length = BlockLength(*turns, block_terms_ / terms);
+    const int64_t length = BlockLength(*turns, terms);
     const Buffer total = sums.MakeCopy(cloner_.UnusedName(sums.buffer->name + "_total"));
     const ir::Var block = ir::MakeVar(cut->var->name + "_block", cut->var->dtype);
     const auto constant = [&](int64_t value) { return ir::Int(value, cut->var->dtype); };
@@ -175,12 +175,16 @@ class BlockMaker : public ir::Rewriter {
     return ir::MakeAlloc(total, ir::MakeSeq(std::move(stmts)));
   }
 
-  // The number of turns of a block: near `most`, and without a rest where that can be.
-  static int64_t BlockLength(int64_t turns, int64_t most) {
-    for (int64_t length = std::min(turns, most); 2 * length > most; --length) {
-      if (turns % length == 0) return length;
+  // The number of turns of a block, each of so many terms: near block_terms_, and without a rest
+  // where half as many to half as many more can be.
+  int64_t BlockLength(int64_t turns, int64_t terms) const {
+    const auto off = [&](int64_t length) { return std::abs(length * terms - block_terms_); };
+    int64_t best = 0;
+    for (int64_t length = 1; length <= turns && 2 * length * terms <= 3 * block_terms_; ++length) {
+      const bool better = best == 0 || off(length) <= off(best);
+      if (better && turns % length == 0 && 2 * off(length) <= block_terms_) best = length;
     }
-    return std::min(turns, most);
+    return best > 0 ? best : std::min(turns, block_terms_ / terms);
   }
 
   // `length` turns of the loop, from `begin`, summed for themselves.

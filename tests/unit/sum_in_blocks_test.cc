@@ -49,6 +49,10 @@ TEST(SumInBlocks, TheLoopIsCutWhereABlockIsFull) {
   CheckGolden("sum_in_blocks_inner", "sum_in_blocks",
               Summing("for a in 0..4 {\nfor b in 0..12 {\nS[0] = S[0] + X[a * 12 + b];\n}\n}\n"),
               Blocks(4));
+  // 8 turns of 9 terms: blocks of 4 turns are nearer to 32 terms than blocks of 2.
+  CheckGolden("sum_in_blocks_nearest", "sum_in_blocks",
+              Summing("for a in 0..8 {\nfor b in 0..9 {\nS[0] = S[0] + X[a * 7 + b];\n}\n}\n"),
+              Blocks(32));
   // 13 turns are no blocks of 4: the last one is of one turn.
   CheckGolden("sum_in_blocks_rest", "sum_in_blocks",
               Summing("for k in 2..15 {\nS[1] = X[k] * W[k] + S[1];\n}\n"), Blocks(4));
