@@ -148,9 +148,12 @@ std::string CEmitter::EmitTensor(const Stmt& s) {
     if (fragments_.placed.empty()) {
       Line(StrCat(function, "(", sums, ", ", operand(1, 0, 2), ", ", operand(2, 2, 1), ");"));
     } else {
-      Line(StrCat(function, "<", a.strides[0], ", ", a.strides[2], ", ", b.strides[2], ", ",
-                  b.strides[1], ">(", sums, ", ", SharedFactor(a, 0, 2), ", ",
-                  SharedFactor(b, 2, 1), ");"));
+      const auto rows = [&](const ir::TensorOperandMatch& factor) {
+        return fragments_.placed.at(factor.buffer.get()).rows;
+      };
+      Line(StrCat(function, "<", a.strides[0], ", ", a.strides[2], ", ", rows(a), ", ",
+                  b.strides[2], ", ", b.strides[1], ", ", rows(b), ">(", sums, ", ",
+                  SharedFactor(a, 0, 2), ", ", SharedFactor(b, 2, 1), ");"));
     }
     return sums;
   }

@@ -150,8 +150,10 @@ absl::Status CEmitter::AddKernel(const ir::Function& f) {
   }
   expr_.StartKernel(FitsInt32(f));
   TW_ASSIGN(fragments_, FindFragments(f));
-  for (const auto& [buffer, row] : fragments_.placed)
-    expr_.Place(buffer, StrCat(dialect_.fragments.shared.place, "<", row, ">"));
+  for (const auto& [buffer, factor] : fragments_.placed) {
+    expr_.Place(buffer,
+                StrCat(dialect_.fragments.shared.place, "<", factor.row, ", ", factor.rows, ">"));
+  }
   const std::set<const ir::BufferNode*> read_back = ReadBack(f);
   const std::vector<SharedArray> shared = SharedArraysOf(f.body);
   const DynamicSharedWords& words = dialect_.dynamic_shared;

@@ -34,8 +34,8 @@ struct SubGroupWords {
 struct SharedFactorWords {
   std::string_view prologue = {};  // definitions: of texts that use them; empty: there are none
   // The function of an element's number that returns its place in an array: `NAME<elements of a
-  // row>(number)`. Runs of `run` elements at multiples of it stay together. Blocks of `rows` by
-  // `columns` elements begin at multiples of `align` bytes.
+  // row, rows>(number)`. Runs of `run` elements at multiples of it stay together. Blocks of `rows`
+  // by `columns` elements begin at multiples of `align` bytes.
   std::string_view place = {};
   int64_t rows = 1, columns = 1, run = 1, align = 16;
   // Statements in front of products that follow each other, behind them, and behind those for the
@@ -49,7 +49,8 @@ struct SharedFactorWords {
 // `tw_` in front:
 //   product(sums, a, b), product_reset(sums)
 //   load<row stride, column stride, bytes, shared>(fragment, first element)
-//   product<strides of a, strides of b>(sums, first elements of a, b) of factors in shared memory
+//   product<strides of a, its rows in memory, the same of b>(sums, first elements of a, b) of
+//     factors in shared memory
 // `bytes` is what each row (or column, where a row's elements are apart) is at a multiple of.
 // `shared` says whether the element is in shared memory. A fragment is an array of registers of 32
 // bits, its elements shared out evenly.

@@ -63,7 +63,8 @@ absl::StatusOr<KernelFragments> FindFragments(const ir::Function& kernel) {
     const ir::BufferNode& buffer = *match.operands[operand].buffer;
     if (!ir::IsFragmentScope(buffer.scope)) {
       const int64_t row = RowOf(match.operands[operand], rows, columns).value_or(0);
-      const bool same = found.placed.emplace(&buffer, row).first->second == row;
+      const SharedFactor factor{row, row == 0 ? 0 : ElementsOf(buffer) / row};
+      const bool same = found.placed.emplace(&buffer, factor).first->second.row == row;
       if (row == 0 || !same)
         status.Update(Disagree(buffer, "rows that are apart, or of two sizes"));
       return;

@@ -26,13 +26,17 @@ struct FragmentLayout {
   std::optional<int64_t> NumberOf(const ir::Expr& base) const;
 };
 
+// A shared buffer that products read where it is: rows of so many elements.
+struct SharedFactor {
+  int64_t row = 0, rows = 0;
+};
+
 // What the products of a kernel say about its buffers.
 struct KernelFragments {
   int threads = 0;  // along x, that have the fragments; 0: the kernel has none
   std::map<const ir::BufferNode*, FragmentLayout> layouts = {};
-  // Shared buffers that products read where they are, which want their elements placed in a way of
-  // their own (FragmentWords::place), and how many elements a row of each has.
-  std::map<const ir::BufferNode*, int64_t> placed = {};
+  // Those that want their elements placed in a way of their own (SharedFactorWords::place).
+  std::map<const ir::BufferNode*, SharedFactor> placed = {};
 };
 
 // codegen.fragments.layout: two products disagree, or a buffer is no whole number of fragments.

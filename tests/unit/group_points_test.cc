@@ -125,19 +125,19 @@ struct Planted {
 };
 // Each is at least once in the text of the test below.
 constexpr Planted kPlanted[] = {
-    {"TW_PRODUCTS_BEGIN();", ""},                        // registers are not ordered
-    {"TW_PRODUCTS_END();", ""},                          // nothing lands
-    {"TW_ORDER_SHARED();", ""},                          // the unit sees old values
-    {"__syncthreads();", ""},                            // threads do not wait for each other
-    {"TW_WAIT_ASYNC(", "(void)("},                       // copies are on their way
-    {"(c % 64 ^ r * 8)", "c % 64"},                      // rows as they are
-    {"(c % 64 ^ r * 8)", "(c % 64 ^ (r + 1) % 8 * 8)"},  // turned by another row's number
-    {"c / 64 * 512", "c / 64 * 1024"},                   // blocks apart, over others
-    {"next_rows = row", "next_rows = 2 * row"},          // the stride of blocks of rows
-    {"next_in_row = 1024 / 16", "next_in_row = 512 / 16"},
-    {"swizzle_128 = 1", "swizzle_128 = 2"},                        // the 64-byte swizzle
-    {"(a_turned ? 2 * a_row : 2)", "(a_turned ? 2 * a_row : 4)"},  // steps of other terms
-    {"(b_turned ? 2 * b_row : 2)", "2"},
+    {"TW_PRODUCTS_BEGIN();", ""},                            // registers are not ordered
+    {"TW_PRODUCTS_END();", ""},                              // nothing lands
+    {"TW_ORDER_SHARED();", ""},                              // the unit sees old values
+    {"__syncthreads();", ""},                                // threads do not wait for each other
+    {"TW_WAIT_ASYNC(", "(void)("},                           // copies are on their way
+    {"(c % 64 ^ r % 8 * 8)", "c % 64"},                      // rows as they are
+    {"(c % 64 ^ r % 8 * 8)", "(c % 64 ^ (r + 1) % 8 * 8)"},  // turned by another row's number
+    {"(c / 64 * rows + r)", "(c / 64 + r)"},                 // blocks over others
+    {"next_rows = 1024 / 16", "next_rows = 2048 / 16"},      // the stride of blocks of rows
+    {"next_in_row = 128 * rows / 16", "next_in_row = 64 * rows / 16"},
+    {"swizzle_128 = 1", "swizzle_128 = 2"},            // the 64-byte swizzle
+    {"(a_turned ? 128 : 2)", "(a_turned ? 128 : 4)"},  // steps of other terms
+    {"(b_turned ? 128 : 2)", "2"},
     {"from_a + k", "from_b + k"},
     {"__align__(1024) half A", "__align__(16) half A"},  // blocks begin where the pattern does not
 };

@@ -101,10 +101,11 @@ TW_PRODUCT(tf32, float, "m16n8k8.row.col.f32.tf32.tf32.f32", "f")
 )";
 
 // Products whose factors are in shared memory, in the layout that the PTX ISA calls a 128-byte
-// swizzle. Blocks of 8 rows of 64 elements are 1,024 bytes, one behind the other; in row r of a
-// block the run of 8 elements at place p is at p ^ r. tw_block makes the descriptor of a factor
-// that begins at a block's first element: 1,024 bytes between blocks along a row, 16 * `row` bytes
-// between blocks of other rows. A factor whose rows are the terms is one that the ISA calls
+// swizzle. Blocks of 8 rows of 64 elements are 1,024 bytes; in row r of a block the run of 8
+// elements at place p is at p ^ r. The blocks of all rows stand one behind the other, behind them
+// those of the next 64 elements: as bulk copies bring them. tw_block makes the descriptor of a
+// factor that begins at a block's first element: 128 * `rows` bytes between blocks along a row,
+// 1,024 between blocks of other rows. A factor whose rows are the terms is one that the ISA calls
 // MN-major, `turned` here. An instruction has 16 terms; those of 64 are under way together.
 inline constexpr std::string_view kWarpGroups = R"(#ifdef __CUDACC_RTC__
 #define TW_TEN(a) "%" #a "0, %" #a "1, %" #a "2, %" #a "3, %" #a "4, %" #a "5, %" #a "6, %" #a \
@@ -137,12 +138,12 @@ inline constexpr std::string_view kWarpGroups = R"(#ifdef __CUDACC_RTC__
 #define TW_LANDED(sum) asm volatile("" : "+f"(sum)::"memory")
 #define TW_ORDER_SHARED() asm volatile("fence.proxy.async.shared::cta;" ::: "memory")
 #endif
-template <int row> static inline tw_u32 tw_place(tw_u32 element) {
-  const tw_u32 r = element / row % 8, c = element % row;
-  return element - element % (8 * row) + c / 64 * 512 + r * 64 + (c % 64 ^ r * 8);
+template <int row, int rows> static inline tw_u32 tw_place(tw_u32 element) {
+  const tw_u32 r = element / row, c = element % row;
+  return (c / 64 * rows + r) * 64 + (c % 64 ^ r % 8 * 8);
 }
-template <int row> static inline tw_u64 tw_block(const void* first) {
-  constexpr tw_u64 swizzle_128 = 1, next_in_row = 1024 / 16, next_rows = row;
+template <int rows> static inline tw_u64 tw_block(const void* first) {
+  constexpr tw_u64 swizzle_128 = 1, next_in_row = 128 * rows / 16, next_rows = 1024 / 16;
   return (TW_SHARED_ADDRESS(first) & 0x3FFFF) / 16 | next_in_row << 16 | next_rows << 32 |
          swizzle_128 << 62;
 }
@@ -153,15 +154,14 @@ template <int n> static inline void tw_landed(float (&sums)[n]) {
   static inline void tw_cuda_wgmma_##name##_n##n##_reset(float (&d)[n / 2]) { \
     for (int i = 0; i < n / 2; ++i) d[i] = 0; \
   } \
-  template <int a_rows, int a_terms, int b_terms, int b_columns> \
+  template <int a_row, int a_term, int a_rows, int b_term, int b_column, int b_rows> \
   static inline void tw_cuda_wgmma_##name##_n##n(float (&d)[n / 2], const void* a, \
                                                  const void* b) { \
-    constexpr bool a_turned = a_rows == 1, b_turned = b_columns == 1; \
-    constexpr int a_row = a_turned ? a_terms : a_rows, b_row = b_turned ? b_terms : b_columns; \
-    const tw_u64 from_a = tw_block<a_row>(a), from_b = tw_block<b_row>(b); \
+    constexpr bool a_turned = a_row == 1, b_turned = b_column == 1; \
+    const tw_u64 from_a = tw_block<a_rows>(a), from_b = tw_block<b_rows>(b); \
     for (int k = 0; k < 4; ++k) { \
-      TW_WARP_GROUP_##n(#name, d, from_a + k * (a_turned ? 2 * a_row : 2), \
-                        from_b + k * (b_turned ? 2 * b_row : 2), a_turned, b_turned); \
+      TW_WARP_GROUP_##n(#name, d, from_a + k * (a_turned ? 128 : 2), \
+                        from_b + k * (b_turned ? 128 : 2), a_turned, b_turned); \
     } \
   }
 TW_WARP_GROUP_PRODUCT(f16, 64)
