@@ -1,7 +1,9 @@
 // What writes kernels as C text: c_like.cc has what is around statements, c_statements.cc the
-// statements, c_fragments.cc the fragments of matrices. For these only. One owner.
+// statements, c_fragments.cc the fragments of matrices, c_bulk_copies.cc the copies of tiles. For
+// these only. One owner.
 #pragma once
 
+#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -36,7 +38,8 @@ class CEmitter {
   void Line(std::string_view text) {
     out_.append(static_cast<size_t>(indent_) * 2, ' ').append(text).append("\n");
   }
-  void Signature(const ir::Function& f, const std::set<const ir::BufferNode*>& read_back);
+  // Returns where the parameters end.
+  size_t Signature(const ir::Function& f, const std::set<const ir::BufferNode*>& read_back);
   // An array of a group, and where it begins in all of its shared memory, whose end comes last.
   struct SharedArray {
     ir::Buffer buffer;
@@ -61,6 +64,14 @@ class CEmitter {
                        const ir::Expr& base);
   std::string FragmentArray(const ir::Buffer& buffer);
   bool CopyAsync(const ir::Stmt& s);
+  bool EmitBulkCopy(const ir::Stmt& s);
+  std::string MapOf(const ir::Buffer& buffer, int64_t row, int64_t box_rows);
+  // Where the text of a kernel begins, and where its parameters and its body go on.
+  struct KernelPlaces {
+    size_t begin = 0, parameters = 0, body = 0;
+  };
+  void AddBulkCopies(const std::string& kernel, const KernelPlaces& places);
+  bool HasBulkCopies(const ir::Stmt& body) const;
   void EmitStore(const ir::Stmt& s);
   void EmitSync(const ir::Stmt& s);
   void LoadRuns(const ir::Expr& value, const ir::Expr& condition);
@@ -75,12 +86,19 @@ class CEmitter {
   int indent_ = 0;
   SubGroupSums sums_;  // of the kernel
   bool uses_sub_groups_ = false, uses_fragments_ = false, uses_shared_factors_ = false,
-       uses_async_ = false, uses_dynamic_ = false;
-  bool async_ = false;         // of the kernel: it has copies that no thread waits for
-  bool in_async_ = false;      // of the statement
-  std::string_view barrier_;   // of the kernel
-  KernelFragments fragments_;  // of the kernel
-  ir::Var warp_thread_;        // of the kernel: the thread along x, if those have the fragments
+       uses_async_ = false, uses_dynamic_ = false, uses_bulk_ = false;
+  bool async_ = false;     // of the kernel: it has copies that no thread waits for
+  bool in_async_ = false;  // of the statement
+  struct BulkMap {
+    std::string name;
+    std::vector<int64_t> numbers;  // BulkCopyWords::maps
+  };
+  std::vector<BulkMap> bulk_maps_;                           // of the kernel
+  ir::Buffer bulk_words_;                                    // of a kernel that may have copies
+  std::map<const ir::BufferNode*, int64_t> buffer_numbers_;  // of its parameters
+  std::string_view barrier_;                                 // of the kernel
+  KernelFragments fragments_;                                // of the kernel
+  ir::Var warp_thread_;  // of the kernel: the thread along x, if those have the fragments
 };
 
 }  // namespace tilewright::codegen

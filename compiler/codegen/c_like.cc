@@ -51,6 +51,7 @@ CText CEmitter::Text() const {
   if (uses_fragments_) result.text += dialect_.fragments.prologue;
   if (uses_shared_factors_) result.text += dialect_.fragments.shared.prologue;
   if (uses_async_) result.text += dialect_.async.prologue;
+  if (uses_bulk_) result.text += dialect_.bulk.prologue;
   if (uses_dynamic_) result.text += dialect_.dynamic_shared.prologue;
   std::sort(result.features.begin(), result.features.end());
   for (const std::string& helper : expr_.helpers()) result.text += HelperText(helper);
@@ -69,9 +70,13 @@ std::string CEmitter::Array(const ir::Buffer& b) {
   return StrCat(expr_.MemoryOf(b->dtype), " ", expr_.Declare(b.get(), b->name), "[", elements, "]");
 }
 
-void CEmitter::Signature(const ir::Function& f, const std::set<const ir::BufferNode*>& read_back) {
+size_t CEmitter::Signature(const ir::Function& f,
+                           const std::set<const ir::BufferNode*>& read_back) {
   const auto group = GroupOf(f);
-  if (!group.has_value()) return expr_.Fail("a group of symbolic size");
+  if (!group.has_value()) {
+    expr_.Fail("a group of symbolic size");
+    return out_.size();
+  }
   std::string attribute(dialect_.group_size);
   for (size_t a = 0; a < 3; ++a) {
     attribute = Replaced(attribute, std::string("%") + "xyz"[a], std::to_string((*group)[a]));
@@ -99,8 +104,11 @@ void CEmitter::Signature(const ir::Function& f, const std::set<const ir::BufferN
     params += StrCat(params.empty() ? "" : ", ", dialect_.thread_params);
   if (dialect_.most_buffers > 0 && static_cast<size_t>(number) > dialect_.most_buffers)
     expr_.Fail(StrCat(number, " buffers, of at most ", dialect_.most_buffers));
-  out_ += StrCat(out_.empty() ? "" : "\n", dialect_.kernel, attribute, "void ", f.name, "(", params,
-                 ") {\n");
+  out_ +=
+      StrCat(out_.empty() ? "" : "\n", dialect_.kernel, attribute, "void ", f.name, "(", params);
+  const size_t end = out_.size();
+  out_ += ") {\n";
+  return end;
 }
 
 int64_t CEmitter::AlignmentOf(const ir::BufferNode& shared) const {
@@ -122,6 +130,12 @@ std::vector<CEmitter::SharedArray> CEmitter::SharedArraysOf(const Stmt& body) co
     offset += bytes;
     return true;
   });
+  if (bulk_words_ != nullptr) {
+    const int64_t words = dialect_.bulk.words, bytes = bulk_words_->dtype.bytes();
+    offset = (offset + bytes - 1) / bytes * bytes;
+    arrays.push_back({bulk_words_, words, offset});
+    offset += words * bytes;
+  }
   arrays.push_back({nullptr, 0, offset});  // the end
   return arrays;
 }
@@ -155,15 +169,25 @@ absl::Status CEmitter::AddKernel(const ir::Function& f) {
                 StrCat(dialect_.fragments.shared.place, "<", factor.row, ", ", factor.rows, ">"));
   }
   const std::set<const ir::BufferNode*> read_back = ReadBack(f);
+  bulk_words_ = nullptr;
+  if (HasBulkCopies(f.body)) {
+    bulk_words_ = ir::MakeBuffer("arrivals", ir::kU64, {ir::Int(dialect_.bulk.words)},
+                                 ir::Role::kIntermediate, ir::Scope::kShared);
+  }
   const std::vector<SharedArray> shared = SharedArraysOf(f.body);
   const DynamicSharedWords& words = dialect_.dynamic_shared;
   const bool dynamic = words.above > 0 && shared.back().offset > words.above;
   uses_dynamic_ = uses_dynamic_ || dynamic;
+  KernelPlaces places{.begin = out_.size()};
   if (dynamic) {
     const std::string kib = std::to_string((shared.back().offset + 1023) / 1024);
     out_ += StrCat(Replaced(Replaced(std::string(words.size), "@", f.name), "#", kib), "\n");
   }
-  Signature(f, read_back);
+  places.parameters = Signature(f, read_back);
+  bulk_maps_.clear();
+  buffer_numbers_.clear();
+  for (const ir::Buffer& b : f.params)
+    buffer_numbers_.emplace(b.get(), static_cast<int64_t>(buffer_numbers_.size()));
   barrier_ = OrdersGlobalMemory(f) ? dialect_.global_barrier : dialect_.barrier;
   if (!fragments_.placed.empty()) barrier_ = dialect_.fragments.shared.barrier;
   if (sub_groups_) sums_ = FindSubGroupSums(f);
@@ -171,9 +195,11 @@ absl::Status CEmitter::AddKernel(const ir::Function& f) {
   warp_thread_ = nullptr;
   indent_ = 1;
   SharedBuffers(shared, dynamic);
+  places.body = out_.size();
   Emit(f.body);
   indent_ = 0;
   out_ += "}\n";
+  AddBulkCopies(f.name, places);
   if (expr_.error().empty()) return absl::OkStatus();
   return support::Unimplemented(
       StrCat("codegen.", dialect_.name, ".unsupported"),

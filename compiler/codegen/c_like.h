@@ -72,6 +72,28 @@ struct AsyncWords {
   std::string_view commit = {}, wait = {};  // statements; `@` is how many groups may be in flight
 };
 
+// Copies of tiles from global to shared memory that a unit next to the threads does
+// (ir::IsBulkCopy, in asynchronous stages), where the elements of the tile are placed for products
+// that read them (SharedFactorWords). Who launches the kernel describes each buffer and tile by a
+// map, which is a parameter behind the others.
+struct BulkCopyWords {
+  std::string_view prologue = {};  // definitions: of texts that use them
+  // A statement at the beginning of a kernel; `@` is an array of `words` 64-bit numbers of a group.
+  std::string_view begin = {};
+  int64_t words = 0;
+  std::string_view parameter = {};  // the map `@`
+  // A line that tells who launches kernel `@` its maps: `#` numbers, `%`. Of each map the number of
+  // the buffer among the kernel's, elements of its rows, rows; elements of a box's rows, rows.
+  std::string_view maps = {};
+  // The function or macro NAME(boxes next to each other, rows of a box, rows of the array, first
+  // element, map, first column, first row). Empty: the language has no such copies.
+  std::string_view copy = {};
+  std::string_view commit = {}, wait = {};  // as those of AsyncWords
+  // Bytes of an element; rows of a box, at most; what the bytes of a buffer's row are a multiple
+  // of.
+  int64_t bytes = 0, most_rows = 0, align = 1;
+};
+
 // Shared memory of a group beyond what a text may say the size of: the launch gives it.
 struct DynamicSharedWords {
   std::string_view prologue = {};  // definitions: of texts that use it
@@ -124,6 +146,7 @@ struct CDialect {
   SubGroupWords sub_groups = {};
   FragmentWords fragments = {};
   AsyncWords async = {};
+  BulkCopyWords bulk = {};
   DynamicSharedWords dynamic_shared = {};
 };
 

@@ -129,6 +129,7 @@ void CEmitter::EmitFor(const Stmt& s) {
     return;
   }
   if (ir::IsFragmentMap(s)) return EmitFragmentMap(s);
+  if (EmitBulkCopy(s)) return;
   expr_.SetRange(s->var, s->range);
   const bool of_fragments = s->for_kind == ir::ForKind::kThreadX && !dialect_.fragments.row.empty();
   if (of_fragments && ir::IsInt(s->range.extent, fragments_.threads)) warp_thread_ = s->var;
@@ -271,6 +272,10 @@ void CEmitter::EmitIf(const Stmt& s) {
   Expr condition = s->condition;
   const bool of_threads = warp_thread_ != nullptr && ir::UsesVar(s->condition, warp_thread_);
   if (fragments_.threads > 0 && of_threads && ir::TouchesFragments(s)) {
+    if (!HasOnlyFragments(s) && s->body->kind == StmtKind::kSeq && s->else_body == nullptr) {
+      for (const Stmt& child : s->body->stmts) EmitIf(ir::MakeIf(s->condition, child, nullptr));
+      return;
+    }
     if (!HasOnlyFragments(s)) expr_.Fail("fragments and other statements under one condition");
     condition = nullptr;
     for (const Expr& part : ir::Conjuncts(s->condition)) {
@@ -319,11 +324,14 @@ void CEmitter::EmitAlloc(const Stmt& s) {
 // Without copies in flight, commit and wait say nothing.
 void CEmitter::EmitSync(const Stmt& s) {
   if (s->sync == ir::SyncKind::kBarrier) return Line(barrier_);
-  if (!async_) return;
-  uses_async_ = true;
-  const bool commits = s->sync == ir::SyncKind::kCommit;
-  Line(commits ? std::string(dialect_.async.commit)
-               : Replaced(std::string(dialect_.async.wait), "@", std::to_string(s->pending)));
+  const auto say = [&](std::string_view commit, std::string_view wait) {
+    const bool commits = s->sync == ir::SyncKind::kCommit;
+    Line(commits ? std::string(commit)
+                 : Replaced(std::string(wait), "@", std::to_string(s->pending)));
+  };
+  if (async_) say(dialect_.async.commit, dialect_.async.wait);
+  uses_async_ = uses_async_ || async_;
+  if (!bulk_maps_.empty()) say(dialect_.bulk.commit, dialect_.bulk.wait);
 }
 
 void CEmitter::Emit(const Stmt& s) {

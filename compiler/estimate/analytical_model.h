@@ -43,8 +43,8 @@ RegisterTile AnalyzeTile(const StatementSummary& statement, const target::Target
 bool IsRolled(const LoopSummary& loop);
 // Returns the index of the first loop inside the innermost rolled one: the straight-line body.
 size_t BodyStart(const StatementSummary& statement);
-// Returns the bytes that cross into a level of `size` bytes, of which a working set may use `share`.
-// `fill`: of the nest that first exceeds the level, relative to its size.
+// Returns the bytes that cross into a level of `size` bytes, of which a working set may use
+// `share`. `fill`: of the nest that first exceeds the level, relative to its size.
 double Traffic(const StatementSummary& statement, double size, double share, double* fill);
 // Returns which part of the traffic into the last level, of `size` bytes, comes from memory.
 double MissShare(double footprint, double size);

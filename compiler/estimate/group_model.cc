@@ -290,6 +290,12 @@ class LaunchModel {
         if (!global.accesses.empty()) AddTraffic(global, shape, &out.time);
         continue;
       }
+      if (s.bulk) {
+        out.time.compute_ns +=
+            in_waves * BulkRounds(s) * Latency(s) / static_cast<double>(1 + s.ahead) / per_unit;
+        AddTraffic(s, shape, &out.time);
+        continue;
+      }
       const RegisterTile tile = AnalyzeTile(s, thread);
       const double warps = Warps(s, limits_);
       const double operations = s.ThreadIterations() / tile.lanes;
@@ -320,7 +326,8 @@ class LaunchModel {
       if (s.launch != launch) continue;
       shape.tiles = std::max(shape.tiles, s.Groups());
       shape.groups = std::max(shape.groups, s.LaunchedGroups());
-      shape.threads = std::max(shape.threads, s.Threads());
+      const double together = IsOfFourWarps(s) ? kFourWarps * static_cast<double>(limits_.warp) : 1;
+      shape.threads = std::max(shape.threads, s.Threads() * together);
       shape.registers = std::max(shape.registers, Registers(s));
     }
     shape.barriers = Barriers(program_, launch);
@@ -387,6 +394,14 @@ class LaunchModel {
         Latency(s) / (tile.body_ops <= limits_.small_body ? limits_.rounds_under_way : 1);
     return waits +
            limits_.issue_cycles * tile.body_ops * std::max(1.0, PortCycles(s, tile, thread));
+  }
+
+  // How often a group has a tile copied: the two innermost loops are those of the tile.
+  static double BulkRounds(const StatementSummary& s) {
+    const auto extent = [&](size_t from_last) {
+      return static_cast<double>(s.loops[s.loops.size() - from_last].extent);
+    };
+    return s.loops.size() < 2 ? 1 : s.iterations / s.Groups() / extent(1) / extent(2);
   }
 
   // Registers of a thread, of 32 bits.

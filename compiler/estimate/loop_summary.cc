@@ -283,6 +283,8 @@ class Summarizer {
                           s->annotations.contains("sub_group"), SharingGroups(*s)});
         peels_.push_back(peel);
         peeled_loops_ += peel;
+        const bool bulk = s->annotations.contains(ir::kBulkCopyKey);
+        bulk_loops_ += bulk;
         const bool ahead = IsAhead(*s);
         loops_ahead_ += ahead;
         const int64_t around_versions = versions_;
@@ -299,6 +301,7 @@ class Summarizer {
         versions_ = around_versions;
         async_ = around_async;
         peeled_loops_ -= peel;
+        bulk_loops_ -= bulk;
         loops_.pop_back();
         peels_.pop_back();
         break;
@@ -343,6 +346,7 @@ class Summarizer {
           (versions_ - 1) * static_cast<int64_t>(BufferBytes(store.buffer));
     }
     if (loops_ahead_ > 0 && async_) summary.ahead = versions_ - 1;
+    summary.bulk = bulk_loops_ > 0 && summary.ahead > 0;
     summary.guarded = guarded || store.mask != nullptr;
     summary.peeled = peeled_loops_ > 0;
     summary.ops = OpsOf(store.value, summary.loops);
@@ -496,7 +500,7 @@ class Summarizer {
   std::vector<bool> peels_;         // of loops_
   std::vector<Expr> conditions_;    // of the ifs around
   std::optional<size_t> dot_nest_;  // the first of loops_ that an instruction runs
-  int peeled_loops_ = 0, loops_ahead_ = 0;
+  int peeled_loops_ = 0, loops_ahead_ = 0, bulk_loops_ = 0;
   bool in_launch_ = false;
   std::unordered_set<ir::Buffer> ahead_;  // shared buffers with several versions
   int64_t versions_ = 1;                  // of what the pipeline around fetches ahead

@@ -67,6 +67,7 @@ struct StatementSummary {
   size_t launch = 0;         // which of the program's
   int64_t ahead = 0;         // copies that run so many iterations before their use, unawaited
   bool fragments = false;    // of a warp: what it computes, loads or stores, all its threads do
+  bool bulk = false;         // a copy that a unit next to the threads does
 
   double flops() const { return iterations * ops.flops(); }
   // Product of the extents of the loops of a kind.

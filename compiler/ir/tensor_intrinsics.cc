@@ -160,17 +160,39 @@ bool TouchesFragments(const Stmt& s) {
   return found;
 }
 
-bool IsFragmentMap(const Stmt& s) {
+namespace {
+bool AreMarkedLoops(const Stmt& s, const char* key) {
   const auto is_serial = [](const Stmt& loop) {
     return loop->kind == StmtKind::kFor && loop->for_kind == ForKind::kSerial;
   };
-  if (!is_serial(s) || !s->annotations.contains(kFragmentKey) || !is_serial(s->body)) return false;
+  return is_serial(s) && s->annotations.contains(key) && is_serial(s->body);
+}
+}  // namespace
+
+bool IsBulkCopy(const Stmt& s) {
+  if (!AreMarkedLoops(s, kBulkCopyKey) || s->body->body->kind != StmtKind::kStore) return false;
+  const StmtNode& store = *s->body->body;
+  return store.mask == nullptr && store.buffer->scope == Scope::kShared &&
+         store.value->kind == ExprKind::kLoad && store.value->mask == nullptr &&
+         store.value->dtype.lanes == 1 && store.value->buffer->scope == Scope::kGlobal;
+}
+
+bool IsFragmentMap(const Stmt& s) {
+  if (!AreMarkedLoops(s, kFragmentKey)) return false;
   bool has_loop = false;
   VisitStmts(s->body->body, [&](const Stmt& part) {
     has_loop = has_loop || part->kind == StmtKind::kFor;
     return !has_loop;
   });
   return !has_loop && TouchesFragments(s);
+}
+
+int FragmentThreads(const StmtNode& loop) {
+  std::string_view name = TensorNameOf(loop);
+  if (name.ends_with(kResetSuffix)) name.remove_suffix(std::string_view(kResetSuffix).size());
+  const auto rows = TensorIntrinsics();
+  const auto row = std::ranges::lower_bound(rows, name, {}, &TensorIntrinsic::name);
+  return row != rows.end() && row->name == name ? row->threads : 1;
 }
 
 bool IsTensorNest(const Stmt& s) {

@@ -24,6 +24,9 @@ inline constexpr char kResetSuffix[] = ".reset";
 // The annotation of two loops over the rows and columns of a fragment of sums (scope wmma.acc),
 // which the threads that have it share out.
 inline constexpr char kFragmentKey[] = "fragment";
+// The annotation of two loops over the rows and columns of a tile that is copied from global to
+// shared memory, which a unit next to the threads may do for the one that comes there.
+inline constexpr char kBulkCopyKey[] = "bulk_copy";
 
 // Who implements an intrinsic, and as what.
 enum class TensorOp : uint8_t {
@@ -137,8 +140,14 @@ bool TouchesFragments(const Stmt& s);
 // it.
 bool IsFragmentMap(const Stmt& s);
 
+// Returns whether a statement is two serial loops, the first one marked `bulk_copy`, around a store
+// of an element to shared memory of one from global memory.
+bool IsBulkCopy(const Stmt& s);
+
 // The intrinsic's name on a loop (`.reset` included); empty where there is none.
 std::string_view TensorNameOf(const StmtNode& loop);
+// How many threads have the fragments of a marked nest together; 1 where it has none.
+int FragmentThreads(const StmtNode& loop);
 // A marked nest, or loops around nothing but one: what an accelerator runs as one instruction.
 bool IsTensorNest(const Stmt& s);
 

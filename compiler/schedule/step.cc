@@ -274,6 +274,9 @@ std::span<const AnnotationRow> AnnotationRows() {
        "this loop and the one inside run over the rows and columns of a fragment of sums (or "
        "vectors of neighbours in them), scope wmma.acc: threads in step share the elements out, "
        "each those that it has"},
+      {"bulk_copy", 1, 1, 'l',
+       "this loop and the one inside copy a tile from global to shared memory, in an asynchronous "
+       "stage of a pipeline: a unit next to the threads may do it for the first one"},
       {"local_sums", 1, 1, 'l',
        "of a loop whose body is a reduction: its sums are in registers while it runs (local_sums)"},
       {"with_next", 1, 1, 'l',

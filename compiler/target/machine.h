@@ -98,6 +98,8 @@ struct FragmentUnit {
   // that they wait for (Luo et al., 2024: 128 of m64n256k16 on an H100, of which the issue is
   // half).
   double latency = 33, shared_latency = 128;
+  // A unit copies tiles of what these read from global memory, for one thread that asks for it.
+  bool bulk_copies = false;
 };
 
 // A unit that multiplies vectors of bytes by square matrices, on memories of its own that programs

@@ -7,7 +7,8 @@
 // get a condition), on the first axes that there are, and a barrier before every part; prune_sync
 // takes away those that nothing needs. A part below fewer axes is done by the threads at 0 of the
 // others, or by all where it writes private buffers only. A statement without bound loops is the
-// launch of one thread.
+// launch of one thread. Threads that have fragments together are neighbours along x, whether a loop
+// is bound to it or not; a copy that is marked `bulk_copy` is a part of its own.
 //
 //   alloc B shared, inside of a launch → around its thread loops; below thread loops: one part each
 //
@@ -24,6 +25,7 @@
 
 #include "compiler/analysis/access_region.h"
 #include "compiler/ir/ir_text.h"
+#include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/visit.h"
 #include "compiler/transform/clone.h"
 #include "compiler/transform/passes.h"
@@ -105,6 +107,20 @@ std::vector<Stmt> UnrolledPieces(const Stmt& s) {
   return pieces.size() <= kMaxPieces ? pieces : std::vector<Stmt>{s};
 }
 
+// Whether there is a copy that one thread asks for next to what others do with the tile.
+bool IsAroundBulkCopy(const Stmt& s) {
+  const auto is_copy = [](const Stmt& loop) {
+    return loop->kind == StmtKind::kFor && loop->annotations.contains(ir::kBulkCopyKey);
+  };
+  if (is_copy(s)) return false;
+  bool found = false;
+  ir::VisitStmts(s, [&](const Stmt& part) {
+    found = found || is_copy(part);
+    return !found;
+  });
+  return found;
+}
+
 // What stands around a statement below the block loops.
 struct Frame {
   unsigned active = 0;       // axes of the thread loops around
@@ -149,19 +165,25 @@ class LaunchMerger {
 
 absl::Status LaunchMerger::FindExtents(const Stmt& body) {
   absl::Status status = absl::OkStatus();
+  const auto widen = [&](size_t axis, int64_t extent) {
+    if (threads_.var[axis] != nullptr && extent <= threads_.extent[axis]) return;
+    threads_.extent[axis] = extent;
+    threads_.var[axis] = ir::MakeVar("t");
+  };
   ir::VisitStmts(body, [&](const Stmt& s) {
     if (s->kind != StmtKind::kFor || !status.ok()) return status.ok();
     if (ir::IsBlockAxis(s->for_kind))
       status =
           Refused("block_axes", "expected block axes in one nest around everything else", body);
+    // The threads that have fragments together are neighbours along x, whatever else is there.
+    if (const int together = ir::FragmentThreads(*s); together > 1) widen(0, together);
     if (!ir::IsThreadAxis(s->for_kind)) return true;
     const int64_t* extent = ir::AsInt(s->range.extent);
     size_t axis = static_cast<size_t>(ir::AxisOf(s->for_kind));
     if (extent == nullptr || !ir::IsInt(s->range.min, 0)) {
       status = Refused("extent", "expected thread axes from 0 to a constant", s);
-    } else if (threads_.var[axis] == nullptr || *extent > threads_.extent[axis]) {
-      threads_.extent[axis] = *extent;
-      threads_.var[axis] = ir::MakeVar("t");
+    } else {
+      widen(axis, *extent);
     }
     return true;
   });
@@ -391,7 +413,7 @@ absl::Status LaunchMerger::CheckOwned(const Buffer& buffer, const Frame& frame, 
 }
 
 absl::StatusOr<Stmt> LaunchMerger::Merge(const Stmt& s, Frame frame) {
-  if (!HasLoop(s, ir::IsThreadAxis)) return Part(s, frame);
+  if (!HasLoop(s, ir::IsThreadAxis) && !IsAroundBulkCopy(s)) return Part(s, frame);
   switch (s->kind) {
     case StmtKind::kFor:
       return MergeFor(s, std::move(frame));

@@ -62,8 +62,8 @@ class Unroller : public StmtRewriter {
   }
 
   Stmt WalkFor(const Stmt& s) {
-    // One instruction, or one operation on the elements of a fragment.
-    if (!ir::TensorNameOf(*s).empty() || ir::IsFragmentMap(s)) return s;
+    // One instruction, or one operation on the elements of a fragment or a tile.
+    if (!ir::TensorNameOf(*s).empty() || ir::IsFragmentMap(s) || ir::IsBulkCopy(s)) return s;
     int64_t outer_max = unroll_max_;
     auto hint = s->annotations.find("unroll_max");
     if (hint != s->annotations.end() && std::holds_alternative<int64_t>(hint->second)) {

@@ -84,11 +84,23 @@ constexpr int kCaptureThreadLocal = 1;
   X(cuGraphDestroy, "cuGraphDestroy", (Handle))                                               \
   X(cuGraphExecDestroy, "cuGraphExecDestroy", (Handle))
 
+// Maps of tensors, absent from drivers before 12.0: of two dimensions here. Sizes and the stride of
+// rows (in bytes) go from the inner dimension to the outer one, as those of a box.
+constexpr int kUint16 = 1, kSwizzle128 = 3, kPromote128 = 2;
+struct alignas(64) TensorMap {
+  uint64_t words[16];
+};
+using EncodeTiled = int (*)(TensorMap*, int type, uint32_t rank, void*, const uint64_t* sizes,
+                            const uint64_t* strides, const uint32_t* box, const uint32_t* steps,
+                            int interleave, int swizzle, int promotion, int fill);
+constexpr char kEncodeTiled[] = "cuTensorMapEncodeTiled";
+
 struct Library {
 #define X(name, symbol, args) int(*name) args = nullptr;
   TW_CUDA_FUNCTIONS(X)
 #undef X
   GetParamInfo get_param_info = nullptr;
+  EncodeTiled encode_tiled = nullptr;
 #define X(name, symbol, args) int(*name) args = nullptr;
   TW_CUDA_GRAPH_FUNCTIONS(X)
 #undef X

@@ -35,11 +35,21 @@ struct TwDeviceMemory {
   cu::Pointer address;
   int64_t bytes;
 };
+// A map that a kernel copies tiles of a buffer by, of 16-bit elements. As long as the buffer is at
+// the same address the map stays.
+struct KernelMap {
+  size_t buffer;                  // its number among the kernel's buffers
+  std::array<uint64_t, 2> sizes;  // elements of a row, rows
+  std::array<uint32_t, 2> box;    // the same
+  cu::Pointer address = 0;
+  cu::TensorMap map = {};
+};
 struct TwDeviceKernel {
   cu::Handle function;
   std::string name;
   int64_t most_threads;  // of a group
   int64_t shared_bytes;  // that a launch gives each group
+  std::vector<KernelMap> maps = {};
 };
 struct TwDeviceCode {
   cu::Handle module;
@@ -84,6 +94,7 @@ Driver LoadDriver() {
   TW_CUDA_FUNCTIONS(X)
 #undef X
   library.get_param_info = reinterpret_cast<cu::GetParamInfo>(dlsym(handle, cu::kGetParamInfo));
+  library.encode_tiled = reinterpret_cast<cu::EncodeTiled>(dlsym(handle, cu::kEncodeTiled));
   library.has_graphs = true;
 #define X(name, symbol, args)                                                     \
   library.name = reinterpret_cast<decltype(library.name)>(dlsym(handle, symbol)); \
@@ -402,6 +413,48 @@ TwDeviceResult GiveShared(TwDevice* device, cu::Handle module, const std::string
   return result == cu::kSuccess ? TW_DEVICE_OK : Checked(device, "cuFuncSetAttribute", result);
 }
 
+// The code has an array KERNEL_tensor_maps of 64-bit integers, five for each of the kernel's last
+// parameters, which are maps: as KernelMap has them.
+TwDeviceResult FindMaps(TwDevice* device, cu::Handle module, TwDeviceKernel* kernel) {
+  cu::Pointer address = 0;
+  size_t bytes = 0;
+  int result =
+      Api().cuModuleGetGlobal(&address, &bytes, module, (kernel->name + "_tensor_maps").c_str());
+  if (result == cu::kNotFound) return TW_DEVICE_OK;
+  if (result != cu::kSuccess) return Checked(device, "cuModuleGetGlobal", result);
+  if (Api().encode_tiled == nullptr) {
+    return Failed(device, TW_DEVICE_UNSUPPORTED, "tensor_map",
+                  "expected a driver with tensor maps (CUDA 12.0 or later), found an older one");
+  }
+  std::vector<int64_t> numbers(bytes / sizeof(int64_t));
+  result = Api().cuMemcpyDtoHAsync(numbers.data(), address, numbers.size() * sizeof(int64_t),
+                                   device->stream);
+  if (result != cu::kSuccess) return Checked(device, "cuMemcpyDtoHAsync", result);
+  const TwDeviceResult read = Synchronize(device);
+  for (size_t i = 0; i + 5 <= numbers.size() && read == TW_DEVICE_OK; i += 5) {
+    const auto number = [&](size_t k) { return static_cast<uint64_t>(numbers[i + k]); };
+    kernel->maps.push_back({number(0),
+                            {number(1), number(2)},
+                            {static_cast<uint32_t>(number(3)), static_cast<uint32_t>(number(4))}});
+  }
+  return read;
+}
+
+TwDeviceResult EncodeMap(TwDevice* device, const TwDeviceKernel& kernel, cu::Pointer address,
+                         KernelMap* map) {
+  if (map->address == address) return TW_DEVICE_OK;
+  const uint64_t stride = map->sizes[0] * sizeof(uint16_t);
+  const uint32_t steps[] = {1, 1};
+  const int code = Api().encode_tiled(&map->map, cu::kUint16, 2, reinterpret_cast<void*>(address),
+                                      map->sizes.data(), &stride, map->box.data(), steps, 0,
+                                      cu::kSwizzle128, cu::kPromote128, 0);
+  map->address = code == cu::kSuccess ? address : 0;
+  if (code == cu::kSuccess) return TW_DEVICE_OK;
+  return Failed(device, ResultOf(code), "tensor_map",
+                kernel.name + ": expected that the driver makes a map of buffer " +
+                    std::to_string(map->buffer) + ", found error " + ErrorName(Api(), code));
+}
+
 TwDeviceResult Find(TwDevice* device, TwDeviceCode* code, const char* name,
                     TwDeviceKernel** kernel) {
   const Current current(device);
@@ -419,8 +472,11 @@ TwDeviceResult Find(TwDevice* device, TwDeviceCode* code, const char* name,
   int64_t shared_bytes = 0;
   const TwDeviceResult given = GiveShared(device, code->module, name, function, &shared_bytes);
   if (given != TW_DEVICE_OK) return given;
-  code->kernels.push_back(
-      std::make_unique<TwDeviceKernel>(TwDeviceKernel{function, name, threads, shared_bytes}));
+  auto found =
+      std::make_unique<TwDeviceKernel>(TwDeviceKernel{function, name, threads, shared_bytes});
+  const TwDeviceResult maps = FindMaps(device, code->module, found.get());
+  if (maps != TW_DEVICE_OK) return maps;
+  code->kernels.push_back(std::move(found));
   *kernel = code->kernels.back().get();
   return TW_DEVICE_OK;
 }
@@ -469,10 +525,17 @@ TwDeviceResult Launch(TwDevice* device, const TwDeviceLaunch* launch) {
     values.push_back(AddressOf(slice));
   }
   const Current current(device);
-  result = CheckArguments(device, *launch->kernel, values.size());
+  std::vector<KernelMap>& maps = launch->kernel->maps;
+  result = CheckArguments(device, *launch->kernel, values.size() + maps.size());
   if (result != TW_DEVICE_OK) return result;
   std::vector<void*> arguments;
   for (uint64_t& value : values) arguments.push_back(&value);
+  for (KernelMap& map : maps) {
+    if (map.buffer >= buffers.size()) return OutOfRange(device);
+    result = EncodeMap(device, *launch->kernel, AddressOf(buffers[map.buffer]), &map);
+    if (result != TW_DEVICE_OK) return result;
+    arguments.push_back(&map.map);
+  }
   const auto size = [](int64_t n) { return static_cast<unsigned>(n); };
   return Checked(
       device, "cuLaunchKernel",

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "compiler/ir/ir_text.h"
+#include "compiler/targets/cuda/cuda_bulk_copies.h"
 #include "compiler/targets/vulkan/vulkan_codegen.h"
 #include "deploy/runtime/c_abi.h"
 #include "deploy/runtime/code_loader.h"
@@ -616,6 +617,74 @@ TEST(CudaDevice, AcceptsTheMachinesWhoseCodeItRuns) {
   EXPECT_EQ(plugin->table().load(device, "cubin", other.data(), other.size(), &code),
             TW_DEVICE_UNSUPPORTED);
   plugin->table().close(device);
+}
+
+// A tile of 32 rows of 64 elements, of the rows from 16 on and the second half of their columns.
+constexpr char kCudaTile[] = R"(
+extern "C" __device__ long long tile_tensor_maps[5] = {0, 128, 64, 64, 32};
+extern "C" __global__ void tile(const tw_u16* x, tw_u16* y, TW_TENSOR_MAP x_map) {
+  __shared__ __align__(1024) tw_u16 tile[2048];
+  __shared__ tw_u64 words[8];
+  TW_BULK_BEGIN(words);
+  if (threadIdx.x == 0) {
+    TW_BULK_COPY(1, 32, 32, tile, x_map, 64, 16);
+  }
+  TW_BULK_COMMIT();
+  TW_BULK_WAIT(0);
+  __syncthreads();
+  for (int i = threadIdx.x; i < 2048; i += 128) y[i] = tile[i / 64 * 64 + (i % 64 ^ i / 64 % 8 * 8)];
+}
+)";
+
+TEST(CudaDevice, CopiesTilesByMapsOfBuffers) {
+  ASSERT_NE(dlopen(TILEWRIGHT_FAKE_CUDA_DRIVER, RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror();
+  auto plugin = DevicePlugin::Open(TILEWRIGHT_DEVICE_CUDA);
+  ASSERT_TRUE(plugin.ok()) << support::StatusText(plugin.status());
+  const TwDevicePlugin& table = plugin->table();
+  TwDevice* device = nullptr;
+  ASSERT_EQ(table.open(0, &device, nullptr, 0), TW_DEVICE_OK);
+  const std::string types =
+      "typedef unsigned short tw_u16; typedef unsigned int tw_u32; typedef unsigned long tw_u64;\n";
+  const std::string image =
+      simt::FakeCubin(StrCat(types, cuda::kBulkCopyWords.prologue, kCudaTile), 90);
+  TwDeviceCode* code = nullptr;
+  TwDeviceLaunch launch = {};
+  launch.struct_bytes = sizeof(launch);
+  ASSERT_EQ(table.load(device, "cubin", image.data(), image.size(), &code), TW_DEVICE_OK)
+      << table.last_error(device);
+  ASSERT_EQ(table.find(device, code, "tile", &launch.kernel), TW_DEVICE_OK)
+      << table.last_error(device);
+  for (int a = 0; a < 3; ++a) launch.grid[a] = launch.group[a] = 1;
+  launch.group[0] = 128;
+  launch.num_buffers = 2;
+  constexpr int64_t kInput = 64 * 128, kOutput = 2048;
+  TwDeviceMemory* output = nullptr;
+  ASSERT_EQ(table.alloc(device, 2 * kOutput, &output), TW_DEVICE_OK);
+  // Each buffer has a map of its own, and the first one again when it is back.
+  std::vector<TwDeviceMemory*> inputs(2);
+  for (const size_t which : {0, 1, 0}) {
+    std::vector<uint16_t> x(kInput), y(kOutput);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<uint16_t>(i + 1000 * which);
+    if (inputs[which] == nullptr) {
+      ASSERT_EQ(table.alloc(device, 2 * kInput, &inputs[which]), TW_DEVICE_OK);
+    }
+    ASSERT_EQ(table.write(device, {inputs[which], 0}, x.data(), 2 * kInput), TW_DEVICE_OK);
+    const TwDeviceSlice buffers[] = {{inputs[which], 0}, {output, 0}};
+    launch.buffers = buffers;
+    ASSERT_EQ(table.launch(device, &launch), TW_DEVICE_OK) << table.last_error(device);
+    ASSERT_EQ(table.read(device, {output, 0}, y.data(), 2 * kOutput), TW_DEVICE_OK)
+        << table.last_error(device);
+    for (size_t i = 0; i < y.size(); ++i)
+      ASSERT_EQ(y[i], x[(16 + i / 64) * 128 + 64 + i % 64]) << which << " " << i;
+  }
+  // A map begins at a multiple of 16 bytes.
+  const TwDeviceSlice crooked[] = {{inputs[0], 2}, {output, 0}};
+  launch.buffers = crooked;
+  EXPECT_NE(table.launch(device, &launch), TW_DEVICE_OK);
+  EXPECT_THAT(table.last_error(device), testing::HasSubstr("device.cuda.tensor_map: tile"));
+  for (TwDeviceMemory* memory : {inputs[0], inputs[1], output}) table.free(device, memory);
+  table.unload(device, code);
+  table.close(device);
 }
 
 // Through a plug-in that waits for a second. On lavapipe the threads below take about ten. Ends the

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -76,6 +77,7 @@ simt::PlanText TextOf(const ir::Function& program, const std::string& sketch,
   EXPECT_TRUE(plan.ok()) << StatusText(plan.status());
   std::vector<ir::Function> kernels;
   for (const codegen::Launch& launch : plan->launches) kernels.push_back(launch.kernel);
+
   const auto text = cuda::EmitCuda(kernels);
   EXPECT_TRUE(text.ok()) << StatusText(text.status());
   return {simt::Language::kCuda, *plan, *text};
@@ -119,6 +121,53 @@ TEST(WarpGroups, EveryLayoutAndWidthIsRight) {
   }
 }
 
+// As above, with tiles that a unit copies, for pipelines of several lengths.
+TEST(WarpGroups, BulkCopiesAreRight) {
+  std::vector<ir::Function> programs;
+  std::vector<simt::PlanText> texts;
+  for (const int width : {64, 128, 256}) {
+    for (const int way : {0, 1, 2, 3}) {
+      const std::string type = width == 128 ? "bf16" : "f16";
+      programs.push_back(Product(128, std::max(128, width), width == 256 ? 128 : 256, type,
+                                 (way & 1) != 0, (way & 2) != 0));
+      std::map<std::string, int64_t> knobs = {
+          {"bulk_copies", 1}, {"stages", 2 + way % 3}, {"warps_rows", 2}};
+      if (width == 64) knobs["fragments_rows"] = 2, knobs["warps_rows"] = 1;
+      if (width == 64) knobs["warps_columns"] = 2;
+      if (way == 3) knobs["fragments_step"] = 2;  // rows of two blocks, of several products
+      if (way == 3 || width == 256) knobs["stages"] = 2;
+      if (width == 256) knobs["fragments_step"] = 1;
+      texts.push_back(TextOf(programs.back(), StrCat("tensor_tiles_64x", width), knobs));
+      EXPECT_NE(texts.back().text.find("TW_BULK_COPY("), std::string::npos) << texts.back().text;
+      EXPECT_EQ(texts.back().text.find("tw_copy_async("), std::string::npos) << texts.back().text;
+    }
+  }
+  // Groups of several tiles, and of a batch of products.
+  programs.push_back(Product(256, 128, 128, "f16", false, true));
+  texts.push_back(TextOf(programs.back(), "tensor_tiles_64x64",
+                         {{"bulk_copies", 1}, {"stages", 2}, {"tiles_of_group", 4}}));
+  programs.push_back(Product(64, 128, 256, "f16", false, false));
+  texts.push_back(TextOf(programs.back(), "tensor_tiles_64x128",
+                         {{"bulk_copies", 1}, {"stages", 2}, {"parts", 2}}));
+  // So many steps that each word is used again, in its next phase.
+  programs.push_back(Product(64, 64, 1280, "f16", false, false));
+  texts.push_back(
+      TextOf(programs.back(), "tensor_tiles_64x64", {{"bulk_copies", 1}, {"stages", 4}}));
+  const auto compiled = simt::CompilePlans(texts);
+  ASSERT_TRUE(compiled.ok()) << StatusText(compiled.status());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const absl::Status same = Check(programs[i], (*compiled)[i]);
+    EXPECT_TRUE(same.ok()) << StatusText(same) << "\n" << texts[i].text;
+  }
+  if (cuda::NvrtcName() == "nvrtc-none") GTEST_SKIP() << "[SKIP] no NVRTC";
+  for (size_t i = 0; i < texts.size(); i += 3) {
+    const auto cubin = cuda::CompileText(texts[i].text, "sm_90a");
+    ASSERT_TRUE(cubin.ok()) << StatusText(cubin.status()) << "\n" << texts[i].text;
+    EXPECT_EQ(cubin->kernels[0].spill_bytes + cubin->kernels[0].stack_bytes, 0) << texts[i].text;
+    EXPECT_NE(cubin->bytes.find("_tensor_maps"), std::string::npos) << "the code has no maps";
+  }
+}
+
 struct Planted {
   const char* what;
   const char* with;
@@ -142,12 +191,31 @@ constexpr Planted kPlanted[] = {
     {"__align__(1024) half A", "__align__(16) half A"},  // blocks begin where the pattern does not
 };
 
-TEST(WarpGroups, TheEmulatorFindsWhatIsLeftOutOrLiesWrong) {
-  const ir::Function program = Product(64, 128, 128, "f16", false, true);
-  const simt::PlanText right = TextOf(program, "tensor_tiles_64x128", {{"stages", 2}});
+// The same of copies that a unit does.
+constexpr Planted kPlantedInCopies[] = {
+    {"TW_BULK_BEGIN(arrivals);",
+     "tw_u64* const tw_arrivals = arrivals; tw_u32 tw_asked = 0, "
+     "tw_come = 0;"},                                      // words that nobody has initialised
+    {"    TW_BULK_COMMIT();", "    ++tw_asked;"},          // the arrival is missing
+    {"TW_BULK_WAIT(0);", ""},                              // copies are on their way
+    {"TW_BULK_WAIT(0);", "TW_BULK_WAIT(1);"},              // those of the last group, too
+    {"tw_come / 8 % 2", "1 - tw_come / 8 % 2"},            // the phase before
+    {"boxes * box_rows * 128", "boxes * box_rows * 64"},   // fewer bytes than come
+    {"boxes * box_rows * 128", "boxes * box_rows * 256"},  // or more
+    {"+ box * rows * 64", "+ box * rows * 32"},            // boxes over others
+    {"+ box * 64", ""},                                    // boxes of the same columns
+    {"__syncthreads();\n      if", "\n      if"},          // a tile that is read still
+    {"% 2) * 4096", "% 1) * 4096"},                        // one slot for all steps
+    {"half, A_shared, 8192, 0)", "half, A_shared, 8192, 64)"},
+    {", 64, 64};", ", 64, 32};"},                          // a map of smaller boxes
+    {"tensor_maps[10] = {1, ", "tensor_maps[10] = {0, "},  // of another buffer
+};
+
+void ExpectFaultsFound(const ir::Function& program, const simt::PlanText& right,
+                       std::span<const Planted> faults) {
   std::vector<simt::PlanText> texts = {right};
   std::vector<std::string> planted = {"nothing"};
-  for (const Planted& fault : kPlanted) {
+  for (const Planted& fault : faults) {
     simt::PlanText faulty = right;
     const std::string what = fault.what;
     size_t count = 0;
@@ -165,6 +233,14 @@ TEST(WarpGroups, TheEmulatorFindsWhatIsLeftOutOrLiesWrong) {
     const absl::Status same = Check(program, (*compiled)[i]);
     EXPECT_EQ(same.ok(), i == 0) << planted[i] << ": " << StatusText(same);
   }
+}
+
+TEST(WarpGroups, TheEmulatorFindsWhatIsLeftOutOrLiesWrong) {
+  const ir::Function program = Product(64, 128, 128, "f16", false, true);
+  ExpectFaultsFound(program, TextOf(program, "tensor_tiles_64x128", {{"stages", 2}}), kPlanted);
+  const std::map<std::string, int64_t> bulk = {{"stages", 2}, {"bulk_copies", 1}};
+  const ir::Function longer = Product(64, 128, 256, "f16", false, true);
+  ExpectFaultsFound(longer, TextOf(longer, "tensor_tiles_64x128", bulk), kPlantedInCopies);
 }
 
 // y[0, n] = sum over k of x[0, k] * w[k, n]: neighbours in memory are of different results.

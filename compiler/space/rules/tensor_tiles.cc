@@ -9,7 +9,8 @@
 // The rows of what is shared lie apart, so that a warp's loads of fragments meet different banks.
 // Where a group of four warps multiplies what is in shared memory (Fragments::reads_shared), a warp
 // is such a group, and there are no fragments of A and B.
-// With several versions of it, steps are fetched while those before them are used.
+// With several versions of it, steps are fetched while those before them are used; by a unit next
+// to the threads where the machine has one (FragmentUnit::bulk_copies).
 //
 // A group may do several tiles, one after the other, or its share of them. The sum may be cut into
 // parts, whose results a second launch adds up, with O behind it: of all tiles, or only of those
@@ -19,6 +20,7 @@
 // tiles, with zeros in what is shared, as far as that adds no more than a quarter.
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "compiler/ir/tensor_intrinsics.h"
@@ -58,6 +60,9 @@ class TensorTiles final : public Sketch {
     columns_ = AddKnob("fragments_columns", Menu(product_.columns, f.columns, 2 * kMostFragments));
     steps_ = AddKnob("fragments_step", powers(product_.terms, f.terms, kMostSteps));
     stages_ = AddKnob("stages", {1, 2, 3, 4});
+    const bool bulk = f.reads_shared() && target.machine.fragments.bulk_copies &&
+                      IsParameter(product_.a) && IsParameter(product_.b);
+    if (bulk) bulk_ = AddKnob("bulk_copies", {0, 1});
     swap_groups_ = AddKnob("swap_groups", {0, 1});
     tiles_of_group_ = AddKnob("tiles_of_group", TilesOfGroupMenu(limits_, 8));
     parts_ = AddKnob("parts", PartsMenu(limits_, 8));
@@ -82,6 +87,10 @@ class TensorTiles final : public Sketch {
     const int64_t steps = Padded(product_.terms, t.f.terms, t.terms()) / t.terms();
     if (steps % t.parts != 0 || t.stages > steps / t.parts) return false;
     if (t.parts > 1 && Pads(t)) return false;
+    if (t.bulk && (t.stages == 1 || Pads(t) || !FitsBox(t, product_.a, t.rows()) ||
+                   !FitsBox(t, product_.b, t.columns()))) {
+      return false;
+    }
     if (t.last_wave && !CanDivide(t)) return false;
     if (Lanes(t, product_.a, t.rows()) == 0 || Lanes(t, product_.b, t.columns()) == 0) return false;
     const int64_t shared = SharedBytes(t);
@@ -117,6 +126,8 @@ class TensorTiles final : public Sketch {
   // Registers of a thread that copies while products of its factors in shared memory are under way.
   static constexpr int64_t kCopies = 32;
   static constexpr int64_t kRowBytes = 16;  // what a thread names of a fragment in shared memory
+  // Most rows of a tile that is copied at once; bytes where a group notes which have come.
+  static constexpr int64_t kMostBoxRows = 256, kNotes = 64;
 
   struct Tile {
     int64_t warps_m = 1, warps_n = 1, fragments_m = 1, fragments_n = 1, steps = 1;
@@ -124,6 +135,7 @@ class TensorTiles final : public Sketch {
     int64_t parts = 1;       // of the sum
     bool last_wave = false;  // only that of the last wave's tiles
     bool swap_groups = false;
+    bool bulk = false;  // a unit copies the tiles of factors
     Fragments f;
     int64_t rows() const { return warps_m * fragments_m * f.rows; }
     int64_t columns() const { return warps_n * fragments_n * f.columns; }
@@ -149,7 +161,15 @@ class TensorTiles final : public Sketch {
             .parts = PartsOf(Value(point, parts_)),
             .last_wave = Value(point, parts_) < 0,
             .swap_groups = Value(point, swap_groups_) != 0,
+            .bulk = bulk_.has_value() && Value(point, *bulk_) != 0,
             .f = product_.fragments};
+  }
+
+  static bool IsParameter(const Operand& operand) {
+    return operand.buffer->role != ir::Role::kIntermediate;
+  }
+  static bool FitsBox(const Tile& t, const Operand& operand, int64_t own) {
+    return own * t.terms() / RowOf(t, operand, own) <= kMostBoxRows;
   }
 
   // Elements of a row of an operand's tile, which lies in memory as the operand does.
@@ -185,8 +205,10 @@ class TensorTiles final : public Sketch {
   }
 
   int64_t SharedBytes(const Tile& t) const {
+    const int64_t notes = t.bulk ? kNotes : 0;
     return (SharedBytes(t, product_.a, t.rows()) + SharedBytes(t, product_.b, t.columns())) *
-           t.stages;
+               t.stages +
+           notes;
   }
   // Registers of a thread: of its factors, and all that it needs.
   int64_t Factors(const Tile& t) const {
@@ -196,7 +218,8 @@ class TensorTiles final : public Sketch {
            t.f.terms / (4 * t.f.threads);
   }
   int64_t Registers(const Tile& t) const {
-    return target::TileRegisters(t.sums(), Factors(t)) + (t.f.reads_shared() ? kCopies : 0);
+    const bool copies = t.f.reads_shared() && !t.bulk;
+    return target::TileRegisters(t.sums(), Factors(t)) + (copies ? kCopies : 0);
   }
   int64_t Groups(const Tile& t) const {
     return GroupsAtOnce(limits_, t.threads(), SharedBytes(t), Registers(t));
@@ -409,6 +432,7 @@ class TensorTiles final : public Sketch {
              StepMaker* make) const {
     const std::vector<int> loops = make->ComputeAt(block, at);
     if (loops.empty()) return;
+    if (t.bulk) return make->Mark(loops[operand.outer()], ir::kBulkCopyKey);
     const int64_t lanes = Lanes(t, operand, own);
     const auto parts =
         make->Split(make->Fuse(loops), {schedule::kInfer, t.warps(), t.f.threads, lanes}, false);
@@ -428,6 +452,7 @@ class TensorTiles final : public Sketch {
   const target::LaunchLimits limits_;
   size_t warps_m_ = 0, warps_n_ = 0, rows_ = 0, columns_ = 0, steps_ = 0, stages_ = 0,
          swap_groups_ = 0, tiles_of_group_ = 0, parts_ = 0;
+  std::optional<size_t> bulk_;  // only where the machine has such copies
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "compiler/codegen/c_artifact.h"
 #include "compiler/codegen/kernel_cpp.h"
 #include "compiler/targets/backend.h"
+#include "compiler/targets/cuda/cuda_bulk_copies.h"
 #include "compiler/targets/cuda/cuda_fragments.h"
 #include "compiler/targets/cuda/nvrtc.h"
 #include "deploy/support/status.h"
@@ -104,6 +105,7 @@ constexpr codegen::CDialect CudaDialect() {
                 .copy = "tw_copy_async",
                 .commit = "TW_COMMIT_ASYNC();",
                 .wait = "TW_WAIT_ASYNC(@);"};
+  cuda.bulk = kBulkCopyWords;
   cuda.dynamic_shared = {.prologue = kDynamicShared,
                          .above = 48 << 10,
                          .size = "extern \"C\" __device__ tw_u8 @_dynamic_shared_kib[#];",

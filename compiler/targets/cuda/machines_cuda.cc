@@ -57,7 +57,8 @@ constexpr target::Machine Row(std::string_view name, std::string_view features, 
   m.fragments = {.half_products = half_products,
                  .byte_products = 2 * half_products,
                  .rounded_products = half_products / 2,
-                 .shared_half_products = shared_half_products};
+                 .shared_half_products = shared_half_products,
+                 .bulk_copies = shared_half_products > 0};
   return m;
 }
 

@@ -36,9 +36,13 @@ struct Function {
   size_t arguments = 0;
   int most_dynamic = 48 << 10;  // bytes of shared memory that a launch may give
 };
+struct Global {
+  Pointer address = 0;  // 0: nobody reads it
+  size_t bytes = 0;
+};
 struct Module {
   std::map<std::string, Function> functions;
-  std::map<std::string, size_t> globals;  // bytes
+  std::map<std::string, Global> globals;
 };
 struct Event {
   int64_t ns = 0;
@@ -127,6 +131,18 @@ size_t ArgumentsOf(const std::string& text, const std::string& kernel) {
   return text.substr(begin, end - begin).ends_with("(") ? 0 : count;
 }
 
+// Memory of the device with the numbers of a kernel's maps. It stays.
+Global MapsGlobal(const Function& function) {
+  const auto& maps = function.kernel.maps;
+  const Global global{0, maps.size() * sizeof(maps[0])};
+  void* memory = TheDriver().emulator.memory().Allocate(global.bytes, 8, "tensor maps");
+  TW_CHECK(memory != nullptr);
+  std::memcpy(memory, maps.data(), global.bytes);
+  const auto address = reinterpret_cast<Pointer>(memory);
+  TheDriver().allocations[address] = global.bytes;
+  return {address, global.bytes};
+}
+
 int LoadText(const std::string& text, Handle* module) {
   Text source{Language::kCuda, text, KernelNames(text)};
   auto kernels = Compile({source});
@@ -141,7 +157,10 @@ int LoadText(const std::string& text, Handle* module) {
   }
   static const std::regex kGlobal(R"(__device__ tw_u8 (\w+)\[(\d+)\];)");
   for (std::sregex_iterator at(text.begin(), text.end(), kGlobal), end; at != end; ++at)
-    made->globals[(*at)[1]] = static_cast<size_t>(std::stoull((*at)[2]));
+    made->globals[(*at)[1]] = {0, static_cast<size_t>(std::stoull((*at)[2]))};
+  for (const auto& [name, function] : made->functions) {
+    if (!function.kernel.maps.empty()) made->globals[name + "_tensor_maps"] = MapsGlobal(function);
+  }
   *module = made.release();
   return cuda::kSuccess;
 }
@@ -298,8 +317,8 @@ EXPORT cuModuleGetGlobal_v2(Pointer* address, size_t* bytes, Handle module, cons
   const auto& globals = static_cast<Module*>(module)->globals;
   const auto found = globals.find(name);
   if (found == globals.end()) return cuda::kNotFound;
-  *address = 0;  // nobody reads it
-  *bytes = found->second;
+  *address = found->second.address;
+  *bytes = found->second.bytes;
   return cuda::kSuccess;
 }
 EXPORT cuFuncSetAttribute(Handle function, int attribute, int value) {
@@ -309,6 +328,27 @@ EXPORT cuFuncSetAttribute(Handle function, int attribute, int value) {
   static_cast<Function*>(function)->most_dynamic = value;
   return cuda::kSuccess;
 }
+#ifndef FAKE_CUDA_NO_GRAPHS
+// The emulator's map (simt_tensor_map.h) in place of the vendor's.
+EXPORT cuTensorMapEncodeTiled(cuda::TensorMap* map, int type, uint32_t rank, void* base,
+                              const uint64_t* sizes, const uint64_t* strides, const uint32_t* box,
+                              const uint32_t* steps, int interleave, int swizzle, int, int fill) {
+  const auto is_multiple = [](const void* p, uintptr_t of) {
+    return reinterpret_cast<uintptr_t>(p) % of == 0;
+  };
+  const bool known = type == cuda::kUint16 && rank == 2 && interleave == 0 && fill == 0 &&
+                     swizzle == cuda::kSwizzle128 && steps[0] == 1 && steps[1] == 1;
+  const bool placed = is_multiple(map, 64) && is_multiple(base, 16) && strides[0] % 16 == 0;
+  const bool sized = box[0] >= 1 && box[0] * 2 <= 128 && box[1] >= 1 && box[1] <= 256 &&
+                     sizes[0] >= 1 && sizes[1] >= 1 && strides[0] >= sizes[0] * 2;
+  if (!known || !placed || !sized) return cuda::kInvalidValue;
+  const SimtTensorMap made = {
+      static_cast<const char*>(base), sizes[0], sizes[1], strides[0], box[0], box[1], 2};
+  static_assert(sizeof(made) <= sizeof(*map));
+  std::memcpy(map, &made, sizeof(made));
+  return cuda::kSuccess;
+}
+#endif
 EXPORT cuFuncGetParamInfo(Handle function, size_t index, size_t* offset, size_t* size) {
   if (index >= static_cast<Function*>(function)->arguments) return cuda::kInvalidValue;
   *offset = 8 * index;
@@ -325,15 +365,20 @@ EXPORT cuLaunchKernel(Handle function, unsigned grid_x, unsigned grid_y, unsigne
                         .groups = {grid_x, grid_y, grid_z},
                         .threads = {group_x, group_y, group_z},
                         .dynamic_shared_bytes = shared};
-  for (size_t i = 0; i < called.arguments; ++i)
-    request.arguments.push_back(*static_cast<uint64_t*>(arguments[i]));
+  for (size_t i = 0; i < called.arguments; ++i) {
+    if (i + called.kernel.maps.size() < called.arguments) {
+      request.arguments.push_back(*static_cast<uint64_t*>(arguments[i]));
+    } else {
+      std::memcpy(&request.maps.emplace_back(), arguments[i], sizeof(SimtTensorMap));
+    }
+  }
   Graph* const captures = static_cast<Stream*>(stream)->captures;
   if (captures == nullptr) return RunLaunch(request);
   captures->launches.push_back(request);
   return cuda::kSuccess;
 }
 
-// A driver of before graphs (FAKE_CUDA_NO_GRAPHS) has none of these.
+// A driver of before graphs (FAKE_CUDA_NO_GRAPHS) has none of these, and no tensor maps.
 #ifndef FAKE_CUDA_NO_GRAPHS
 EXPORT cuStreamBeginCapture_v2(Handle stream, int) {
   ENTER("cuStreamBeginCapture");

@@ -52,7 +52,8 @@ absl::Status Emulator::CheckLaunch(const LaunchRequest& request) const {
         "simt.launch.limits",
         StrCat("expected at most ", limits_.group_threads, " threads in a group, found ", threads));
   }
-  if (request.kernel.entry == nullptr || request.arguments.size() > kMostArguments) {
+  if (request.kernel.entry == nullptr ||
+      request.arguments.size() + request.maps.size() > kMostArguments) {
     return support::InvalidArgument("simt.launch.limits",
                                     StrCat("expected a kernel and at most ", kMostArguments,
                                            " arguments, found ", request.arguments.size()));
@@ -91,7 +92,8 @@ void Emulator::RunGroup(const LaunchRequest& request) {
   const auto count =
       static_cast<uint32_t>(request.threads[0] * request.threads[1] * request.threads[2]);
   std::array<uint64_t, kMostArguments> arguments{};
-  std::copy(request.arguments.begin(), request.arguments.end(), arguments.begin());
+  auto next = std::copy(request.arguments.begin(), request.arguments.end(), arguments.begin());
+  for (const SimtTensorMap& map : request.maps) *next++ = reinterpret_cast<uint64_t>(&map);
   threads_.assign(count, {});
   fibers_.Start(count, [entry = request.kernel.entry, arguments](size_t) {
     Call(entry, arguments, std::make_index_sequence<kMostArguments>());

@@ -13,6 +13,7 @@
 //   simt.unordered.shared                     a unit next to the threads reads what a thread has
 //                                             written and not ordered
 //   simt.product.*                            a product of four warps (simt_warp_groups.h)
+//   simt.bulk.*                               a copy that a unit does (simt_bulk_copies.h)
 //   simt.launch.limits                        no such group, or too much shared memory
 #pragma once
 
@@ -24,6 +25,7 @@
 #include "tests/support/simt/simt_fiber.h"
 #include "tests/support/simt/simt_hooks.h"
 #include "tests/support/simt/simt_memory.h"
+#include "tests/support/simt/simt_tensor_map.h"
 #include "tests/support/simt/simt_traffic.h"
 
 namespace tilewright::simt {
@@ -38,12 +40,17 @@ struct Kernel {
   void* entry = nullptr;
   void (*bind)(SimtHooks*) = nullptr;
   uint32_t warp = 32;  // threads that shuffle with each other: 32 or 64
+  // Of its last parameters: the number of a buffer among its buffers, elements of its rows, rows;
+  // elements of the rows of a box, rows.
+  std::vector<std::array<int64_t, 5>> maps = {};
+  int64_t dynamic_shared_bytes = 0;  // that its launches give each group
 };
 
 struct LaunchRequest {
   Kernel kernel;
   std::array<int64_t, 3> groups{1, 1, 1}, threads{1, 1, 1};
   std::vector<uint64_t> arguments = {};  // pointers and integers
+  std::vector<SimtTensorMap> maps = {};  // behind them
   int64_t dynamic_shared_bytes = 0;      // that the launch gives; 0: the limit holds
   bool count_traffic = false;
   int64_t most_groups = 0;  // runs only so many, at even distances; 0: all

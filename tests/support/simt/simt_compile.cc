@@ -71,6 +71,27 @@ std::string WithoutGivenParameters(const std::string& text) {
   return std::regex_replace(cpp + text.substr(done), kInclude, "");
 }
 
+// The numbers of a kernel's maps (compiler/codegen/c_like.h, BulkCopyWords::maps).
+std::vector<std::array<int64_t, 5>> MapsOf(const std::string& text, const std::string& kernel) {
+  const std::regex maps(kernel + R"(_tensor_maps\[\d+\] = \{([^}]*)\};)");
+  std::vector<std::array<int64_t, 5>> rows;
+  std::smatch found;
+  if (!std::regex_search(text, found, maps)) return rows;
+  size_t count = 0;
+  for (const std::string& number : support::Split(found[1].str(), ',')) {
+    if (count % 5 == 0) rows.emplace_back();
+    rows.back()[count++ % 5] = std::stoll(number);
+  }
+  return rows;
+}
+
+// Of the array that says so (DynamicSharedWords::size); 0: there is none.
+int64_t DynamicSharedOf(const std::string& text, const std::string& kernel) {
+  const std::regex size(kernel + R"(_dynamic_shared_kib\[(\d+)\])");
+  std::smatch found;
+  return std::regex_search(text, found, size) ? std::stoll(found[1]) << 10 : 0;
+}
+
 std::string EntryName(size_t text, const std::string& kernel) {
   return StrCat("simt_entry_", text, "_", kernel);
 }
@@ -136,7 +157,8 @@ absl::Status CompileLanguage(const std::vector<Text>& texts, Language language,
     for (const std::string& name : texts[i].kernels) {
       auto* entry = static_cast<void* const*>(dlsym(object, EntryName(i, name).c_str()));
       TW_CHECK(entry != nullptr && bind != nullptr) << name;
-      (*kernels)[i].push_back({*entry, bind, texts[i].warp});
+      (*kernels)[i].push_back({*entry, bind, texts[i].warp, MapsOf(texts[i].text, name),
+                               DynamicSharedOf(texts[i].text, name)});
     }
   }
   return absl::OkStatus();

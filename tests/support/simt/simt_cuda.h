@@ -185,4 +185,5 @@ SIMT_PLAIN void simt_wait_async(unsigned groups, unsigned long site) {
 SIMT_PLAIN void simt_commit_async() { ++simt_own_copies().groups; }
 #define TW_COMMIT_ASYNC() simt_commit_async()
 #define TW_WAIT_ASYNC(groups) simt_wait_async(groups, __LINE__)
+#include "tests/support/simt/simt_bulk_copies.h"
 #include "tests/support/simt/simt_warp_groups.h"

@@ -39,9 +39,7 @@ absl::StatusOr<LaunchRequest> RequestOf(const CompiledPlan& compiled, size_t lau
                                         const std::vector<void*>& buffers) {
   const codegen::Launch& l = compiled.plan.launches[launch];
   LaunchRequest request{.kernel = compiled.kernels[launch]};
-  constexpr int64_t kStatic = 48 << 10, kKib = 1 << 10;  // beyond that the launch says it
-  if (l.shared_bytes > kStatic)
-    request.dynamic_shared_bytes = (l.shared_bytes + kKib - 1) / kKib * kKib;
+  request.dynamic_shared_bytes = request.kernel.dynamic_shared_bytes;
   for (size_t a = 0; a < 3; ++a) {
     TW_ASSIGN(request.groups[a], ir::EvalIntExpr(l.grid[a], values));
     TW_ASSIGN(request.threads[a], ir::EvalIntExpr(l.group[a], values));
@@ -49,6 +47,15 @@ absl::StatusOr<LaunchRequest> RequestOf(const CompiledPlan& compiled, size_t lau
   for (const auto& [var, size] : values) request.arguments.push_back(static_cast<uint64_t>(size));
   for (int i : l.arguments)
     request.arguments.push_back(reinterpret_cast<uint64_t>(buffers[static_cast<size_t>(i)]));
+  for (const auto& [number, row, rows, box_columns, box_rows] : request.kernel.maps) {
+    const auto buffer = static_cast<size_t>(l.arguments.at(static_cast<size_t>(number)));
+    const auto bytes = static_cast<uint64_t>(compiled.plan.buffers[buffer]->dtype.bytes());
+    const auto columns = static_cast<uint64_t>(row);
+    request.maps.push_back({static_cast<const char*>(buffers[buffer]), columns,
+                            static_cast<uint64_t>(rows), columns * bytes,
+                            static_cast<unsigned>(box_columns), static_cast<unsigned>(box_rows),
+                            static_cast<unsigned>(bytes)});
+  }
   return request;
 }
 
