@@ -97,6 +97,29 @@ def products_of_halves():
                            "--rtol", bound, "--atol", bound, "--repeat", 1, code=0, said="")
 
 
+def products_of_four_warps():
+    """On sm_90a: factors in shared memory, to where a unit copies whole tiles. The second of two runs is a graph, whose maps
+    stay. A driver that makes no maps is too old."""
+    random = np.random.default_rng(4)
+    m, k, n = 512, 256, 512
+    x, w = (random.standard_normal(shape).astype(np.float16) for shape in ((m, k), (k, n)))
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "warps",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT16, [m, k])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT16, [m, n])], [numpy_helper.from_array(w, "w")])
+    with tempfile.TemporaryDirectory(prefix="tilewright-warps-") as name:
+        folder = Path(name)
+        model, module = folder / "m.onnx", folder / "m.tw"
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), model)
+        for tensor, value in (("x", x), ("y", (x.astype(np.float32) @ w.astype(np.float32)).astype(np.float16))):
+            (folder / f"{tensor}.pb").write_bytes(numpy_helper.from_array(value, tensor).SerializeToString())
+        tilewright("compile", model, "--target", f"{TARGET}a", "-o", module, "--dump-ir", folder / "dump", code=0, said="")
+        kernels = "".join(text.read_text() for text in (folder / "dump").glob("*.cu"))
+        assert "TW_BULK_COPY(" in kernels.split("__launch_bounds__", 1)[1], "expected copies of whole tiles"
+        run = ("run", module, "--input", f"x={folder}/x.pb", "--expect", f"y={folder}/y.pb", "--rtol", 2e-3, "--atol", 2e-3)
+        tilewright(*run, "--repeat", 2, code=0, said="")
+        tilewright(*run, "--repeat", 1, code=1, said="tensor maps", LD_LIBRARY_PATH=f"{OLD_DRIVER}:{FAKES}")
+
+
 def products_of_bytes():
     """Integer products of ONNX, of two inputs or of constant weights, quantised ones with all that follows: tensor cores, with
     default schedules dot products of four, and exact."""
@@ -190,4 +213,4 @@ def rounded_products():
 
 if __name__ == "__main__":
     os.environ["LD_LIBRARY_PATH"] = FAKES
-    run_checks(*map(network, QUICK + (LONG if "--long" in sys.argv else ())), products_of_halves, products_of_bytes, long_sums, rounded_products, what_users_see)
+    run_checks(*map(network, QUICK + (LONG if "--long" in sys.argv else ())), products_of_halves, products_of_four_warps, products_of_bytes, long_sums, rounded_products, what_users_see)
