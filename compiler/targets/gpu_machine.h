@@ -12,7 +12,8 @@ inline constexpr int64_t KiB = 1 << 10;
 inline constexpr int64_t MiB = 1 << 20;
 
 // A condition in a body: threads in step, and drivers for processors, mask what it guards.
-inline constexpr target::EstimateWeights kGroupWeights = {.round_cycles = 2, .guarded_body = 1.2};
+inline constexpr target::EstimateWeights kGroupWeights = {
+    .round_cycles = 2, .guarded_body = 1.2, .sure_share = 0.65};
 
 // A GPU whose threads go in step, one float in an operation of a thread. The caller sets its
 // caches, memory and clock, and the units and the costs of its launches.

@@ -8,7 +8,7 @@ a ratio is the old median over the new one, the median of the pairs: above 1 the
 mean is below .99 or a row below .97. Needs Debian's python3-onnx and python3-numpy.
 
 --target: not this processor with one thread, but for example opencl. --board: an emulated 64-bit Arm board (tests/support/board.py), once each, in virtual cycles,
-which equal runs agree on to a thousandth. The old build's worker must be there: `python3 -c "import board; board.build()"` in its tree's tests/support makes it."""
+which equal runs agree on to a thousandth. The new build runs both modules there."""
 
 import argparse
 import hashlib
@@ -81,7 +81,7 @@ class Build:
         return module
 
     def run(self, module, *words):
-        where = ("--bridge", board.counting_bridge(self.board, self.folder), "--allow-weak-sandbox") if self.board else ()
+        where = ("--bridge", board.counting_bridge(self.board), "--allow-weak-sandbox") if self.board else ()
         return self.call("run", module, *where, *words)
 
     def median(self, module, repeat):
@@ -103,15 +103,15 @@ def compare(name, model, old, new, options):
         row = {"name": name, "same_code": digests["A"] == digests["B"], "code": hashlib.sha256(b"".join(digests["B"])).hexdigest()}
         if row["same_code"]:
             return {**row, "ratio": 1.0}
-        builds = {"A": old, "B": new}
+        builds = {"A": new if options.board else old, "B": new}
         for who, build in builds.items():
             build.run(modules[who], "--repeat", 1, "--output-dir", Path(folder) / who)
         row["difference"] = errors(Path(folder) / "A/output_0.pb", Path(folder) / "B/output_0.pb")[0]
         assert row["difference"] <= 1e-4, f"{name}: outputs differ by {row['difference']}"
-        once = 0 if old.board else old.median(modules["A"], 3)
-        repeat = 1 if old.board else max(3, int(options.seconds * 1e3 / once))
+        once = 0 if options.board else old.median(modules["A"], 3)
+        repeat = 1 if options.board else max(3, int(options.seconds * 1e3 / once))
         pairs = []
-        for turn in range(1 if old.board else 2 * options.rounds):  # A B, B A, A B, ...
+        for turn in range(1 if options.board else 2 * options.rounds):  # A B, B A, A B, ...
             times = {who: builds[who].median(modules[who], repeat) for who in ("AB", "BA")[turn % 2]}
             pairs.append((times["A"], times["B"]))
     return {**row, "repeat": repeat, "old": statistics.median(a for a, _ in pairs), "new": statistics.median(b for _, b in pairs),

@@ -55,11 +55,11 @@ def bridge():
     return " ".join(map(str, [*emulated(), WORKER]))
 
 
-def counting_bridge(cpu=CPU, build=BUILD):
-    """The same with the plug-in: the worker (of that build) measures virtual cycles. `cpu`: as targets name it."""
+def counting_bridge(cpu=CPU):
+    """The same with the plug-in: the worker measures virtual cycles. `cpu`: as targets name it."""
     model, bits = MODELS.get(cpu, (cpu, 128))
     flags = "-plugin", f"{PLUGIN},at={COUNTER},sve={bits}"
-    return " ".join(map(str, [*emulated(*flags, cpu=model), build / WORKER.relative_to(BUILD), f"--cycle-counter={COUNTER}"]))
+    return " ".join(map(str, [*emulated(*flags, cpu=model), WORKER, f"--cycle-counter={COUNTER}"]))
 
 
 def device(command, name="board"):

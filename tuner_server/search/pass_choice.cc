@@ -31,7 +31,7 @@ constexpr int kDrafts = 8;
 // about what only moves them. Of 17 exported models whose plain tasks it predicts at 0.85 to 1 of
 // the time of those in blocks, none was slower in blocks and 13 were faster, by 1.02 to 1.9. It
 // holds where images pass from task to task in blocks: single layers, which move an image before
-// and behind them, were slower by 1.09 and 1.1.
+// and behind them, were slower by 1.09 and 1.1. The estimate must be sure of those.
 constexpr double kShareInBlocks = 0.85;
 
 // How often the model runs each task, by the task's hash.
@@ -70,6 +70,7 @@ absl::StatusOr<bool> IsFaster(const Graph& with, const Graph& without,
     judged.push_back(&use);
     if (use.more > 0) (use.computes() ? computing : moving) += use.more;
   }
+  const bool unsure = target.family().predictor == target::Predictor::kNone;
   std::vector<double> more_ns(judged.size());
   TW_TRY(support::ForEachInParallel(judged.size(), [&]() -> absl::StatusOr<support::PieceOfWork> {
     TW_ASSIGN(const std::shared_ptr<cost_model::CostModel> model,
@@ -77,9 +78,11 @@ absl::StatusOr<bool> IsFaster(const Graph& with, const Graph& without,
     return [&, model](size_t i) -> absl::Status {
       const Uses& use = *judged[i];
       TW_ASSIGN(const double ns, PredictNs(use.task, target, model.get()));
-      const bool blocks =
-          use.more > 0 && use.computes() && computing > moving && model->pretrained();
-      more_ns[i] = use.more * ns * (blocks ? kShareInBlocks : 1);
+      more_ns[i] = use.more * ns;
+      const bool network = computing > moving;
+      if (network && model->pretrained() && use.more > 0 && use.computes())
+        more_ns[i] *= kShareInBlocks;
+      if (!network && unsure && use.more < 0) more_ns[i] *= target.machine.estimate.sure_share;
       return absl::OkStatus();
     };
   }));
