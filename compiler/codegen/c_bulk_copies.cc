@@ -46,12 +46,7 @@ std::optional<TileCopy> TileCopyOf(const Stmt& s) {
 
 // Rows of a buffer; 0 where that is not known, or no whole number.
 int64_t RowsOf(const ir::BufferNode& buffer, int64_t row) {
-  int64_t elements = 1;
-  for (const Expr& e : buffer.shape) {
-    const int64_t* n = ir::AsInt(e);
-    elements *= n == nullptr ? 0 : *n;
-  }
-  return elements % row == 0 ? elements / row : 0;
+  return ElementsOf(buffer) % row == 0 ? ElementsOf(buffer) / row : 0;
 }
 
 }  // namespace

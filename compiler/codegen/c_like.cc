@@ -61,12 +61,8 @@ CText CEmitter::Text() const {
 
 // `float name[n]`, for a buffer of constant size.
 std::string CEmitter::Array(const ir::Buffer& b) {
-  int64_t elements = 1;
-  for (const Expr& e : b->shape) {
-    const int64_t* n = ir::AsInt(e);
-    if (n == nullptr) expr_.Fail(StrCat("buffer ", b->name, " of symbolic size"));
-    elements *= n == nullptr ? 1 : *n;
-  }
+  const int64_t elements = ElementsOf(*b);
+  if (elements == 0) expr_.Fail(StrCat("buffer ", b->name, " of symbolic size"));
   return StrCat(expr_.MemoryOf(b->dtype), " ", expr_.Declare(b.get(), b->name), "[", elements, "]");
 }
 
@@ -121,8 +117,7 @@ std::vector<CEmitter::SharedArray> CEmitter::SharedArraysOf(const Stmt& body) co
   int64_t offset = 0;
   ir::VisitStmts(body, [&](const Stmt& s) {
     if (s->kind != StmtKind::kAlloc || s->buffer->scope != ir::Scope::kShared) return true;
-    int64_t elements = 1;
-    for (const Expr& e : s->buffer->shape) elements *= ir::AsInt(e) == nullptr ? 0 : *ir::AsInt(e);
+    const int64_t elements = ElementsOf(*s->buffer);
     const int64_t bytes = elements * s->buffer->dtype.bytes();
     const int64_t align = AlignmentOf(*s->buffer);
     offset = (offset + align - 1) / align * align;

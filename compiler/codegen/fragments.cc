@@ -13,15 +13,6 @@ using ir::Stmt;
 using ir::StmtKind;
 using support::StrCat;
 
-int64_t ElementsOf(const ir::BufferNode& buffer) {
-  int64_t elements = 1;
-  for (const ir::Expr& e : buffer.shape) {
-    const int64_t* n = ir::AsInt(e);
-    elements *= n == nullptr ? 0 : *n;
-  }
-  return elements;
-}
-
 absl::Status Disagree(const ir::BufferNode& buffer, std::string_view found) {
   return support::FailedPrecondition(
       "codegen.fragments.layout",
@@ -30,6 +21,15 @@ absl::Status Disagree(const ir::BufferNode& buffer, std::string_view found) {
 }
 
 }  // namespace
+
+int64_t ElementsOf(const ir::BufferNode& buffer) {
+  int64_t elements = 1;
+  for (const ir::Expr& e : buffer.shape) {
+    const int64_t* n = ir::AsInt(e);
+    elements *= n == nullptr ? 0 : *n;
+  }
+  return elements;
+}
 
 std::optional<int64_t> FragmentLayout::NumberOf(const ir::Expr& base) const {
   const int64_t* first = ir::AsInt(base);

@@ -16,6 +16,9 @@
 
 namespace tilewright::codegen {
 
+// Of a buffer of constant size; 0: it has none.
+int64_t ElementsOf(const ir::BufferNode& buffer);
+
 // How the fragments of a buffer lie in it: each has so many rows and columns, so far apart.
 struct FragmentLayout {
   std::array<int64_t, 2> extents = {1, 1}, strides = {0, 0};  // of rows, of columns

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <string>
 
+#include "compiler/codegen/fragments.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/visit.h"
 #include "deploy/support/status.h"
@@ -58,9 +59,7 @@ absl::Status Splitter::AddAxes(const Stmt& s, Launch* launch) {
   absl::Status status = absl::OkStatus();
   ir::VisitStmts(s, [&](const Stmt& part) {
     if (part->kind == StmtKind::kAlloc && part->buffer->scope == ir::Scope::kShared) {
-      int64_t bytes = part->buffer->dtype.bytes();
-      for (const Expr& e : part->buffer->shape)
-        bytes *= ir::AsInt(e) == nullptr ? 0 : *ir::AsInt(e);
+      const int64_t bytes = ElementsOf(*part->buffer) * part->buffer->dtype.bytes();
       if (bytes == 0) {
         status = support::Unimplemented(
             "codegen.split_host_device.shared_size",
