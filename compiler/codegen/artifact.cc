@@ -19,6 +19,17 @@ Program WholeFunction(const ir::Function& f, const support::Dim& workspace_bytes
   return program;
 }
 
+absl::Status CheckSpills(const std::vector<KernelResources>& kernels) {
+  for (const KernelResources& k : kernels) {
+    if (k.spill_bytes == 0) continue;
+    return support::FailedPrecondition(
+        "codegen.resources.spills",
+        support::StrCat("expected registers enough for ", k.name, ", found that a thread spills ",
+                        k.spill_bytes, " bytes from its ", k.registers, " registers"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status WriteDump(const CodegenOptions& options, const std::string& name,
                        std::string_view suffix, const std::string& text) {
   if (options.dump_dir.empty()) return absl::OkStatus();

@@ -74,6 +74,10 @@ struct Artifact {
 // outputs come last among the parameters.
 Program WholeFunction(const ir::Function& f, const support::Dim& workspace_bytes);
 
+// codegen.resources.spills: a kernel has too few registers, so that its threads store and load some
+// of their values again and again.
+absl::Status CheckSpills(const std::vector<KernelResources>& kernels);
+
 // Writes `text` to the file NAME SUFFIX of the folder for dumps, if there is one.
 absl::Status WriteDump(const CodegenOptions& options, const std::string& name,
                        std::string_view suffix, const std::string& text);

@@ -88,6 +88,7 @@ struct BuiltCandidate {
   std::string module_bytes;  // one function; measurement inputs are specified, weights never travel
   std::string program_hash;  // ir::ProgramHash of the scheduled function
   double seconds_lower = 0, seconds_codegen = 0, seconds_link = 0;
+  absl::Status fits;  // whether its kernels have registers enough, where a compiler says so
 };
 // `check` null: the module asks for a timing without a result check. Errors of the steps are
 // schedule.*; test_miscompile plants a fault for tests ("tail" | "init").

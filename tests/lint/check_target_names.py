@@ -16,7 +16,7 @@ import source_files
 # a program asks the processor for which it was built.
 HOMES = (
     "compiler/targets/", "vta/",
-    "deploy/runtime/device_cuda.cc", "deploy/runtime/cuda_abi.h",  # the plug-ins
+    "deploy/runtime/device_cuda.cc", "deploy/runtime/cuda_",  # the plug-ins
     "deploy/runtime/device_opencl.cc", "deploy/runtime/opencl_abi.h",
     "deploy/runtime/device_vulkan.cc", "deploy/runtime/spirv_abi.h", "deploy/runtime/vulkan_",
     "deploy/runtime/cpu_info.cc",  # features, by LLVM's names, and how each processor says that it has them

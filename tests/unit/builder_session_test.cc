@@ -2,16 +2,21 @@
 // their schedules.
 #include "tuner_server/search/builder_session.h"
 
+#include <dlfcn.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "compiler/driver/compile.h"
 #include "deploy/module/module_file.h"
 #include "deploy/support/file.h"
 #include "deploy/support/status.h"
+#include "deploy/support/strings.h"
 #include "tests/support/run_compiled.h"
 #include "tests/unit/onnx_builder.h"
 #include "tilewright_onnx.pb.h"
@@ -72,6 +77,36 @@ class OpenSizesSession : public testing::Test {
   std::unique_ptr<support::TempDir> folder_;
   std::unique_ptr<BuilderSession> session_;
 };
+
+// A compiler that stands in for NVRTC reports that every kernel spills registers. Only the default
+// schedule goes to a device.
+TEST(Candidates, ThatSpillAreNoDevicesWork) {
+  ASSERT_NE(dlopen(TILEWRIGHT_FAKE_NVRTC, RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror();
+  const target::Target target = *target::ParseTarget("cuda,arch=sm_90");
+  v1::BuilderRequest request;
+  v1::Build& build = *request.mutable_build();
+  build.set_task_canonical_text(
+      "graph {\n  input %0: f32[8,256]\n  %1: f32[8,256] = relu(%0)\n  output %1\n}\n");
+  build.set_target(target.ToString());
+  build.set_inline_limit(1 << 20);
+  const auto usual = driver::DefaultSteps(build.task_canonical_text(), target);
+  ASSERT_TRUE(usual.ok()) << usual.status();
+  BuilderSession session;
+  const auto outcome_of = [&](const std::string& steps, const char* spills) {
+    setenv("FAKE_NVRTC_SPILLS", spills, 1);
+    build.set_steps(steps);
+    const v1::BuilderReply reply = session.Handle(request);
+    unsetenv("FAKE_NVRTC_SPILLS");
+    EXPECT_TRUE(reply.has_built()) << reply.error().message();
+    return support::StrCat(v1::Outcome_Name(reply.built().outcome()), " ", reply.built().error());
+  };
+  const std::string other = "fuse %0 %1; split %3 [?,32]; bind %4 blockIdx.x; bind %5 threadIdx.x";
+  EXPECT_EQ(outcome_of(other, "0"), "OK ");
+  EXPECT_EQ(outcome_of(*usual, "64"), "OK ") << *usual;
+  EXPECT_THAT(outcome_of(other, "64"),
+              testing::AllOf(testing::StartsWith("BUILD_ERROR codegen.resources.spills: "),
+                             testing::HasSubstr("spills 64 bytes")));
+}
 
 // The processor runs open tasks of a device's module: its agents get the others.
 TEST_F(OpenSizesSession, DevicesGetTasksOfFixedSizes) {

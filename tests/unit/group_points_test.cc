@@ -92,6 +92,30 @@ absl::Status Check(const ir::Function& program, const simt::CompiledPlan& compil
   return SameResults(program, program, options);
 }
 
+void ExpectRight(const std::vector<ir::Function>& programs,
+                 const std::vector<simt::PlanText>& texts) {
+  const auto compiled = simt::CompilePlans(texts);
+  ASSERT_TRUE(compiled.ok()) << StatusText(compiled.status());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const absl::Status same = Check(programs[i], (*compiled)[i]);
+    EXPECT_TRUE(same.ok()) << StatusText(same) << "\n" << texts[i].text;
+  }
+}
+
+// Of every so many-th text; returns what NVRTC made.
+std::vector<std::string> CubinsWithoutSpills(const std::vector<simt::PlanText>& texts,
+                                             size_t step) {
+  std::vector<std::string> cubins;
+  for (size_t i = 0; i < texts.size(); i += step) {
+    const auto cubin = cuda::CompileText(texts[i].text, "sm_90a");
+    EXPECT_TRUE(cubin.ok()) << StatusText(cubin.status()) << "\n" << texts[i].text;
+    if (!cubin.ok()) continue;
+    EXPECT_EQ(cubin->kernels[0].spill_bytes + cubin->kernels[0].stack_bytes, 0) << texts[i].text;
+    cubins.push_back(cubin->bytes);
+  }
+  return cubins;
+}
+
 TEST(WarpGroups, EveryLayoutAndWidthIsRight) {
   std::vector<ir::Function> programs;
   std::vector<simt::PlanText> texts;
@@ -107,18 +131,9 @@ TEST(WarpGroups, EveryLayoutAndWidthIsRight) {
       texts.push_back(TextOf(programs.back(), StrCat("tensor_tiles_64x", width), knobs));
     }
   }
-  const auto compiled = simt::CompilePlans(texts);
-  ASSERT_TRUE(compiled.ok()) << StatusText(compiled.status());
-  for (size_t i = 0; i < texts.size(); ++i) {
-    const absl::Status same = Check(programs[i], (*compiled)[i]);
-    EXPECT_TRUE(same.ok()) << StatusText(same) << "\n" << texts[i].text;
-  }
+  ExpectRight(programs, texts);
   if (cuda::NvrtcName() == "nvrtc-none") GTEST_SKIP() << "[SKIP] no NVRTC";
-  for (size_t i = 0; i < texts.size(); i += 5) {  // each width, each way of a factor
-    const auto cubin = cuda::CompileText(texts[i].text, "sm_90a");
-    ASSERT_TRUE(cubin.ok()) << StatusText(cubin.status()) << "\n" << texts[i].text;
-    EXPECT_EQ(cubin->kernels[0].spill_bytes + cubin->kernels[0].stack_bytes, 0) << texts[i].text;
-  }
+  CubinsWithoutSpills(texts, 5);  // each width, each way of a factor
 }
 
 // As above, with tiles that a unit copies, for pipelines of several lengths.
@@ -153,19 +168,10 @@ TEST(WarpGroups, BulkCopiesAreRight) {
   programs.push_back(Product(64, 64, 1280, "f16", false, false));
   texts.push_back(
       TextOf(programs.back(), "tensor_tiles_64x64", {{"bulk_copies", 1}, {"stages", 4}}));
-  const auto compiled = simt::CompilePlans(texts);
-  ASSERT_TRUE(compiled.ok()) << StatusText(compiled.status());
-  for (size_t i = 0; i < texts.size(); ++i) {
-    const absl::Status same = Check(programs[i], (*compiled)[i]);
-    EXPECT_TRUE(same.ok()) << StatusText(same) << "\n" << texts[i].text;
-  }
+  ExpectRight(programs, texts);
   if (cuda::NvrtcName() == "nvrtc-none") GTEST_SKIP() << "[SKIP] no NVRTC";
-  for (size_t i = 0; i < texts.size(); i += 3) {
-    const auto cubin = cuda::CompileText(texts[i].text, "sm_90a");
-    ASSERT_TRUE(cubin.ok()) << StatusText(cubin.status()) << "\n" << texts[i].text;
-    EXPECT_EQ(cubin->kernels[0].spill_bytes + cubin->kernels[0].stack_bytes, 0) << texts[i].text;
-    EXPECT_NE(cubin->bytes.find("_tensor_maps"), std::string::npos) << "the code has no maps";
-  }
+  for (const std::string& cubin : CubinsWithoutSpills(texts, 3))
+    EXPECT_NE(cubin.find("_tensor_maps"), std::string::npos) << "the code has no maps";
 }
 
 struct Planted {

@@ -454,6 +454,12 @@ absl::Status BuilderSession::Build(const v1::Build& request, v1::Built* reply) {
           "builder.build.stale", support::StrCat("the steps replay to program ", built.program_hash,
                                                  ", expected ", request.expected_program_hash()));
     }
+    // What spills is not worth a device's time, unless all others are compared with it.
+    if (!built.fits.ok()) {
+      TW_ASSIGN(const std::string usual,
+                driver::DefaultSteps(request.task_canonical_text(), target));
+      if (request.steps() != usual) return built.fits;
+    }
     const auto size = static_cast<int64_t>(built.module_bytes.size());
     *reply->mutable_artifact() = daemon::MakeDigest(support::Sha256Hex(built.module_bytes), size);
     if (size <= request.inline_limit()) {

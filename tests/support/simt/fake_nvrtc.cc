@@ -55,9 +55,12 @@ EXPORT nvrtcCompileProgram(Program* program, int count, const char* const* optio
   }
   const char* newest = std::getenv("FAKE_NVRTC_NEWEST");
   if (newest != nullptr && arch > *support::ParseInt64(newest)) return kInvalidOption;
+  const char* spills = std::getenv("FAKE_NVRTC_SPILLS");
   for (const std::string& kernel : KernelNames(program->text)) {
-    program->log += support::StrCat("ptxas info    : Compiling entry function '", kernel,
-                                    "' for 'sm_", arch, "'\nptxas info    : Used 1 registers\n");
+    program->log += support::StrCat(
+        "ptxas info    : Compiling entry function '", kernel, "' for 'sm_", arch,
+        "'\n    0 bytes stack frame, ", spills == nullptr ? "0" : spills,
+        " bytes spill stores, 0 bytes spill loads\nptxas info    : Used 1 registers\n");
   }
   program->cubin = FakeCubin(program->text, arch);
   return 0;
