@@ -30,7 +30,7 @@ using ir::Stmt;
 using ir::StmtKind;
 
 // Iterations of a loop that are looked at: more than any ring of slots is long.
-constexpr int kIterations = 5;
+constexpr int kIterations = 6;
 // Comparisons of two accesses, of a launch: the networks' kernels need up to 1,200.
 constexpr int64_t kMostComparisons = 1 << 14;
 

@@ -59,7 +59,7 @@ class TensorTiles final : public Sketch {
     rows_ = AddKnob("fragments_rows", Menu(product_.rows, f.rows, kMostFragments));
     columns_ = AddKnob("fragments_columns", Menu(product_.columns, f.columns, 2 * kMostFragments));
     steps_ = AddKnob("fragments_step", powers(product_.terms, f.terms, kMostSteps));
-    stages_ = AddKnob("stages", {1, 2, 3, 4});
+    stages_ = AddKnob("stages", {1, 2, 3, 4, 5});
     const bool bulk = f.reads_shared() && target.machine.fragments.bulk_copies &&
                       IsParameter(product_.a) && IsParameter(product_.b);
     if (bulk) bulk_ = AddKnob("bulk_copies", {0, 1});
