@@ -22,6 +22,7 @@
 #include "compiler/transform/clone.h"
 #include "compiler/transform/loop_sums.h"
 #include "compiler/transform/passes.h"
+#include "compiler/transform/stmt_rewriter.h"
 
 namespace tilewright::transform {
 namespace {
@@ -207,10 +208,9 @@ class BlockMaker : public ir::Rewriter {
   }
 
   static Stmt Replaced(const Stmt& in, const Stmt& old, const Stmt& by) {
-    class Replacer : public ir::Rewriter {
+    class Replacer : public StmtRewriter {
      public:
       Replacer(Stmt old, Stmt by) : old_(std::move(old)), by_(std::move(by)) {}
-      Expr RewriteExpr(const Expr& e) override { return e; }
       Stmt RewriteStmt(const Stmt& s) override { return s == old_ ? by_ : RewriteChildren(s); }
 
      private:

@@ -134,13 +134,13 @@ size_t ArgumentsOf(const std::string& text, const std::string& kernel) {
 // Memory of the device with the numbers of a kernel's maps. It stays.
 Global MapsGlobal(const Function& function) {
   const auto& maps = function.kernel.maps;
-  const Global global{0, maps.size() * sizeof(maps[0])};
-  void* memory = TheDriver().emulator.memory().Allocate(global.bytes, 8, "tensor maps");
+  const size_t bytes = maps.size() * sizeof(maps[0]);
+  void* memory = TheDriver().emulator.memory().Allocate(bytes, 8, "tensor maps");
   TW_CHECK(memory != nullptr);
-  std::memcpy(memory, maps.data(), global.bytes);
+  std::memcpy(memory, maps.data(), bytes);
   const auto address = reinterpret_cast<Pointer>(memory);
-  TheDriver().allocations[address] = global.bytes;
-  return {address, global.bytes};
+  TheDriver().allocations[address] = bytes;
+  return {address, bytes};
 }
 
 int LoadText(const std::string& text, Handle* module) {
