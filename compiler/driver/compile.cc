@@ -5,21 +5,18 @@
 
 #include "compiler/codegen/codegen.h"
 #include "compiler/driver/in_place.h"
+#include "compiler/driver/lowered_task.h"
 #include "compiler/driver/module_builder.h"
 #include "compiler/driver/placement.h"
-#include "compiler/driver/row_versions.h"
 #include "compiler/driver/specialise.h"
+#include "compiler/driver/task_versions.h"
 #include "compiler/ir/structural.h"
-#include "compiler/ir/tensor_intrinsics.h"
-#include "compiler/ir/visit.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/space/default_schedule.h"
 #include "compiler/space/explain.h"
 #include "compiler/space/field_sums.h"
 #include "compiler/space/matrix_tiles.h"
 #include "compiler/targets/backend.h"
-#include "compiler/transform/passes.h"
-#include "compiler/transform/split_prepare.h"
 #include "deploy/module/module_writer.h"
 #include "deploy/runtime/c_abi.h"
 #include "deploy/runtime/external_library.h"
@@ -46,53 +43,6 @@ class Stopwatch {
   mutable support::SystemClock clock_;
   int64_t start_ = clock_.NowNs();
 };
-
-absl::StatusOr<ir::Function> Lower(const ir::Function& scheduled, const target::Target& target,
-                                   const std::string& dump_dir, const std::string& miscompile) {
-  transform::PassContext context;
-  context.target = target;
-  context.dump_dir = dump_dir;
-  context.test_miscompile = miscompile;
-  return transform::RunPipeline(scheduled, targets::BackendOf(target).pipeline(), context);
-}
-
-// A task's kernel, and what of it runs once before the first call.
-struct LoweredTask {
-  ir::Function main;
-  std::optional<ir::Function> prepare;
-  PreparedKernel prepared;
-};
-
-// Whether all that a lowered function does are instructions of a matrix unit.
-bool OnMatrixUnit(const LoweredTask& task) {
-  bool on_unit = !task.prepare.has_value();
-  ir::VisitStmts(task.main.body, [&](const ir::Stmt& s) {
-    if (!ir::TensorNameOf(*s).empty()) return false;
-    on_unit = on_unit && s->kind != ir::StmtKind::kStore;
-    return on_unit;
-  });
-  return on_unit;
-}
-
-absl::StatusOr<LoweredTask> LowerTask(const ir::Function& scheduled, const target::Target& target,
-                                      const std::string& dump_dir, const std::string& miscompile) {
-  TW_ASSIGN(transform::PreparedFunction split, transform::SplitPrepare(scheduled));
-  LoweredTask task;
-  TW_ASSIGN(task.main, Lower(split.main, target, dump_dir, miscompile));
-  if (!split.prepare.has_value()) return task;
-  TW_ASSIGN(task.prepare, Lower(*split.prepare, target, "", ""));
-  for (const ir::Buffer& p : split.prepare->params) {
-    auto at = std::find(scheduled.params.begin(), scheduled.params.end(), p);
-    if (at == scheduled.params.end()) continue;  // what it writes
-    task.prepared.reads.push_back(static_cast<size_t>(at - scheduled.params.begin()));
-  }
-  for (const ir::Buffer& b : split.prepared) {
-    op::TensorType type{b->dtype, {}};
-    for (const ir::Expr& e : b->shape) type.shape.push_back(*ir::AsInt(e));
-    task.prepared.tensors.push_back(std::move(type));
-  }
-  return task;
-}
 
 // Into the folder of a kernel: what may be decided about it on `target`, and the default's reasons.
 absl::Status DumpReasons(const std::vector<schedule::Variant>& variants,
@@ -171,10 +121,10 @@ absl::Status PlanInPlace(const targets::Backend& backend,
 // cannot run them.
 class ModelLowering {
  public:
-  // Defaults of open sizes are judged at `typical` ones.
+  // Schedules of open sizes are judged at those of `span`.
   ModelLowering(const target::Target& target, ScheduleProvider* schedules,
-                const CompileOptions& options, module::Sizes typical)
-      : schedules_(schedules), options_(options), typical_(std::move(typical)) {
+                const CompileOptions& options, space::SizeSpan span)
+      : schedules_(schedules), options_(options), span_(std::move(span)) {
     sides_.push_back({.target = target});
   }
 
@@ -280,7 +230,8 @@ class ModelLowering {
                                  ? ""
                                  : support::PathJoin(options_.dump_dir, variants[0].function.name);
     // Which of its algorithms runs may be chosen then.
-    const module::Sizes typical = HasAlgorithmsByRows(body, variants) ? module::Sizes() : typical_;
+    const module::Sizes typical =
+        HasAlgorithmsByRows(body, variants) ? module::Sizes() : span_.typical;
     if (!dump.empty()) TW_TRY(DumpReasons(variants, target, typical, dump));
     kernel->tuned = kernel->predicted = kernel->stale = false;
     kernel->measurement_id.clear();
@@ -290,9 +241,10 @@ class ModelLowering {
               ScheduleTask(variants, task, target, schedules, typical, kernel));
     in_place_.back() = InPlaceOperands(scheduled, kernel->steps);
     TW_ASSIGN(LoweredTask lowered, LowerTask(scheduled, target, dump, ""));
-    // Versions in one function have the same parameters, so none that are prepared.
     const bool given = kernel->tuned || kernel->predicted;
-    if (!lowered.prepare) TW_TRY(AddVersions(target, body, variants, given, dump, &lowered));
+    TW_ASSIGN(const std::vector<TaskVersion> versions,
+              TaskVersions(body, variants, target, span_, scheduled, given));
+    TW_TRY(AddVersions(target, versions, dump, &lowered));
     return lowered;
   }
 
@@ -326,20 +278,18 @@ class ModelLowering {
     return absl::OkStatus();
   }
 
-  // The kernel of a task with open rows also has other versions of it, if there are any.
-  absl::Status AddVersions(const target::Target& target, const graph::Graph& body,
-                           const std::vector<schedule::Variant>& variants, bool given,
+  // The kernel of a task of open sizes also has other versions of it, if there are any.
+  absl::Status AddVersions(const target::Target& target, const std::vector<TaskVersion>& versions,
                            const std::string& dump, LoweredTask* lowered) {
-    TW_ASSIGN(const std::vector<RowVersion> versions, RowVersions(body, variants, target, given));
-    for (const RowVersion& version : versions) {
+    for (const TaskVersion& version : versions) {
       std::vector<int>& may = in_place_.back();
       const std::vector<int> also = InPlaceOperands(version.scheduled, version.steps);
       std::erase_if(may, [&](int operand) {
         return std::find(also.begin(), also.end(), operand) == also.end();
       });
       const std::string passes = dump.empty() ? "" : StrCat(dump, "_", version.name);
-      TW_ASSIGN(const ir::Function other, Lower(version.scheduled, target, passes, ""));
-      lowered->main = ChooseByRows(version, lowered->main, other);
+      TW_ASSIGN(const LoweredTask other, LowerTask(version.scheduled, target, passes, ""));
+      AddVersion(version.ConditionFor(lowered->main), other, lowered);
     }
     return absl::OkStatus();
   }
@@ -360,7 +310,7 @@ class ModelLowering {
 
   ScheduleProvider* const schedules_;
   const CompileOptions& options_;
-  const module::Sizes typical_;
+  const space::SizeSpan span_;
   std::vector<std::pair<std::string, CodePart>> libraries_;  // by the text of the code object
   std::vector<Side> sides_;  // the target's; the processor's where it is needed
   std::vector<PlacedTask> placed_;
@@ -375,6 +325,16 @@ absl::Status CheckOpenSizes(const graph::Graph& fused) {
                                     StrCat("expected a range of sizes for ", name, ", found none"));
   }
   return absl::OkStatus();
+}
+
+space::SizeSpan SizesOf(const graph::Graph& fused) {
+  space::SizeSpan span;
+  span.typical = TypicalSizes(fused);
+  for (const auto& [name, range] : fused.size_ranges) {
+    span.least[name] = range.min;
+    span.most[name] = range.max;
+  }
+  return span;
 }
 
 // "main", then the specialisations, each checked.
@@ -417,7 +377,7 @@ absl::StatusOr<module::ModuleParts> CompileParts(const graph::Graph& fused,
   std::vector<const graph::Graph*> graphs;
   for (const ModelFunction& of : functions) graphs.push_back(of.fused);
   TW_ASSIGN(ModelTasks model, ExtractModelTasks(graphs));
-  ModelLowering lowering(target, schedules, options, TypicalSizes(fused));
+  ModelLowering lowering(target, schedules, options, SizesOf(fused));
   const Stopwatch lower_time;
   const std::vector<Placement> placements = PlaceTasks(graphs, model, target);
   for (size_t t = 0; t < model.tasks.size(); ++t) {

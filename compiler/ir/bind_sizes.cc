@@ -9,8 +9,13 @@ namespace {
 
 class Binder final : public Rewriter {
  public:
-  void Set(const Var& size, int64_t value) { values_[size.get()] = Int(value, size->dtype); }
+  void Set(const Var& size, const Expr& value) { values_[size.get()] = value; }
   bool binds() const { return !values_.empty(); }
+  void Rewrite(Function* f) {
+    for (Buffer& b : f->params) b = RewriteBuffer(b);
+    for (Buffer& b : f->allocs) b = RewriteBuffer(b);
+    if (f->body != nullptr) f->body = RewriteStmt(f->body);
+  }
 
   Expr RewriteExpr(const Expr& e) override {
     const auto value = values_.find(e.get());
@@ -42,16 +47,23 @@ Function BindSizes(const Function& f, const std::map<std::string, int64_t>& size
   for (const Var& size : f.size_params) {
     const auto value = sizes.find(size->name);
     if (value != sizes.end()) {
-      binder.Set(size, value->second);
+      binder.Set(size, Int(value->second, size->dtype));
     } else {
       bound.size_params.push_back(size);
     }
   }
   if (!binder.binds()) return f;
-  for (Buffer& b : bound.params) b = binder.RewriteBuffer(b);
-  for (Buffer& b : bound.allocs) b = binder.RewriteBuffer(b);
-  if (bound.body != nullptr) bound.body = binder.RewriteStmt(bound.body);
+  binder.Rewrite(&bound);
   return bound;
+}
+
+Function WithSizeParams(const Function& f, const std::vector<Var>& sizes) {
+  Binder binder;
+  Function renamed = f;
+  renamed.size_params = sizes;
+  for (size_t i = 0; i < sizes.size(); ++i) binder.Set(f.size_params[i], sizes[i]);
+  binder.Rewrite(&renamed);
+  return renamed;
 }
 
 std::vector<std::pair<Var, int64_t>> SizeValues(const Function& f,

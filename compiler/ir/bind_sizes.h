@@ -1,4 +1,4 @@
-// A function of open sizes at some sizes. Pure; thread-safe.
+// A function of open sizes at some sizes, or with those of another one. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,8 @@ namespace tilewright::ir {
 // The function with the size parameters of these names replaced by numbers, in its body and in the
 // shapes of its buffers. The others stay.
 Function BindSizes(const Function& f, const std::map<std::string, int64_t>& sizes);
+// The function with these size parameters in place of its own, which are as many.
+Function WithSizeParams(const Function& f, const std::vector<Var>& sizes);
 // Those of its size parameters that `sizes` names, for EvalIntExpr.
 std::vector<std::pair<Var, int64_t>> SizeValues(const Function& f,
                                                 const std::map<std::string, int64_t>& sizes);

@@ -66,7 +66,8 @@ bool DefaultScheduler::RunStages() {
     if (!sketch.Apply(point, &trial).ok()) continue;
     schedule_ = std::move(trial);
     if (!explains()) return true;
-    const Within rule(this, sketch.name(), schedule_.BlockNames().back());
+    const std::string name = sketch.name();
+    const Within rule(this, name, schedule_.BlockNames().back());
     for (size_t k = 0; k < sketch.knobs().size(); ++k) {
       Decide(StrCat(sketch.knobs()[k].name, " ", sketch.Value(point, k)));
     }
@@ -129,8 +130,34 @@ int64_t TapsOf(const StmtNode& block, const ir::Buffer& buffer) {
   return count;
 }
 
+// How many results of the block need one element of `buffer` in each tap.
+int64_t ResultsOfElement(const StmtNode& block, const ir::Buffer& buffer) {
+  std::set<const ir::ExprNode*> moves;
+  ir::VisitExprsIn(block.body, [&](const Expr& e) {
+    if (e->kind != ir::ExprKind::kLoad || e->buffer != buffer) return true;
+    for (const ir::IterVar& iter : block.iters) {
+      const bool used = std::ranges::any_of(
+          e->args, [&](const Expr& index) { return ir::UsesVar(index, iter.var); });
+      if (used) moves.insert(iter.var.get());
+    }
+    return true;
+  });
+  int64_t count = 1;
+  for (const ir::IterVar& iter : block.iters) {
+    if (iter.type == ir::IterType::kSpatial && !moves.contains(iter.var.get()))
+      count *= ExtentOf(iter.domain.extent);
+  }
+  return count;
+}
+
 void DefaultScheduler::InlineCheapStages() {
   const target::InlineLimits& limits = target_.machine.inlined;
+  const bool is_open = !schedule_.function().size_params.empty();
+  const auto has_few_taps = [&](const StmtNode& reader, const ir::Buffer& buffer) {
+    const int64_t taps = TapsOf(reader, buffer);
+    if (!is_open) return taps <= limits.window_taps;
+    return taps * ResultsOfElement(reader, buffer) <= limits.open_reads;
+  };
   for (const std::string& name : schedule_.BlockNames()) {
     const Within rule(this, "inline", name);
     Stmt block = BlockOf(name);
@@ -149,7 +176,7 @@ void DefaultScheduler::InlineCheapStages() {
       return true;
     });
     bool into_reduction = false, into_long = false, into_dots = false;
-    bool of_few_taps = schedule_.function().size_params.empty();
+    bool of_few_taps = true;
     int uses = 0;
     int64_t reads = 0;
     for (const BlockSite& site : BlocksIn(schedule_.function().body)) {
@@ -160,15 +187,15 @@ void DefaultScheduler::InlineCheapStages() {
       const std::optional<DotProduct> dot = FindDotProduct(*site.block);
       // An instruction for several rows reads them all: each may lie outside or not.
       into_dots = into_dots || (dot.has_value() && !FindDotTile(*dot, target_.machine).has_value());
-      of_few_taps =
-          of_few_taps && TapsOf(*site.block, block->writes[0].buffer) <= limits.window_taps;
+      of_few_taps = of_few_taps && has_few_taps(*site.block, block->writes[0].buffer);
       reads += WorkOf(*site.block);
     }
     // A choice (padding) would be made again in every turn of the innermost loop: no matter where
     // each element is read a few times only, for that costs less than keeping it, or where the
     // reduction is written out, for that decides it (partition_loops). So do the loops around dot
     // products, each of which is hundreds of operations: what lies outside is left out. A window of
-    // a few taps has a body for each of them, without the products outside.
+    // a few taps has a body for each of them, without the products outside. An image of open size
+    // may be larger than any cache: each element that is kept comes from memory then.
     const bool decided = chooses && into_reduction && (!into_long || into_dots || of_few_taps);
     const bool often = !decided && reads > limits.reads * WorkOf(*block);
     bool cheap = nodes <= (decided ? limits.decided_nodes : limits.nodes) && !calls &&

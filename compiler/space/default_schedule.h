@@ -8,6 +8,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "compiler/ir/ir.h"
 #include "compiler/schedule/schedule.h"
@@ -55,6 +56,10 @@ bool ReducesRows(const ir::Function& function, const target::Machine& machine);
 // out.
 schedule::Steps DefaultSchedule(const ir::Function& function, const target::Target& target,
                                 const Choices& choices = {});
+// Returns the algorithms between which the estimate chooses, by position: those that are not much
+// less exact; one alone where no estimate is asked. REQUIRES: not empty.
+std::vector<size_t> EstimatedVariants(std::span<const schedule::Variant> variants,
+                                      const target::Target& target);
 // Returns which of a task's algorithms it gets without measurements: the one whose default schedule
 // the analytical estimate (compiler/estimate) expects to be done first, the first of equals; none
 // that is much less exact. One of dot products of bytes is taken where the machine begins enough of

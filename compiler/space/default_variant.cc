@@ -59,24 +59,32 @@ absl::StatusOr<double> LogEstimate(const ir::Function& function, const target::T
 
 }  // namespace
 
-size_t DefaultVariant(std::span<const schedule::Variant> variants, const target::Target& target,
-                      const Sizes& typical) {
-  if (target.machine.has_groups() || target.machine.has_matrix()) return 0;
-  std::vector<size_t> others;  // that the estimate compares with the first
+std::vector<size_t> EstimatedVariants(std::span<const schedule::Variant> variants,
+                                      const target::Target& target) {
+  if (target.machine.has_groups() || target.machine.has_matrix()) return {0};
+  std::vector<size_t> estimated = {0};
   for (size_t v = 1; v < variants.size(); ++v) {
     const std::optional<bool> pays = PaysInDots(variants[v].function, target);
-    if (pays.value_or(false)) return v;
-    if (!pays.has_value() && variants[v].tolerance <= kMostTolerance) others.push_back(v);
+    if (pays.value_or(false)) return {v};
+    if (!pays.has_value() && variants[v].tolerance <= kMostTolerance) estimated.push_back(v);
   }
+  return estimated;
+}
+
+size_t DefaultVariant(std::span<const schedule::Variant> variants, const target::Target& target,
+                      const Sizes& typical) {
+  const std::vector<size_t> estimated = EstimatedVariants(variants, target);
   const auto is_judged = [&](const ir::Var& size) { return typical.contains(size->name); };
-  if (others.empty() || !std::ranges::all_of(variants[0].function.size_params, is_judged)) return 0;
+  if (estimated.size() == 1 || !std::ranges::all_of(variants[0].function.size_params, is_judged)) {
+    return estimated[0];
+  }
   const auto time_of = [&](size_t v) {
     return LogEstimate(variants[v].function, target, typical)
         .value_or(std::numeric_limits<double>::infinity());
   };
   size_t best = 0;
-  double best_time = time_of(0);
-  for (const size_t v : others) {
+  double best_time = std::numeric_limits<double>::infinity();
+  for (const size_t v : estimated) {
     const double time = time_of(v);
     if (time >= best_time) continue;
     best = v;

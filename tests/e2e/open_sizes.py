@@ -74,6 +74,24 @@ def every_size_is_that_of_its_own_module():
                     assert error <= (1e-4 if module.stem == "predicted" else 1e-5), (name, sizes, module, error)
 
 
+def kernels_choose_algorithms_by_size():
+    """Of a wide range: small and large images have other algorithms in one kernel, each with weights of its own."""
+    with tempfile.TemporaryDirectory(prefix="tilewright-open-") as where:
+        folder = Path(where)
+        onnx.save(MODELS["unet"][0](), str(folder / "unet.onnx"))
+        ranges = {"N": "1", "H": "16..512", "W": "16..512"}
+        compiled("unet", folder, "cpu,arch=x86_64,cpu=znver5,threads=1", ranges, "m.tw", "--dump-ir", folder / "ir")
+        found = [path.name for path in (folder / "ir").iterdir() if "_winograd" in path.name or "_direct" in path.name]
+        assert any("_to_" in name or "_over_" in name for name in found), sorted(path.name for path in (folder / "ir").iterdir())
+        module = compiled("unet", folder, "native,threads=1", ranges, "open.tw")
+        rng = np.random.default_rng(7)
+        for height, width in ((16, 16), (24, 40), (90, 70), (300, 256)):
+            x = rng.standard_normal((1, 3, height, width)).astype(np.float32)
+            wanted = output(compiled("unet", folder, "native,threads=1", {"N": 1, "H": height, "W": width}, "fixed.tw"), x, folder)
+            error = np.abs(output(module, x, folder) - wanted).max() / np.abs(wanted).max()
+            assert error <= 1e-5, (height, width, error)
+
+
 def quantised_layers_of_open_sizes_are_in_bytes():
     """Convolutions on channel blocks with sums of bytes, as fixed sizes have them."""
     with tempfile.TemporaryDirectory(prefix="tilewright-open-") as where:
@@ -217,6 +235,6 @@ def wrong_points_are_refused():
 
 
 if __name__ == "__main__":
-    run_checks(every_size_is_that_of_its_own_module, quantised_layers_of_open_sizes_are_in_bytes,
+    run_checks(every_size_is_that_of_its_own_module, kernels_choose_algorithms_by_size, quantised_layers_of_open_sizes_are_in_bytes,
                sizes_outside_of_the_range_are_refused, what_needs_numbers_says_so, sizes_that_an_operator_cannot_take_are_refused, the_module_says_its_sizes, specialised_sizes_are_those_of_their_own_module,
                predicted_schedules_are_for_open_and_for_specialised_sizes, wrong_points_are_refused)

@@ -319,6 +319,12 @@ TEST(BindSizes, NumbersTakeThePlaceOfSizeParameters) {
   EXPECT_TRUE(StructuralEqual(bound, build(4))) << Print(bound);
   EXPECT_TRUE(Verify(bound).ok()) << Verify(bound);
   EXPECT_TRUE(StructuralEqual(BindSizes(open, {{"other", 2}}), open));
+  // Those of another function: nothing is left of its own.
+  const Function other = build(std::nullopt), renamed = WithSizeParams(open, other.size_params);
+  EXPECT_TRUE(Verify(renamed).ok()) << Verify(renamed);
+  EXPECT_TRUE(StructuralEqual(renamed, open)) << Print(renamed);
+  EXPECT_TRUE(UsesVar(renamed.allocs[0]->shape[0], other.size_params[0]));
+  EXPECT_FALSE(UsesVar(renamed.body, open.size_params[0]));
 }
 
 }  // namespace

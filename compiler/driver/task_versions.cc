@@ -1,4 +1,4 @@
-#include "compiler/driver/row_versions.h"
+#include "compiler/driver/task_versions.h"
 
 #include <algorithm>
 #include <map>
@@ -10,8 +10,8 @@
 #include "compiler/op/attention.h"
 #include "compiler/op/packed_dense.h"
 #include "compiler/space/default_schedule.h"
-#include "compiler/transform/clone.h"
 #include "deploy/support/status.h"
+#include "deploy/support/strings.h"
 
 namespace tilewright::driver {
 namespace {
@@ -72,8 +72,8 @@ absl::StatusOr<ir::Function> Replay(const ir::Function& function, const std::str
 }
 
 // The default schedule of so few rows, where it is one of an open number, too.
-std::optional<RowVersion> FewRows(const graph::Graph& task, const schedule::Variant& variant,
-                                  const target::Target& target) {
+std::optional<TaskVersion> FewRows(const graph::Graph& task, const schedule::Variant& variant,
+                                   const target::Target& target) {
   const ir::Function& function = variant.function;
   const auto count = RowsOfLargeLayer(task, function, target.machine);
   if (!count) return std::nullopt;
@@ -82,16 +82,27 @@ std::optional<RowVersion> FewRows(const graph::Graph& task, const schedule::Vari
   for (const ir::Var& size : function.size_params) {
     if (ir::UsesVar(*count, size)) sizes[size->name] = sizes.empty() ? most : 1;
   }
-  RowVersion few{.name = "few_rows",
-                 .sizes = function.size_params,
-                 .count = *count,
-                 .most = most,
-                 .few = true};
+  TaskVersion few{.name = "few_rows", .count = *count, .most = most, .few = true};
   few.steps = schedule::ToText(space::DefaultSchedule(ir::BindSizes(function, sizes), target));
   absl::StatusOr<ir::Function> scheduled = Replay(function, few.steps);
   if (!scheduled.ok()) return std::nullopt;
   few.scheduled = *std::move(scheduled);
   return few;
+}
+
+// An algorithm for sizes that are far from the typical ones.
+TaskVersion VersionOf(std::span<const schedule::Variant> variants,
+                      const space::AlgorithmAtSizes& at) {
+  const schedule::Variant& variant = variants[at.variant];
+  TaskVersion version{
+      .name = support::StrCat(variant.name, "_", at.larger ? "over" : "to", "_", at.bound),
+      .scheduled = at.scheduled,
+      .steps = at.steps,
+      .count = ir::Int(1),
+      .most = at.bound,
+      .few = !at.larger};
+  for (const ir::Var& size : at.scheduled.size_params) version.count = version.count * size;
+  return version;
 }
 
 }  // namespace
@@ -102,10 +113,12 @@ bool HasAlgorithmsByRows(const graph::Graph& task, std::span<const schedule::Var
   });
 }
 
-absl::StatusOr<std::vector<RowVersion>> RowVersions(const graph::Graph& task,
-                                                    std::span<const schedule::Variant> variants,
-                                                    const target::Target& target, bool given) {
-  std::vector<RowVersion> versions;
+absl::StatusOr<std::vector<TaskVersion>> TaskVersions(const graph::Graph& task,
+                                                      std::span<const schedule::Variant> variants,
+                                                      const target::Target& target,
+                                                      const space::SizeSpan& span,
+                                                      const ir::Function& scheduled, bool given) {
+  std::vector<TaskVersion> versions;
   if (!graph::IsSymbolic(task)) return versions;
   const schedule::Variant& main = variants[space::DefaultVariant(variants, target)];
   for (const schedule::Variant& variant : variants) {
@@ -113,30 +126,23 @@ absl::StatusOr<std::vector<RowVersion>> RowVersions(const graph::Graph& task,
     if (!many || given) continue;
     const std::string steps =
         schedule::ToText(space::DefaultSchedule(variant.function, target, many->choices));
-    TW_ASSIGN(ir::Function scheduled, Replay(variant.function, steps));
-    versions.push_back({variant.name, std::move(scheduled), steps, variant.function.size_params,
-                        many->count, many->most});
+    TW_ASSIGN(ir::Function other, Replay(variant.function, steps));
+    versions.push_back({variant.name, std::move(other), steps, many->count, many->most});
   }
   if (auto few = FewRows(task, main, target)) versions.push_back(*std::move(few));
+  if (!versions.empty()) return versions;
+  TW_ASSIGN(const std::vector<space::AlgorithmAtSizes> algorithms,
+            space::AlgorithmsBySize(variants, target, span, scheduled));
+  for (const space::AlgorithmAtSizes& at : algorithms) versions.push_back(VersionOf(variants, at));
   return versions;
 }
 
-ir::Function ChooseByRows(const RowVersion& version, const ir::Function& main,
-                          const ir::Function& lowered) {
-  ir::VarMap of_count, of_lowered;
-  for (size_t i = 0; i < main.size_params.size(); ++i) {
-    of_count[version.sizes[i].get()] = main.size_params[i];
-    of_lowered[lowered.size_params[i].get()] = main.size_params[i];
-  }
-  ir::BufferMap buffers;
-  for (size_t i = 0; i < main.params.size(); ++i) buffers[lowered.params[i].get()] = main.params[i];
-  const ir::Expr rows = ir::Substitute(version.count, of_count);
-  const ir::Stmt other = transform::Cloner(main).Clone(
-      ir::ReplaceBuffers(ir::Substitute(lowered.body, of_lowered), buffers));
-  ir::Function both = main;
-  both.body = ir::MakeIf(rows <= ir::Int(version.most), version.few ? other : main.body,
-                         version.few ? main.body : other);
-  return both;
+ir::Expr TaskVersion::ConditionFor(const ir::Function& function) const {
+  ir::VarMap own;
+  for (size_t i = 0; i < scheduled.size_params.size(); ++i)
+    own[scheduled.size_params[i].get()] = function.size_params[i];
+  const ir::Expr of_call = ir::Substitute(count, own);
+  return few ? of_call <= ir::Int(most) : ir::Int(most) < of_call;
 }
 
 }  // namespace tilewright::driver
