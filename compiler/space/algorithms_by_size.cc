@@ -67,7 +67,7 @@ class Regimes {
     TW_ASSIGN(const double now, EstimateRunNs(best, target_, sizes));
     double least = now * target_.machine.estimate.sure_share;
     std::optional<Faster> faster;
-    for (const size_t v : EstimatedVariants(variants_, target_)) {
+    for (const size_t v : ComparedVariants(variants_, target_)) {
       schedule::Schedule schedule(variants_[v].function);
       ApplyDefaultSchedule(target_, {}, &schedule, nullptr, sizes);
       TW_ASSIGN(const double ns, EstimateRunNs(schedule.function(), target_, sizes));
@@ -109,7 +109,7 @@ absl::StatusOr<std::vector<AlgorithmAtSizes>> AlgorithmsBySize(
     own.least[size->name] = span.least.at(size->name);
     own.most[size->name] = span.most.at(size->name);
   }
-  if (own.typical.empty() || EstimatedVariants(variants, target).size() < 2)
+  if (own.typical.empty() || ComparedVariants(variants, target).size() < 2)
     return std::vector<AlgorithmAtSizes>();
   Regimes regimes(variants, target, own);
   TW_TRY(regimes.Walk(kStep, scheduled));

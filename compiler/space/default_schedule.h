@@ -58,13 +58,22 @@ schedule::Steps DefaultSchedule(const ir::Function& function, const target::Targ
                                 const Choices& choices = {});
 // Returns the algorithms between which the estimate chooses, by position: those that are not much
 // less exact; one alone where no estimate is asked. REQUIRES: not empty.
-std::vector<size_t> EstimatedVariants(std::span<const schedule::Variant> variants,
-                                      const target::Target& target);
-// Returns which of a task's algorithms it gets without measurements: the one whose default schedule
-// the analytical estimate (compiler/estimate) expects to be done first, the first of equals; none
-// that is much less exact. One of dot products of bytes is taken where the machine begins enough of
-// these in a cycle. Of open sizes without a typical value each, and on devices that are no
-// processors, it is the first. REQUIRES: not empty.
+std::vector<size_t> ComparedVariants(std::span<const schedule::Variant> variants,
+                                     const target::Target& target);
+// What the analytical estimate (compiler/estimate) says of an algorithm's default schedule.
+struct VariantEstimate {
+  size_t variant = 0;
+  double ns = 0;  // of a run; of open sizes the geometric mean around the typical ones
+};
+// Returns those of the compared algorithms; nothing where one alone is left, and where sizes have
+// no typical values. An algorithm whose program cannot be estimated takes forever.
+std::vector<VariantEstimate> EstimateVariants(std::span<const schedule::Variant> variants,
+                                              const target::Target& target,
+                                              const Sizes& typical = {});
+// Returns which of a task's algorithms it gets without measurements: the one that the estimate
+// expects to be done first, the first of equals; none that is much less exact. One of dot products
+// of bytes is taken where the machine begins enough of these in a cycle. Of open sizes without a
+// typical value each, and on devices that are no processors, it is the first. REQUIRES: not empty.
 size_t DefaultVariant(std::span<const schedule::Variant> variants, const target::Target& target,
                       const Sizes& typical = {});
 // That of a task with several algorithms: of its DefaultVariant, which a first step names if it is

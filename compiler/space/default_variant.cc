@@ -39,28 +39,24 @@ std::optional<bool> PaysInDots(const ir::Function& function, const target::Targe
 // Of an algorithm for open sizes: half of the typical ones, these, and twice as much.
 constexpr double kJudgedAt[] = {0.5, 1, 2};
 
-// log2 of the time of its default schedule: of open sizes the mean at some of them.
-absl::StatusOr<double> LogEstimate(const ir::Function& function, const target::Target& target,
-                                   const Sizes& typical) {
+// The time of its default schedule: of open sizes the geometric mean at some of them.
+absl::StatusOr<double> EstimateNs(const ir::Function& function, const target::Target& target,
+                                  const Sizes& typical) {
   schedule::Schedule schedule(function);
   ApplyDefaultSchedule(target, {}, &schedule, nullptr, typical);
-  const auto log_ns = [&](const Sizes& sizes) -> absl::StatusOr<double> {
-    TW_ASSIGN(const double ns, EstimateRunNs(schedule.function(), target, sizes));
-    return std::log2(std::max(ns, 1.0));
-  };
-  if (function.size_params.empty()) return log_ns({});
-  double sum = 0;
+  if (function.size_params.empty()) return EstimateRunNs(schedule.function(), target);
+  double log_sum = 0;
   for (const double factor : kJudgedAt) {
-    TW_ASSIGN(const double one, log_ns(Scaled(typical, factor)));
-    sum += one;
+    TW_ASSIGN(const double ns, EstimateRunNs(schedule.function(), target, Scaled(typical, factor)));
+    log_sum += std::log2(std::max(ns, 1.0));
   }
-  return sum / std::size(kJudgedAt);
+  return std::exp2(log_sum / std::size(kJudgedAt));
 }
 
 }  // namespace
 
-std::vector<size_t> EstimatedVariants(std::span<const schedule::Variant> variants,
-                                      const target::Target& target) {
+std::vector<size_t> ComparedVariants(std::span<const schedule::Variant> variants,
+                                     const target::Target& target) {
   if (target.machine.has_groups() || target.machine.has_matrix()) return {0};
   std::vector<size_t> estimated = {0};
   for (size_t v = 1; v < variants.size(); ++v) {
@@ -71,26 +67,25 @@ std::vector<size_t> EstimatedVariants(std::span<const schedule::Variant> variant
   return estimated;
 }
 
+std::vector<VariantEstimate> EstimateVariants(std::span<const schedule::Variant> variants,
+                                              const target::Target& target, const Sizes& typical) {
+  std::vector<VariantEstimate> estimates;
+  const auto is_judged = [&](const ir::Var& size) { return typical.contains(size->name); };
+  const std::vector<size_t> compared = ComparedVariants(variants, target);
+  if (compared.size() == 1 || !std::ranges::all_of(variants[0].function.size_params, is_judged))
+    return estimates;
+  for (const size_t v : compared) {
+    const absl::StatusOr<double> ns = EstimateNs(variants[v].function, target, typical);
+    estimates.push_back({v, ns.value_or(std::numeric_limits<double>::infinity())});
+  }
+  return estimates;
+}
+
 size_t DefaultVariant(std::span<const schedule::Variant> variants, const target::Target& target,
                       const Sizes& typical) {
-  const std::vector<size_t> estimated = EstimatedVariants(variants, target);
-  const auto is_judged = [&](const ir::Var& size) { return typical.contains(size->name); };
-  if (estimated.size() == 1 || !std::ranges::all_of(variants[0].function.size_params, is_judged)) {
-    return estimated[0];
-  }
-  const auto time_of = [&](size_t v) {
-    return LogEstimate(variants[v].function, target, typical)
-        .value_or(std::numeric_limits<double>::infinity());
-  };
-  size_t best = 0;
-  double best_time = std::numeric_limits<double>::infinity();
-  for (const size_t v : estimated) {
-    const double time = time_of(v);
-    if (time >= best_time) continue;
-    best = v;
-    best_time = time;
-  }
-  return best;
+  const std::vector<VariantEstimate> estimates = EstimateVariants(variants, target, typical);
+  if (estimates.empty()) return ComparedVariants(variants, target)[0];
+  return std::ranges::min_element(estimates, {}, &VariantEstimate::ns)->variant;
 }
 
 }  // namespace tilewright::space

@@ -41,6 +41,18 @@ std::string TextOf(const Sketch& sketch, const std::string& variant,
                 about_default, "\n    ", knobs, "\n");
 }
 
+// Of all that were compared, the default first.
+std::string TextOf(std::vector<VariantEstimate> estimates,
+                   const std::vector<schedule::Variant>& variants) {
+  std::ranges::stable_sort(estimates, {}, &VariantEstimate::ns);
+  std::string text = "algorithms, by the estimate of their default schedules\n";
+  for (const VariantEstimate& estimate : estimates) {
+    text += StrCat("  ", variants[estimate.variant].name, ": ",
+                   support::FormatFixed(estimate.ns / 1000, 1), " us\n");
+  }
+  return text;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> Explain(const std::vector<schedule::Variant>& variants,
@@ -52,6 +64,8 @@ absl::StatusOr<std::string> Explain(const std::vector<schedule::Variant>& varian
     TW_TRY(schedule.Apply({.kind = schedule::StepKind::kVariant, .word = variants[variant].name}));
   }
   for (const BlockInfo& block : DescribeBlocks(schedule.function())) text += TextOf(block);
+  const std::vector<VariantEstimate> estimates = EstimateVariants(variants, target, typical);
+  if (!estimates.empty()) text += TextOf(estimates, variants);
   Trace trace;
   ApplyDefaultSchedule(target, {}, &schedule, &trace, typical);
   text += StrCat("default schedule, block by block: decision; reason\n", ToText(trace), "steps\n  ",

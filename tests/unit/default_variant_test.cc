@@ -242,7 +242,12 @@ TEST(DefaultVariant, OpenSizesAreJudgedAtTypicalOnes) {
   ASSERT_TRUE(why.ok()) << support::StatusText(why.status());
   EXPECT_NE(why->find(schedule::ToText(steps)), std::string::npos) << *why;
   EXPECT_NE(why->find(", one of them is the default"), std::string::npos) << *why;
-  EXPECT_NE(why->find("\n  winograd: "), std::string::npos) << *why;
+  EXPECT_NE(why->find("\n  winograd: by_stage"), std::string::npos) << *why;
+  const auto estimates = EstimateVariants(variants, target, typical);
+  ASSERT_EQ(estimates.size(), 3U);  // none of Winograd's tiles of five
+  EXPECT_LT(estimates[1].ns, estimates[0].ns);
+  EXPECT_NE(why->find("default schedules\n  winograd: "), std::string::npos) << *why;
+  EXPECT_TRUE(EstimateVariants(variants, target, {{"H", 56}}).empty());
   // The program is right at all sizes, not only at those that it was chosen for.
   for (const auto& [height, width] : {std::pair<int64_t, int64_t>{6, 9}, {1, 3}}) {
     tests::EquivalenceOptions options;
