@@ -304,6 +304,9 @@ graph::GraphPassContext PassContext(const target::Target& target) {
   context.channel_block = machine.has_matrix()
                               ? machine.matrix.block
                               : machine.block_vectors * machine.vector_bytes / ir::kF32.bytes();
+  context.whole_block = machine.blocks.whole;
+  context.filled_part = machine.blocks.filled;
+  context.padded_blocks = machine.blocks.padded;
   // Only squares are products to the unit.
   if (machine.has_matrix()) context.enabled = {"block_layouts"};
   if (machine.fragments.half_products > 0) context.half_products = {ir::kF16, ir::kBF16};
@@ -328,6 +331,7 @@ graph::GraphPassContext PassContext(const target::Target& target) {
   }
   // A matrix unit has no caches.
   context.cold_weights_bytes = machine.has_matrix() ? 0 : machine.l3.all_bytes();
+  context.cold_weight_bytes = context.cold_weights_bytes / machine.early_part;
   return context;
 }
 

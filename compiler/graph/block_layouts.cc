@@ -27,19 +27,15 @@ using support::StrCat;
 using Dims = std::vector<op::Dim>;
 using Ints = std::vector<int64_t>;
 
-// Convolutions of bytes sum up four input channels at a time. An image of few channels, or of
-// others than blocks, is one block of them all, with channels of zeros up to a multiple of four.
-constexpr int64_t kMaxWholeBlock = 16;
-// Channels that fill a last block are at most a third of the others: they cost as much.
-constexpr int64_t kMostFilled = 3;
-
 class Blocker : BlockedForms {
  public:
   // A matrix unit with `block` lanes computes what it can.
   Blocker(Graph g, int64_t block, const GraphPassContext& ctx)
       : BlockedForms(std::move(g), block),
         pairs_(Contains(ctx.half_pairs, ir::kBF16)),
-        cold_bytes_(ctx.cold_weights_bytes) {
+        cold_bytes_(ctx.cold_weights_bytes),
+        whole_block_(ctx.whole_block),
+        filled_part_(ctx.filled_part) {
     if (ctx.matrix_block == block) FindRequantized();
   }
 
@@ -64,9 +60,9 @@ class Blocker : BlockedForms {
   bool InBlocks(const Dims& image) const {
     return image.size() == 4 && image[1].is_constant() && Divides(image[1].value());
   }
-  // Whether so many channels are worth it to fill their last block.
+  // Whether so many channels are worth it to fill their last block: those that do cost as much.
   bool Fills(int64_t channels) const {
-    return block_ % op::kDot == 0 && (Filled(channels) - channels) * kMostFilled <= channels;
+    return block_ % op::kDot == 0 && (Filled(channels) - channels) * filled_part_ <= channels;
   }
 
   absl::StatusOr<bool> Blocked(const Node& node) {
@@ -192,7 +188,9 @@ class Blocker : BlockedForms {
     if (!bytes) return HasBlocked(x) || Fills(channels) ? block_ : 1;
     if (HasBlocked(x) && block_ % op::kDot == 0) return block_;
     const int64_t all = (channels + op::kDot - 1) / op::kDot * op::kDot;
-    if (!depthwise && all <= kMaxWholeBlock) return all;
+    // Sums are of four input channels at a time. Few channels, or others than blocks, are one block
+    // of them all, with zeros up to a multiple of four.
+    if (!depthwise && all <= whole_block_) return all;
     return Fills(channels) ? block_ : 1;
   }
 
@@ -396,6 +394,7 @@ class Blocker : BlockedForms {
 
   const bool pairs_;                                // dot products of pairs of bf16
   const int64_t cold_bytes_;                        // weights that no cache holds; 0: unknown
+  const int64_t whole_block_, filled_part_;         // GraphPassContext
   std::map<ValueId, ValueId> widened_;              // f32 → the bf16 that it was cast from
   std::set<ValueId> requantized_;                   // results of convolutions
   std::map<ValueId, std::set<std::string>> users_;  // value → operators that read it

@@ -23,8 +23,14 @@ struct GraphPassContext {
   std::vector<std::string>* changed = nullptr;
   // Of block_layouts: lanes of one vector or more; those of the matrix unit if there is one.
   int64_t channel_block = 8;
+  // The same, of convolutions of bytes: so many channels at most are one block of their own, and
+  // zeros fill a last block up to this part of all channels.
+  int64_t whole_block = 16, filled_part = 3;
+  // Of layout_weights: blocks of a weight, at least, whose last one zeros may fill.
+  int64_t padded_blocks = 8;
   // Of mark_cold_weights: a network with so many bytes of weights finds none in a cache; 0 = never.
   int64_t cold_weights_bytes = 0;
+  int64_t cold_weight_bytes = 0;  // the least of one weight that it marks
   // Lanes of a matrix unit that computes with signed bytes only; 0: there is none. With one, values
   // of i8 stay signed, sums become bytes in integers, and weights lie in squares of so many lanes.
   int64_t matrix_block = 0;

@@ -11,13 +11,6 @@
 #include "compiler/graph/graph_passes.h"
 
 namespace tilewright::graph {
-namespace {
-
-// Less than this part of what the caches hold (64 KB of 32 MB) arrives while the kernel still
-// starts.
-constexpr int64_t kSmallPart = 512;
-
-}  // namespace
 
 absl::StatusOr<Graph> MarkColdWeights(Graph g, const GraphPassContext& ctx) {
   if (ctx.cold_weights_bytes <= 0) return g;
@@ -37,8 +30,8 @@ absl::StatusOr<Graph> MarkColdWeights(Graph g, const GraphPassContext& ctx) {
       const auto outside = static_cast<size_t>(node.inputs[i]);
       Value& inside = body->values[static_cast<size_t>(body->inputs[i])];
       // What several kernels read (a recurrent network's weights) is near again soon.
-      inside.cold = inside.weight && uses[outside] == 1 &&
-                    inside.type.bytes() >= ctx.cold_weights_bytes / kSmallPart;
+      inside.cold =
+          inside.weight && uses[outside] == 1 && inside.type.bytes() >= ctx.cold_weight_bytes;
     }
     node.body = std::move(body);
   }

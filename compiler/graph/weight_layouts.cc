@@ -78,16 +78,14 @@ Repacking RepackingOf(const LayoutRule& rule, const op::OpSpec& spec,
 
 // A product of vectors of some size may end inside a block, which zeros fill: columns that nobody
 // reads.
-constexpr int64_t kMinPaddedBlocks = 8;
-
-bool Fits(const Repacking& r, const op::OpSpec& spec, const Node& node, ir::DType type,
-          bool pairs) {
+bool Fits(const Repacking& r, const op::OpSpec& spec, const Node& node, ir::DType type, bool pairs,
+          int64_t padded_blocks) {
   if (!r.to.is_cut()) return true;
   if (r.has_terms() && (r.pairs ? !pairs : type != ir::kI8)) return false;
   if (op::GetInt(node.attrs, "groups", 1) != 1) return false;
   const int64_t units = r.Size(r.units, spec), block = r.to.Block(r.units);
   const bool dots = r.to.Block(r.terms) == op::kDot || r.pairs;
-  const bool fill = dots || (r.units != 'O' && !r.has_terms() && units >= kMinPaddedBlocks * block);
+  const bool fill = dots || (r.units != 'O' && !r.has_terms() && units >= padded_blocks * block);
   return r.Size(r.terms, spec) % r.to.Block(r.terms) == 0 && (units % block == 0 || fill);
 }
 
@@ -143,7 +141,7 @@ absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext& ctx) {
       const Repacking r = RepackingOf(rule, spec, g.values[from].type);
       const bool pairs =
           Contains(ctx.half_pairs, type) && g.values[node.inputs[0]].type.dtype == type;
-      if (!Fits(r, spec, node, type, pairs)) continue;
+      if (!Fits(r, spec, node, type, pairs, ctx.padded_blocks)) continue;
       ValueId& to = moved.try_emplace({from, rule.to}, -1).first->second;
       if (to < 0) {
         const Value weight = g.values[from];

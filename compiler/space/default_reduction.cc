@@ -16,9 +16,6 @@ using ir::Stmt;
 using ir::StmtNode;
 using support::StrCat;
 
-// So many partial results become one in each step of their combination.
-constexpr int64_t kFold = 4;
-
 }  // namespace
 
 // The iterators in order; where there is one element, a constant may stand for it.
@@ -103,9 +100,9 @@ bool DefaultScheduler::ScheduleAlongReduction(const std::string& name) {
     partials.push_back({made[0], parts[1], count, width, loops});
     outer.assign(made.begin() + 1, made.end() - 1);
     loops.assign(made.begin() + 1, made.end());
-    width = count > lanes ? lanes : count / kFold;
+    width = count > lanes ? lanes : count / target_.machine.tile.fold;
     count = width;
-    if (width < kFold) break;
+    if (width < target_.machine.tile.fold) break;
     if (!Try({.kind = StepKind::kSplit, .handles = {made.back()}, .factors = {kInfer, width}})) {
       break;
     }

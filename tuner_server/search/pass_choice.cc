@@ -27,13 +27,6 @@ using graph::GraphPassContext;
 // DQN, as fast with blocks as without, decides otherwise with 64 of them.
 constexpr int kDrafts = 8;
 
-// The shipped model takes what computes on images in blocks for slower than it is, and is right
-// about what only moves them. Of 17 exported models whose plain tasks it predicts at 0.85 to 1 of
-// the time of those in blocks, none was slower in blocks and 13 were faster, by 1.02 to 1.9. It
-// holds where images pass from task to task in blocks: single layers, which move an image before
-// and behind them, were slower by 1.09 and 1.1. The estimate must be sure of those.
-constexpr double kShareInBlocks = 0.85;
-
 // How often the model runs each task, by the task's hash.
 struct Uses {
   driver::Task task;
@@ -81,7 +74,7 @@ absl::StatusOr<bool> IsFaster(const Graph& with, const Graph& without,
       more_ns[i] = use.more * ns;
       const bool network = computing > moving;
       if (network && model->pretrained() && use.more > 0 && use.computes())
-        more_ns[i] *= kShareInBlocks;
+        more_ns[i] *= target.machine.estimate.blocks_share;
       if (!network && unsure && use.more < 0) more_ns[i] *= target.machine.estimate.sure_share;
       return absl::OkStatus();
     };

@@ -51,12 +51,13 @@ class DepthwiseDotsSketch final : public Sketch {
       const int64_t across = knobs_[tile_w_].menu[i];
       if (s_.windows_across % across != 0 || !Feasible({0, With(choices, tile_w_, i)})) continue;
       windows = static_cast<int>(i);
-      if (across * s_.places >= kResultsInFlight) break;
+      if (across * s_.places >= target_.machine.tile.windows_in_flight) break;
     }
     for (size_t i = 0; i < knobs_[block_].menu.size(); ++i) {
       const int64_t rows = knobs_[block_].menu[i];
       const int64_t tasks = s_.images * ((s_.height + rows - 1) / rows);
-      const bool enough = target_.threads <= 1 || tasks >= kTasksPerThread * target_.threads;
+      const bool enough =
+          target_.threads <= 1 || tasks >= target_.machine.tiles_per_thread * target_.threads;
       if (enough && Feasible({0, With(choices, block_, i)})) choices[block_] = static_cast<int>(i);
     }
     return choices;
@@ -97,8 +98,6 @@ class DepthwiseDotsSketch final : public Sketch {
   }
 
  private:
-  static constexpr int64_t kResultsInFlight = 8, kTasksPerThread = 2;
-
   static std::vector<int> With(std::vector<int> choices, size_t knob, size_t choice) {
     choices[knob] = static_cast<int>(choice);
     return choices;

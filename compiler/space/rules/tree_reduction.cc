@@ -20,7 +20,6 @@
 namespace tilewright::space {
 namespace {
 
-constexpr int64_t kMinThreads = 8;
 constexpr int64_t kSubGroup = 0;  // in place of a fan-in
 
 struct RowReduction {
@@ -54,7 +53,8 @@ class TreeReduction final : public Sketch {
         others_.emplace_back(block, target, add);
         continue;
       }
-      std::vector<int64_t> threads = Divisors(block.iters.back().extent, kMinThreads, most);
+      std::vector<int64_t> threads =
+          Divisors(block.iters.back().extent, target.machine.launch.row_threads, most);
       if (threads.empty()) return;  // usable() is false
       RowReduction r{block.name,
                      0,
