@@ -130,7 +130,7 @@ absl::StatusOr<std::vector<TaskVersion>> TaskVersions(const graph::Graph& task,
     versions.push_back({variant.name, std::move(other), steps, many->count, many->most});
   }
   if (auto few = FewRows(task, main, target)) versions.push_back(*std::move(few));
-  if (!versions.empty()) return versions;
+  if (!versions.empty() || HasAlgorithmsByRows(task, variants)) return versions;
   TW_ASSIGN(const std::vector<space::AlgorithmAtSizes> algorithms,
             space::AlgorithmsBySize(variants, target, span, scheduled));
   for (const space::AlgorithmAtSizes& at : algorithms) versions.push_back(VersionOf(variants, at));

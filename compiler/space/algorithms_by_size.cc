@@ -14,6 +14,7 @@ namespace {
 
 // From one step outwards to the next: twice the size of each.
 constexpr double kStep = 2;
+constexpr size_t kMostSteps = 4;
 constexpr int kHalvings = 5;  // of a step: finds where the faster one changes to 2 % of each size
 
 class Regimes {
@@ -25,8 +26,10 @@ class Regimes {
   // Outwards from the typical sizes, by this factor at each step.
   absl::Status Walk(double step, const ir::Function& scheduled) {
     std::vector<double> factors;
-    for (double at = step; At(at) != At(at / step); at *= step) factors.push_back(at);
+    for (double at = step; At(at) != At(at / step) && factors.size() < kMostSteps; at *= step)
+      factors.push_back(at);
     if (factors.empty()) return absl::OkStatus();
+    // If nothing is faster there, nothing is nearer: most tasks have no other algorithm.
     TW_ASSIGN(const std::optional<Faster> farthest, FasterAt(At(factors.back()), scheduled));
     if (!farthest) return absl::OkStatus();
     for (const double at : factors) {
@@ -57,9 +60,10 @@ class Regimes {
   }
 
   static int64_t Product(const Sizes& sizes) {
-    int64_t product = 1;
-    for (const auto& [name, size] : sizes) product *= size;
-    return product;
+    constexpr double kMost = int64_t{1} << 62;
+    double product = 1;
+    for (const auto& [name, size] : sizes) product *= static_cast<double>(size);
+    return static_cast<int64_t>(std::min(product, kMost));
   }
 
   absl::StatusOr<std::optional<Faster>> FasterAt(const Sizes& sizes,
