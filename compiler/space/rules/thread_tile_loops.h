@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "compiler/space/step_maker.h"
@@ -37,24 +38,19 @@ struct ThreadTile {
   int64_t shared_bytes() const { return staged_bytes * (double_buffer ? 2 : 1); }
 };
 
-// The loops that an axis of a nest is split into; -1: there is none.
-struct AxisLoops {
-  int group = -1, thread = -1, row = -1, vector = -1, lane = -1;
-};
-// Splits the loops of a nest, one for each axis of the tile. `groups`: the nest has all tiles, else
-// one. Returns nothing after an error.
-std::vector<AxisLoops> SplitAxes(const ThreadTile& t, const std::vector<int>& loops, bool groups,
-                                 StepMaker* make);
+// Makes tiles of the nest that reads the sums; of sums in parts the first of its loops is over these.
+// Returns the loop over tiles, or over those of a group; -1 after an error. `groups`: how many run
+// at a time.
+int TileConsumer(const ThreadTile& t, std::vector<int> loops, int64_t groups, StepMaker* make);
 
-// Returns the loops over a group's threads, outermost first.
-std::vector<int> ThreadLoops(const ThreadTile& t, const std::vector<AxisLoops>& axes);
-// Returns the loop over virtual threads, around the threads; none where a thread's vectors are
-// neighbours.
-std::vector<int> VirtualLoops(const ThreadTile& t, const std::vector<AxisLoops>& axes);
-// Returns the loops of a register tile, outermost first: rows, vectors, lanes.
-std::vector<int> RegisterLoops(const ThreadTile& t, const std::vector<AxisLoops>& axes);
-// Maps virtual threads and the loops of a register tile, all but the lanes.
-void MapRegisters(const std::vector<int>& virtual_loops, const std::vector<int>& loops,
-                  StepMaker* make);
+// Of a nest of sums: the innermost loop over steps, and the second innermost one over the terms of
+// a step; -1: there is none.
+struct SumLoops {
+  int step = -1, outer_term = -1;
+};
+// Makes the nest of the sums of one tile. `axes`: its loops over the tile, `terms`: those over what
+// is added up. `intrinsic`: of dot products.
+SumLoops TileSums(const ThreadTile& t, const std::vector<int>& axes, std::vector<int> terms,
+                  const std::string& intrinsic, StepMaker* make);
 
 }  // namespace tilewright::space

@@ -35,7 +35,6 @@
 #include "compiler/space/rules/tile_operands.h"
 #include "compiler/space/rules/work_shares.h"
 #include "compiler/space/step_maker.h"
-#include "deploy/support/strings.h"
 
 namespace tilewright::space {
 namespace {
@@ -198,12 +197,12 @@ class ThreadTiles final : public Sketch {
       if (copy.empty()) return -1;
       o = copy[0];
     }
-    const int group = TileConsumer(t, s.LoopsOf(o), make);
+    const int group = TileConsumer(t, s.LoopsOf(o), Groups(t), make);
     if (!make->status().ok()) return -1;
     const std::vector<int> loops = make->ComputeAt(p, group);
     if (loops.empty()) return -1;
     if (!copies) make->SetScope(p, "local");
-    const Producer producer = TileProducer(t, loops, make);
+    const SumLoops producer = TileProducer(t, loops, make);
     if (!make->status().ok()) return -1;
     for (const int block : held)
       HoldInRegisters(block, producer.outer_term, limits_.load_bytes, s, make);
@@ -422,77 +421,16 @@ class ThreadTiles final : public Sketch {
                       std::max(t.lanes, FetchLanes(source)), limits_);
   }
 
-  // Returns the loop over tiles, or over those of a group. Of sums in parts, the first loop is over
-  // these.
-  int TileConsumer(const Tile& t, std::vector<int> loops, StepMaker* make) const {
-    std::vector<int> part(loops.begin(), loops.begin() + (t.parts > 1 ? 1 : 0));
-    loops.erase(loops.begin(), loops.begin() + (t.parts > 1 ? 1 : 0));
-    const std::vector<AxisLoops> axes = SplitAxes(t, loops, /*groups=*/true, make);
-    if (axes.empty()) return -1;
-    std::vector<int> groups;
-    for (const AxisLoops& axis : axes) groups.push_back(axis.group);
-    if (t.swap_groups) {  // the lanes' axis outermost
-      const auto lanes = groups.begin() + static_cast<std::ptrdiff_t>(t.lane_axis);
-      std::rotate(groups.begin(), lanes, lanes + 1);
-    }
-    groups.insert(groups.begin(), part.begin(), part.end());
-    const std::vector<int> virtual_loops = VirtualLoops(t, axes);
-    const std::vector<int> threads = ThreadLoops(t, axes), inner = RegisterLoops(t, axes);
-    std::vector<int> order = groups;
-    for (const std::vector<int>& next : {virtual_loops, threads, inner})
-      order.insert(order.end(), next.begin(), next.end());
-    make->Reorder(order);
-    const int group = BindGroups(make->Fuse(groups), t.tiles_of_group, Groups(t), make);
-    make->Bind(make->Fuse(threads), "threadIdx.x");
-    MapRegisters(virtual_loops, inner, make);
-    if (t.lanes > 1) make->Vectorize(inner.back());
-    return group;
-  }
-
-  // Loops: the innermost one over steps, and the second innermost one over terms; -1 without one.
-  struct Producer {
-    int step = -1, outer_term = -1;
-  };
-  // `loops`: one for each iterator. Sums in parts have the part, then spatial ones, then others.
-  Producer TileProducer(const Tile& t, const std::vector<int>& loops, StepMaker* make) const {
-    const std::vector<size_t> reduce = ReduceIters();
+  // The nest of P within a group. `loops`: one for each iterator. Sums in parts have the part, then
+  // spatial ones, then others.
+  SumLoops TileProducer(const Tile& t, const std::vector<int>& loops, StepMaker* make) const {
     const bool cut = t.parts > 1;
-    std::vector<int> spatial, steps, terms;
-    for (size_t a = 0; a < spatial_.size(); ++a)
-      spatial.push_back(loops[cut ? 1 + a : spatial_[a]]);
-    const std::vector<AxisLoops> axes = SplitAxes(t, spatial, /*groups=*/false, make);
-    if (axes.empty()) return {};
-    size_t j = 0;
-    for (const size_t i : reduce) {
-      const int loop = loops[cut ? 1 + spatial_.size() + j : i];
-      terms.push_back(loop);
-      const int64_t terms_of_step = t.steps[j++];
-      if (!t.staged || (t.dots && j == reduce_.size())) continue;
-      const std::vector<int> parts = make->Split(loop, {schedule::kInfer, terms_of_step}, false);
-      if (parts.size() != 2) return {};
-      steps.push_back(parts[0]);
-      terms.back() = parts[1];
-    }
-    std::vector<int> in_dot;  // inside the instruction
-    if (t.dots) {
-      in_dot = {terms.back()};
-      terms.pop_back();
-    }
-    const std::vector<int> virtual_loops = VirtualLoops(t, axes);
-    const std::vector<int> threads = ThreadLoops(t, axes), inner = RegisterLoops(t, axes);
-    std::vector<int> order = steps;
-    for (const std::vector<int>& part : {virtual_loops, threads, terms, inner, in_dot})
-      order.insert(order.end(), part.begin(), part.end());
-    make->Reorder(order);
-    make->Bind(make->Fuse(threads), "threadIdx.x");
-    MapRegisters(virtual_loops, inner, make);
-    if (t.unroll) make->Unroll(terms.back());
-    if (t.dots) {
-      make->Tensorize(inner.back(), support::StrCat(p_.dot->intrinsic, t.lanes));
-    } else if (t.lanes > 1) {
-      make->Vectorize(inner.back());
-    }
-    return {steps.empty() ? -1 : steps.back(), terms.size() < 2 ? -1 : terms[terms.size() - 2]};
+    const std::vector<size_t> reduce = ReduceIters();
+    std::vector<int> axes, terms;
+    for (size_t a = 0; a < spatial_.size(); ++a) axes.push_back(loops[cut ? 1 + a : spatial_[a]]);
+    for (size_t j = 0; j < reduce.size(); ++j)
+      terms.push_back(loops[cut ? 1 + spatial_.size() + j : reduce[j]]);
+    return TileSums(t, axes, terms, p_.dot.has_value() ? std::string(p_.dot->intrinsic) : "", make);
   }
 
   BlockInfo p_;
