@@ -38,9 +38,9 @@ struct ThreadTile {
   int64_t shared_bytes() const { return staged_bytes * (double_buffer ? 2 : 1); }
 };
 
-// Makes tiles of the nest that reads the sums; of sums in parts the first of its loops is over these.
-// Returns the loop over tiles, or over those of a group; -1 after an error. `groups`: how many run
-// at a time.
+// Makes tiles of the nest that reads the sums; of sums in parts the first of its loops is over the
+// parts. Returns the loop over tiles, or over those of a group; -1 after an error. `groups`: how
+// many run at a time.
 int TileConsumer(const ThreadTile& t, std::vector<int> loops, int64_t groups, StepMaker* make);
 
 // Of a nest of sums: the innermost loop over steps, and the second innermost one over the terms of
