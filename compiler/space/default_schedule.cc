@@ -153,7 +153,11 @@ int64_t ResultsOfElement(const StmtNode& block, const ir::Buffer& buffer) {
 void DefaultScheduler::InlineCheapStages() {
   const target::InlineLimits& limits = target_.machine.inlined;
   const bool is_open = !schedule_.function().size_params.empty();
+  // Threads of a group have one body for all taps, and what it decides costs those whose threads
+  // run one after the other.
+  const bool in_turn = target_.machine.has_groups() && target_.machine.launch.warp == 1;
   const auto has_few_taps = [&](const StmtNode& reader, const ir::Buffer& buffer) {
+    if (in_turn) return false;
     const int64_t taps = TapsOf(reader, buffer);
     if (!is_open) return taps <= limits.window_taps;
     return taps * ResultsOfElement(reader, buffer) <= limits.open_reads;
