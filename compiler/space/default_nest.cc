@@ -82,6 +82,56 @@ void DefaultScheduler::ChooseNestTile(const std::string& name) {
   choice.planes = 1;
 }
 
+// A stage that turns what it reads, such as queries whose lanes are to be tokens: lanes along what
+// is contiguous in memory, a few rows at once. False, and nothing is done, if it is no such stage.
+bool DefaultScheduler::TurnNestStage(const ir::StmtNode& block, const std::vector<int>& loops,
+                                     size_t shared) {
+  ir::StmtNode inside = block;  // as far as its iterators move in loops of its own
+  std::vector<int> loop_of(block.iters.size(), -1);
+  for (size_t i = 0; i < block.iters.size(); ++i) {
+    for (size_t at = shared; at < loops.size() && loop_of[i] < 0; ++at) {
+      const Stmt loop = schedule_.StmtOf(loops[at]);
+      if (!ir::UsesVar(block.iters[i].binding, loop->var)) continue;
+      loop_of[i] = loops[at];
+      inside.iters[i].domain.extent = loop->range.extent;
+    }
+    if (loop_of[i] < 0) inside.iters[i].domain.extent = ir::Int(1);
+  }
+  const int lanes = Lanes(block);
+  const int64_t rows = target_.machine.tile.stored_rows;
+  const int axis = VectorAxis(target_.machine, inside, lanes, /*count_store=*/true);
+  const int across = AcrossLanes(inside, axis, lanes, rows);
+  if (axis < 0 || across < 0) return false;
+  const int lane_loop = loop_of[static_cast<size_t>(axis)];
+  const int row_loop = loop_of[static_cast<size_t>(across)];
+  if (lane_loop < 0 || row_loop < 0) return false;
+  std::vector<int> order;
+  int row = -1, lane = -1;
+  for (size_t i = shared; i < loops.size(); ++i) {
+    const bool is_lane = loops[i] == lane_loop, is_row = loops[i] == row_loop;
+    order.push_back(loops[i]);
+    if (!is_lane && !is_row) continue;
+    if (!Try({.kind = StepKind::kSplit,
+              .handles = {loops[i]},
+              .factors = {kInfer, is_lane ? lanes : rows},
+              .options = {{"tail", "peel"}}})) {
+      return false;
+    }
+    order.back() = schedule_.LastResults()[0];
+    (is_lane ? lane : row) = schedule_.LastResults()[1];
+  }
+  order.insert(order.end(), {row, lane});
+  Try({.kind = StepKind::kReorder, .handles = order});
+  Try({.kind = StepKind::kVectorize, .handles = {lane}});
+  Try({.kind = StepKind::kUnroll, .handles = {row}});
+  if (explains()) {
+    Decide(StrCat("along ", block.iters[static_cast<size_t>(axis)].var->name, ", ", lanes,
+                  " wide, ", rows, " rows at once"),
+           "it turns what it reads");
+  }
+  return true;
+}
+
 // A stage that reduces nothing: lanes along its last axis, in the loops of its own.
 void DefaultScheduler::ScheduleNestStage(const std::string& name) {
   const Within rule(this, "nest", name);
@@ -90,6 +140,7 @@ void DefaultScheduler::ScheduleNestStage(const std::string& name) {
   std::vector<int> loops = schedule_.LoopsOf(schedule_.BlockHandle(name));
   const size_t shared = SharedLoops(name);
   if (loops.size() <= shared) return;
+  if (TurnNestStage(*block, loops, shared)) return;
   const int64_t extent = ExtentOf(schedule_.StmtOf(loops.back())->range.extent);
   const int64_t width = std::min<int64_t>(Lanes(*block), extent);
   if (width < 2) return;

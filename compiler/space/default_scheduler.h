@@ -176,6 +176,7 @@ class DefaultScheduler {
   void RunNest();
   size_t SharedLoops(const std::string& name) const;
   void ChooseNestTile(const std::string& name);
+  bool TurnNestStage(const ir::StmtNode& block, const std::vector<int>& loops, size_t shared);
   void ScheduleNestStage(const std::string& name);
   bool IsInRows(const std::string& name) const {
     return std::find(in_rows_.begin(), in_rows_.end(), name) != in_rows_.end();
