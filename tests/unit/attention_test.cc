@@ -256,7 +256,7 @@ TEST(Attention, RefusesWhatDoesNotBelongTogether) {
   EXPECT_EQ(spec.variants.size(), 1U);
 }
 
-// With lanes along the tokens queries and results are turned a few rows at once: by gathers and
+// With lanes along the tokens queries and results are turned a few rows together: by gathers and
 // single stores 100 tokens of bert_small's heads took 1.4 times as long (Zen 5).
 TEST(Attention, QueriesAndResultsAreTurnedInRows) {
   Problem p{.kv_heads = 2, .tokens = 40, .keys = 40, .head = 32, .value = 32};
