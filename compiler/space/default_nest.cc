@@ -83,7 +83,7 @@ void DefaultScheduler::ChooseNestTile(const std::string& name) {
 }
 
 // A stage that turns what it reads, such as queries whose lanes are to be tokens: lanes along what
-// is contiguous in memory, a few rows together. False, and nothing is done, if it is no such stage.
+// is contiguous in memory, a few rows together. False if it is no such stage.
 bool DefaultScheduler::TurnNestStage(const ir::StmtNode& block, const std::vector<int>& loops,
                                      size_t shared) {
   ir::StmtNode inside = block;  // as far as its iterators move in loops of its own
