@@ -19,9 +19,10 @@ constexpr int kHalvings = 5;  // of a step: finds where the faster one changes t
 
 class Regimes {
  public:
-  Regimes(std::span<const schedule::Variant> variants, const target::Target& target,
-          const SizeSpan& span)
-      : variants_(variants), target_(target), span_(span) {}
+  // `compared`: the variants that may be the faster ones.
+  Regimes(std::span<const schedule::Variant> variants, const std::vector<size_t>& compared,
+          const target::Target& target, const SizeSpan& span)
+      : variants_(variants), compared_(compared), target_(target), span_(span) {}
 
   // Outwards from the typical sizes, by this factor at each step.
   absl::Status Walk(double step, const ir::Function& scheduled) {
@@ -30,17 +31,20 @@ class Regimes {
       factors.push_back(at);
     if (factors.empty()) return absl::OkStatus();
     // If nothing is faster there, nothing is nearer: most tasks have no other algorithm.
-    TW_ASSIGN(const std::optional<Faster> farthest, FasterAt(At(factors.back()), scheduled));
-    if (!farthest) return absl::OkStatus();
-    for (const double at : factors) {
-      TW_ASSIGN(const std::optional<Faster> faster, FasterAt(At(at), scheduled));
-      if (!faster) continue;
-      const ir::Function& other = faster->schedule.function();
-      TW_ASSIGN(const double bound, BoundBetween(at / step, at, scheduled, other));
-      found_.push_back({faster->variant, other, schedule::ToText(faster->schedule.steps()),
-                        Product(At(bound)), step > 1});
+    TW_ASSIGN(std::optional<Faster> faster, FasterAt(At(factors.back()), scheduled));
+    if (!faster) return absl::OkStatus();
+    double at = factors.back();
+    for (size_t i = 0; i + 1 < factors.size(); ++i) {
+      TW_ASSIGN(std::optional<Faster> nearer, FasterAt(At(factors[i]), scheduled));
+      if (!nearer) continue;
+      faster = std::move(nearer);
+      at = factors[i];
       break;
     }
+    const ir::Function& other = faster->schedule.function();
+    TW_ASSIGN(const double bound, BoundBetween(at / step, at, scheduled, other));
+    found_.push_back({faster->variant, other, schedule::ToText(faster->schedule.steps()),
+                      Product(At(bound)), step > 1});
     return absl::OkStatus();
   }
 
@@ -71,7 +75,7 @@ class Regimes {
     TW_ASSIGN(const double now, EstimateRunNs(best, target_, sizes));
     double least = now * target_.machine.estimate.sure_share;
     std::optional<Faster> faster;
-    for (const size_t v : ComparedVariants(variants_, target_)) {
+    for (const size_t v : compared_) {
       schedule::Schedule schedule(variants_[v].function);
       ApplyDefaultSchedule(target_, {}, &schedule, nullptr, sizes);
       TW_ASSIGN(const double ns, EstimateRunNs(schedule.function(), target_, sizes));
@@ -95,6 +99,7 @@ class Regimes {
   }
 
   const std::span<const schedule::Variant> variants_;
+  const std::vector<size_t>& compared_;
   const target::Target& target_;
   const SizeSpan& span_;
   std::vector<AlgorithmAtSizes> found_;
@@ -113,9 +118,10 @@ absl::StatusOr<std::vector<AlgorithmAtSizes>> AlgorithmsBySize(
     own.least[size->name] = span.least.at(size->name);
     own.most[size->name] = span.most.at(size->name);
   }
-  if (own.typical.empty() || ComparedVariants(variants, target).size() < 2)
-    return std::vector<AlgorithmAtSizes>();
-  Regimes regimes(variants, target, own);
+  if (own.typical.empty()) return std::vector<AlgorithmAtSizes>();
+  const std::vector<size_t> compared = ComparedVariants(variants, target);
+  if (compared.size() < 2) return std::vector<AlgorithmAtSizes>();
+  Regimes regimes(variants, compared, target, own);
   TW_TRY(regimes.Walk(kStep, scheduled));
   TW_TRY(regimes.Walk(1 / kStep, scheduled));
   return regimes.Take();

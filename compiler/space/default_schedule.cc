@@ -180,7 +180,7 @@ void DefaultScheduler::InlineCheapStages() {
       return true;
     });
     bool into_reduction = false, into_long = false, into_dots = false;
-    bool of_few_taps = true;
+    bool of_few_taps = chooses;
     int uses = 0;
     int64_t reads = 0;
     for (const BlockSite& site : BlocksIn(schedule_.function().body)) {

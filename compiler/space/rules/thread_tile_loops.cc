@@ -86,7 +86,7 @@ int64_t ThreadTile::group() const {
 }
 
 int TileConsumer(const ThreadTile& t, std::vector<int> loops, int64_t groups, StepMaker* make) {
-  std::vector<int> order(loops.begin(), loops.begin() + (t.parts > 1 ? 1 : 0));
+  const std::vector<int> part(loops.begin(), loops.begin() + (t.parts > 1 ? 1 : 0));
   loops.erase(loops.begin(), loops.begin() + (t.parts > 1 ? 1 : 0));
   const std::vector<AxisLoops> axes = SplitAxes(t, loops, /*groups=*/true, make);
   if (axes.empty()) return -1;
@@ -96,10 +96,10 @@ int TileConsumer(const ThreadTile& t, std::vector<int> loops, int64_t groups, St
     const auto lanes = tiles.begin() + static_cast<std::ptrdiff_t>(t.lane_axis);
     std::rotate(tiles.begin(), lanes, lanes + 1);
   }
-  tiles.insert(tiles.begin(), order.begin(), order.end());
+  tiles.insert(tiles.begin(), part.begin(), part.end());
   const std::vector<int> virtual_loops = VirtualLoops(t, axes);
   const std::vector<int> threads = ThreadLoops(t, axes), inner = RegisterLoops(t, axes);
-  order = tiles;
+  std::vector<int> order = tiles;
   for (const std::vector<int>& next : {virtual_loops, threads, inner})
     order.insert(order.end(), next.begin(), next.end());
   make->Reorder(order);
