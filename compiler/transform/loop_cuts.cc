@@ -312,7 +312,8 @@ std::optional<int64_t> CutFinder::OpenStartOf(const Stmt& loop, const Expr& cond
 std::optional<Cut> CutFinder::CutOf(const Stmt& loop, const Expr& condition,
                                     const std::vector<Stmt>& inner, bool border) const {
   if (condition->kind != ExprKind::kLt || !condition->args[0]->dtype.is_int()) return std::nullopt;
-  if (!ir::UsesVar(condition, loop->var)) return std::nullopt;
+  // The iteration may store what memory has.
+  if (!ir::UsesVar(condition, loop->var) || ir::HasLoad(condition)) return std::nullopt;
   const auto [sum, inside] = DifferenceOf(condition, inner);
   Expr atom;
   int64_t factor = 0, inner_max = 0;

@@ -143,6 +143,10 @@ class LaneWidener {
       return ir::Load(e->buffer, {ir::Broadcast(e->args[0], lanes_)},
                       Masked(e->mask == nullptr ? nullptr : Spread(e->mask)));
     }
+    // The side that is not chosen must not load, so the choice stays one for all lanes.
+    if (e->kind == ExprKind::kSelect) {
+      return HasLoad(e) ? WidenSelect(e) : e;
+    }
     std::vector<Expr> args;
     bool vector = false;
     for (const Expr& a : e->args) {

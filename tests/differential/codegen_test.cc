@@ -415,6 +415,48 @@ TEST(Codegen, PaddingUnderVectors) {
   }
 }
 
+// Rows of Winograd's transforms under vectors of rows: what lies outside is not read, neither before
+// the first element nor behind the last one. No loop's ends decide which tile is at a border.
+TEST(Codegen, RowsOfPaddedTilesUnderVectors) {
+  constexpr int64_t kTiles = 4, kStep = 4;
+  for (const int64_t channels : {1, 256}) {
+    const int64_t size = channels * kTiles * kStep;
+    ir::FunctionBuilder b("rows");
+    const Buffer x = b.Input("X", ir::kF32, Shape({size}));
+    const auto value = [&](const std::vector<Var>& v) {
+      const Expr tile = ir::FloorMod(v[1], Int(kTiles));
+      const auto tap = [&](int64_t d) {
+        const Expr at = tile * Int(kStep) + Int(d);
+        const Expr inside = at >= Int(0) && at < Int(kTiles * kStep);
+        const Expr row = ir::FloorDiv(v[1], Int(kTiles)) * Int(kTiles * kStep);
+        return ir::Select(inside, ir::Load(x, {row + at}), ir::Float(0));
+      };
+      return ir::Select(ir::Eq(v[0], Int(0)), tap(-1) - tap(0),
+                        ir::Select(ir::Eq(v[0], Int(1)), tap(0) + tap(kStep), tap(-1) * tap(1)));
+    };
+    const Buffer y = b.Compute("Y", ir::kF32, Shape({3, channels * kTiles}), {"r", "i"}, value);
+    const ir::Function f = b.Finish({y});
+    Script s(f);
+    s.Do("split %Y.0 [?,4] tail=mask").Do("reorder %Y.0 %Y.2 %Y.1").Do("vectorize %Y.2");
+    CheckSchedule(MakeCase(f), s.Text());
+  }
+}
+
+// What an iteration stores decides a choice in it: no loop is cut by that.
+TEST(Codegen, ChoicesByWhatAnIterationStores) {
+  ir::FunctionBuilder b("choice");
+  const Buffer x = b.Input("X", ir::kI32, Shape({40}));
+  const Buffer twice = b.Compute("T", ir::kI32, Shape({40}), {"i"}, [&](const auto& v) {
+    return ir::Load(x, {v[0]}) * Int(2, ir::kI32);
+  });
+  const Buffer y = b.Compute("Y", ir::kI32, Shape({40}), {"i"}, [&](const auto& v) {
+    const Expr at = ir::Load(twice, {v[0]});
+    return ir::Select(at < Int(5, ir::kI32), at + Int(1, ir::kI32), Int(7, ir::kI32));
+  });
+  const ir::Function f = b.Finish({twice, y});
+  CheckSchedule(MakeCase(f), Script(f).Do("reverse_compute_at %Y %T.0").Text());
+}
+
 // Vectors that are no power of two of lanes, of which constants say what is read and written: LLVM
 // stopped at some of them.
 TEST(Codegen, OddVectorsUnderConstantMasks) {

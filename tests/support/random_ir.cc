@@ -89,7 +89,7 @@ class TeGenerator {
   }
 
   Expr Combine(const Expr& a, const Expr& b) {
-    switch (rng_.Uniform(7)) {
+    switch (rng_.Uniform(8)) {
       case 0:
         return a + b;
       case 1:
@@ -102,6 +102,8 @@ class TeGenerator {
         return ir::Select(a < b, a + Constant(1), b);
       case 5:
         return ir::Select(ir::Eq(a, b), Constant(2), a);
+      case 6:
+        return ir::Select(a < Constant(rng_.UniformInt(-1, 2)), b, a);
       default:
         return ir::Call(ir::Intrinsic::kAbs, {a}) + b;
     }
@@ -141,7 +143,7 @@ class TeGenerator {
       case 2:
         return Reduction(x);
       case 3:
-        return Stencil(x);
+        return rng_.Bernoulli(0.5) ? Stencil(x) : Rows(x);
       case 4:
         return Window(x);
       case 5:
@@ -274,23 +276,42 @@ class TeGenerator {
     Emit(out, shape);
   }
 
-  // Three neighbours along the last axis, zero outside.
+  // A neighbour along the last axis, zero outside.
+  Expr Tap(const Tensor& x, std::vector<Expr> at, int64_t d) {
+    at.back() = at.back() + Int(d);
+    Expr inside = at.back() >= Int(0) && at.back() < x.shape.back().e;
+    return ir::Select(inside, ir::Load(x.buffer, at), Constant(0));
+  }
+
+  // Three neighbours.
   void Stencil(const Tensor& x) {
     if (x.shape.empty()) return Elementwise(x);
     Buffer out =
         builder_.Compute(Name("t"), dtype_, Exprs(x.shape), {}, [&](const std::vector<Var>& v) {
-          Expr sum;
-          for (int64_t d : {-1, 0, 1}) {
-            std::vector<Expr> at(v.begin(), v.end());
-            Expr moved = at.back() + Int(d);
-            at.back() = moved;
-            Expr inside = moved >= Int(0) && moved < x.shape.back().e;
-            Expr tap = ir::Select(inside, ir::Load(x.buffer, at), Constant(0));
-            sum = sum == nullptr ? tap : sum + tap;
-          }
-          return sum;
+          const std::vector<Expr> at = VarList(v);
+          return Tap(x, at, -1) + Tap(x, at, 0) + Tap(x, at, 1);
         });
     Emit(out, x.shape);
+  }
+
+  // Rows of a matrix times neighbours, each row a sum of its own, as in Winograd's transforms. Tiles
+  // of two elements come again and again, so that no loop's ends decide which one is at a border.
+  void Rows(const Tensor& x) {
+    if (x.shape.empty() || ir::AsInt(x.shape.back().e) == nullptr) return Stencil(x);
+    const Extent rows{Int(3), 3};
+    std::vector<Extent> shape = x.shape;
+    shape.insert(shape.begin(), rows);
+    if (Elements(shape) > options_.max_elements) return Stencil(x);
+    const int64_t tiles = (x.shape.back().value + 1) / 2;
+    Buffer out =
+        builder_.Compute(Name("t"), dtype_, Exprs(shape), {}, [&](const std::vector<Var>& v) {
+          std::vector<Expr> at(v.begin() + 1, v.end());
+          at.back() = ir::FloorMod(at.back(), Int(tiles)) * Int(2);
+          const Expr others = ir::Select(ir::Eq(v[0], Int(1)), Tap(x, at, 0) * Constant(2),
+                                         Tap(x, at, -1) + Tap(x, at, 1));
+          return ir::Select(ir::Eq(v[0], Int(0)), Tap(x, at, -1) - Tap(x, at, 0), others);
+        });
+    Emit(out, shape);
   }
 
   // A strided window along the last axis, as pooling does.
@@ -433,7 +454,7 @@ class FlatGenerator {
     }
     if (lanes == 4 && rng_.Bernoulli(0.1)) return Dot(lanes);
     Expr a = Value(lanes, depth - 1), b = Value(lanes, depth - 1);
-    switch (rng_.Uniform(7)) {
+    switch (rng_.Uniform(8)) {
       case 0:
         return a + b;
       case 1:

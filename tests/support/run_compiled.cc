@@ -24,21 +24,26 @@ constexpr uint8_t kCanary = 0xA5;
 
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// `bytes` of memory whose end, rounded up to the ABI's alignment, is the end of the mapping.
+// Where nothing may be touched: reads leave no other trace.
+enum class Guard : uint8_t { kBefore, kBehind };
+
+// `bytes` of memory right behind a guard page, or whose end, rounded up to the ABI's alignment, is
+// right before one.
 class GuardedBuffer {
  public:
-  explicit GuardedBuffer(int64_t bytes) : bytes_(bytes) {
+  GuardedBuffer(int64_t bytes, Guard guard) : bytes_(bytes) {
     int64_t page = sysconf(_SC_PAGESIZE);
-    padded_ = RoundUp(bytes, TW_BUFFER_ALIGNMENT);
-    int64_t body = RoundUp(padded_ + 1, page);
+    const int64_t padded = RoundUp(bytes, TW_BUFFER_ALIGNMENT);
+    int64_t body = RoundUp(padded + 1, page);
     mapped_ = body + 2 * page;
     base_ = static_cast<uint8_t*>(
         mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     TW_CHECK(base_ != MAP_FAILED) << "mmap of " << mapped_ << " bytes";
     start_ = base_ + page;
-    data_ = start_ + body - padded_;
+    end_ = start_ + body;
+    data_ = guard == Guard::kBefore ? start_ : end_ - padded;
     memset(start_, kCanary, body);
-    TW_CHECK(mprotect(base_, page, PROT_NONE) == 0 && mprotect(start_ + body, page, PROT_NONE) == 0)
+    TW_CHECK(mprotect(base_, page, PROT_NONE) == 0 && mprotect(end_, page, PROT_NONE) == 0)
         << "mprotect";
   }
   GuardedBuffer(const GuardedBuffer&) = delete;
@@ -49,15 +54,15 @@ class GuardedBuffer {
     for (const uint8_t* p = start_; p < data_; ++p) {
       if (*p != kCanary) return false;
     }
-    for (const uint8_t* p = data_ + bytes_; p < data_ + padded_; ++p) {
+    for (const uint8_t* p = data_ + bytes_; p < end_; ++p) {
       if (*p != kCanary) return false;
     }
     return true;
   }
 
  private:
-  int64_t bytes_, padded_, mapped_;
-  uint8_t *base_, *start_, *data_;
+  int64_t bytes_, mapped_;
+  uint8_t *base_, *start_, *end_, *data_;
 };
 
 int32_t TestParallelFor(TwContext* ctx, TwTaskBody body, void* closure, int64_t num_tasks) {
@@ -162,19 +167,15 @@ int32_t LoadedKernel::Call(void* const* buffers, const int64_t* sizes, int threa
   return entry_(&context, buffers, sizes, workspace_);
 }
 
-absl::Status RunCompiled(const ir::Function& f, const target::Target& target, int threads,
-                         const std::vector<int64_t>& sizes, std::vector<ir::TensorData*> args) {
-  TW_ASSIGN(ir::Function flat, LowerChecked(f, target, "", kBlockTerms));
-  TW_ASSIGN(codegen::Artifact artifact, codegen::Generate({flat}, target));
-  support::Sizes named;
-  for (size_t i = 0; i < sizes.size(); ++i) named[flat.size_params[i]->name] = sizes[i];
-  TW_ASSIGN(LoadedKernel kernel, LoadedKernel::Load(artifact, 0, named));
+namespace {
+
+absl::Status CallGuarded(const LoadedKernel& kernel, const ir::Function& f, int threads,
+                         const std::vector<int64_t>& sizes,
+                         const std::vector<ir::TensorData*>& args, Guard guard) {
   std::vector<std::unique_ptr<GuardedBuffer>> buffers;
   std::vector<void*> pointers;
   for (size_t i = 0; i < f.params.size(); ++i) {
-    TW_ASSIGN(int64_t elements, ir::BufferElements(f, f.params[i], sizes));
-    args[i]->bytes.resize(elements * f.params[i]->dtype.bytes());
-    buffers.push_back(std::make_unique<GuardedBuffer>(args[i]->bytes.size()));
+    buffers.push_back(std::make_unique<GuardedBuffer>(args[i]->bytes.size(), guard));
     bool output = f.params[i]->role == ir::Role::kOutput;
     if (output) {
       memset(buffers.back()->data(), kCanary, args[i]->bytes.size());
@@ -198,6 +199,23 @@ absl::Status RunCompiled(const ir::Function& f, const target::Target& target, in
     }
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RunCompiled(const ir::Function& f, const target::Target& target, int threads,
+                         const std::vector<int64_t>& sizes, std::vector<ir::TensorData*> args) {
+  TW_ASSIGN(ir::Function flat, LowerChecked(f, target, "", kBlockTerms));
+  TW_ASSIGN(codegen::Artifact artifact, codegen::Generate({flat}, target));
+  support::Sizes named;
+  for (size_t i = 0; i < sizes.size(); ++i) named[flat.size_params[i]->name] = sizes[i];
+  TW_ASSIGN(LoadedKernel kernel, LoadedKernel::Load(artifact, 0, named));
+  for (size_t i = 0; i < f.params.size(); ++i) {
+    TW_ASSIGN(int64_t elements, ir::BufferElements(f, f.params[i], sizes));
+    args[i]->bytes.resize(elements * f.params[i]->dtype.bytes());
+  }
+  TW_TRY(CallGuarded(kernel, f, threads, sizes, args, Guard::kBefore));
+  return CallGuarded(kernel, f, threads, sizes, args, Guard::kBehind);
 }
 
 }  // namespace tilewright::tests

@@ -1,7 +1,7 @@
 // Compiles a function for this machine and runs it inside the test process: the other side of every
-// comparison with the interpreter. Buffers end at a guard page, so an access beyond the ABI's
-// promise stops the test; the bytes around them are checked afterwards. Objects belong to one
-// thread.
+// comparison with the interpreter. It runs twice, with all buffers right behind a guard page and
+// right before one: an access beyond the ABI's promise stops the test. The bytes around them are
+// checked afterwards. Objects belong to one thread.
 #pragma once
 
 #include <string>
