@@ -393,7 +393,7 @@ class TileWorth {
 }  // namespace
 
 Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t plane_extent,
-                int64_t panel_bytes, const target::Target& target) {
+                int64_t panel_bytes, const target::Target& target, int64_t block) {
   const target::TileWeights& weights = target.machine.tile;
   const TileWorth worth(panel_bytes, target);
   Tile best;
@@ -415,7 +415,7 @@ Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t plane_extent,
   // of both axes is much code, so not for near ones.
   const bool open_image = row_extent == kSymbolicExtent && plane_extent == kSymbolicExtent &&
                           !worth.IsNear(static_cast<double>(panel_bytes));
-  for (int64_t v = 1; v <= std::min(vector_extent, weights.max_vectors); ++v) {
+  for (int64_t v = block; v <= std::min(vector_extent, weights.max_vectors); v += block) {
     for (int64_t r = 1; r <= std::min(row_extent, weights.max_rows); ++r) {
       consider({v, r, 1});
       if (r < row_extent && !open_image) continue;

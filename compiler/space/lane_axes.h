@@ -60,7 +60,8 @@ struct Tile {
 // The register tile that multiplies most per load. Accumulators, the vectors being multiplied and
 // one broadcast must fit the registers. `panel_bytes`: what one vector along the lanes' axis reads
 // in the whole reduction. Extents may be kSymbolicExtent; such an axis is taken as short and long.
+// Vectors come in blocks of `block`, which divides their extent.
 Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t plane_extent,
-                int64_t panel_bytes, const target::Target& target);
+                int64_t panel_bytes, const target::Target& target, int64_t block = 1);
 
 }  // namespace tilewright::space

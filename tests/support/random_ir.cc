@@ -294,8 +294,8 @@ class TeGenerator {
     Emit(out, x.shape);
   }
 
-  // Rows of a matrix times neighbours, each row a sum of its own, as in Winograd's transforms. Tiles
-  // of two elements come again and again, so that no loop's ends decide which one is at a border.
+  // Rows of a matrix times neighbours, each row a sum of its own, as in Winograd's transforms.
+  // Tiles of two elements come again and again: no loop's ends decide which one is at a border.
   void Rows(const Tensor& x) {
     if (x.shape.empty() || ir::AsInt(x.shape.back().e) == nullptr) return Stencil(x);
     const Extent rows{Int(3), 3};

@@ -96,34 +96,50 @@ TEST(DefaultVariant, WeightsOfTheLastLevelCost) {
   EXPECT_EQ(name_of("28", 8), "winograd");
 }
 
+// The register tile of the products of Winograd's F(4×4): rows and columns of tiles, blocks.
+std::vector<int64_t> WinogradTile(int blocks, const std::string& size,
+                                  const target::Target& target) {
+  std::vector<int64_t> tile;
+  for (schedule::Variant& variant : VariantsOf(Conv(size, size, blocks, 16))) {
+    if (variant.name != "winograd") continue;
+    schedule::Schedule s(variant.function);
+    ApplyDefaultSchedule(target, {}, &s);
+    const std::string steps = schedule::ToText(s.steps());
+    const size_t at = steps.find("cache_write");
+    for (size_t i = steps.find("[?,", at); tile.size() < 3; i = steps.find("[?,", i + 1)) {
+      tile.push_back(std::stoll(steps.substr(i + 3)));
+    }
+    // Points of a tile are an odd number of lines apart: not all of them are in one set of a cache.
+    const size_t first = steps.find("storage_align"), last = steps.rfind("storage_align");
+    EXPECT_TRUE(first != std::string::npos && first != last) << steps;
+  }
+  EXPECT_EQ(tile.size(), 3U) << "no Winograd";
+  return tile;
+}
+
 // Weights of Winograd's products that come from a slow last level are used by tiles of several
 // rows; those that the second cache holds, and those of a machine whose levels are fast, are not.
 TEST(DefaultSchedule, FarWeightsOfWinogradAreUsedOften) {
   const auto uses = [](int blocks, const std::string& size, const target::Target& target) {
-    for (schedule::Variant& variant : VariantsOf(Conv(size, size, blocks, 16))) {
-      if (variant.name != "winograd") continue;
-      std::vector<schedule::Variant> only(1, std::move(variant));
-      const auto space = Space::Create(std::move(only), target);
-      EXPECT_TRUE(space.ok()) << support::StatusText(space.status());
-      schedule::Schedule s((*space)->variants()[0].function);
-      ApplyDefaultSchedule(target, {}, &s);
-      const std::string steps = schedule::ToText(s.steps());
-      // The register tile: rows and columns of tiles.
-      const size_t at = steps.find("cache_write");
-      std::vector<int64_t> tile;
-      for (size_t i = steps.find("[?,", at); tile.size() < 2; i = steps.find("[?,", i + 1)) {
-        tile.push_back(std::stoll(steps.substr(i + 3)));
-      }
-      return tile[0] * tile[1];
-    }
-    ADD_FAILURE() << "no Winograd";
-    return int64_t{0};
+    const std::vector<int64_t> tile = WinogradTile(blocks, size, target);
+    return tile[0] * tile[1];
   };
   EXPECT_EQ(uses(8, "28", Avx512()), 28);
   EXPECT_LT(uses(4, "56", Avx512()), 20);  // 0.6 MB
   target::Target fast = Avx512();
   fast.machine.tile.far_uses = 0;
   EXPECT_EQ(uses(8, "28", fast), 7);
+}
+
+// A block of channels of four vectors takes four registers for each of a tile's points.
+TEST(DefaultSchedule, BlocksOfSeveralVectorsFitTheRegisters) {
+  const target::Target target = *target::ParseTarget("cpu,arch=aarch64,cpu=cortex-a76,threads=1");
+  for (const auto& [blocks, size] : {std::pair(8, "28"), {16, "14"}, {32, "7"}}) {
+    const std::vector<int64_t> tile = WinogradTile(blocks, size, target);
+    EXPECT_LE((tile[0] * tile[1] + 1) * tile[2] * 4 + 1, 32) << size;
+    const auto variants = VariantsOf(Conv(size, size, blocks, 16));
+    EXPECT_NE(variants[DefaultVariant(variants, target)].name, "direct") << size;
+  }
 }
 
 // A window of four taps has a body for each of them, which leaves out the products with padding; a

@@ -28,6 +28,7 @@ struct WinogradStages {
   // Of what is transformed: weights, inputs and products of the whole image (0 where its size is
   // open), and the weights that a vector of products reads.
   int64_t weight_bytes = 0, input_bytes = 0, product_bytes = 0, panel_bytes = 0;
+  int64_t block_vectors = 1;  // of the machine, in a block of channels
 };
 
 class WinogradSketch final : public Sketch {
@@ -72,17 +73,18 @@ class WinogradSketch final : public Sketch {
       rows = choose(rows_, most / target_.threads);
       choose(pad_, rows < s_.rows ? 1 : 0);
     }
-    const Tile tile =
-        MoreUses(ChooseTile(s_.out_blocks, s_.columns, rows, s_.panel_bytes, target_), rows);
+    const Tile tile = MoreUses(ChooseTile(s_.out_blocks * s_.block_vectors, s_.columns, rows,
+                                          s_.panel_bytes, target_, s_.block_vectors),
+                               rows);
     choose(tile_h_, tile.planes);
     choose(tile_w_, tile.rows);
-    choose(vectors_, tile.vectors);
+    choose(vectors_, tile.vectors / s_.block_vectors);
     return choices;
   }
 
   bool Feasible(const Point& point) const override {
     const int64_t sums = Value(point, tile_h_) * Value(point, tile_w_);
-    const int64_t vectors = Value(point, vectors_);
+    const int64_t vectors = Value(point, vectors_) * s_.block_vectors;
     const bool by_stage = Value(point, by_stage_) != 0;
     // Knobs without effect stay at their first value.
     if (by_stage && (point.choices[rows_] != 0 || point.choices[pad_] != 0)) return false;
@@ -102,11 +104,7 @@ class WinogradSketch final : public Sketch {
     if (IsOpen(*s, s->LoopsOf(s->BlockHandle(s_.products))[4])) {
       // What a block of rows needs is known before its tiles are numbered.
       if (!by_stage) make.ComputeAt(s->BlockHandle(s_.products), block);
-      // A tile's products lie in an odd number of lines each, so that not all of them are in one
-      // set of the cache for a power of two of tiles.
-      for (const std::string& name : {s_.tile, s_.products}) {
-        make.StorageAlign(s->BlockHandle(name), /*dim=*/1, /*factor=*/32, /*offset=*/16);
-      }
+      AlignPoints(s->BlockHandle(s_.products), &make);
       TransformInput(place, s, &make);
       TW_TRY(make.status());
       MultiplyOpen(point, place, s, &make);
@@ -138,8 +136,9 @@ class WinogradSketch final : public Sketch {
     if (static_cast<double>(s_.weight_bytes) <= second_cache) return tile;
     const int64_t planes = (machine.tile.far_uses + tile.rows - 1) / tile.rows;
     const int64_t uses = tile.rows * planes;
-    if (planes <= tile.planes || planes > rows || uses + 2 > machine.vector_registers) return tile;
-    return {std::min(tile.vectors, (machine.vector_registers - 1) / (uses + 1)), tile.rows, planes};
+    const int64_t blocks = (machine.vector_registers - 1) / ((uses + 1) * s_.block_vectors);
+    if (planes <= tile.planes || planes > rows || blocks == 0) return tile;
+    return {std::min(tile.vectors, blocks * s_.block_vectors), tile.rows, planes};
   }
 
   // Results and epilogue over tiles; returns the loop over blocks of rows of tiles.
@@ -182,11 +181,18 @@ class WinogradSketch final : public Sketch {
     return block;
   }
 
+  // What a block writes for each point of a tile lies in an odd number of lines, so that not all of
+  // them are in one set of the cache for a power of two of tiles.
+  static void AlignPoints(int block, StepMaker* make) {
+    make->StorageAlign(block, /*dim=*/1, /*factor=*/32, /*offset=*/16);
+  }
+
   // The products in register tiles, at `block` or (-1) as a nest of its own.
   void Multiply(const Point& point, int block, schedule::Schedule* s, StepMaker* make) const {
     const int products = s->BlockHandle(s_.products);
     const std::vector<int> written = make->CacheWrite(products);
     if (written.empty()) return;
+    AlignPoints(written[0], make);
     // a b n th tw oc ob
     std::vector<int> l(written.begin() + 1, written.end());
     if (block >= 0) l = make->ComputeAt(written[0], block);
@@ -231,6 +237,7 @@ class WinogradSketch final : public Sketch {
 
   void TransformInput(int block, schedule::Schedule* s, StepMaker* make) const {
     const int tile = s->BlockHandle(s_.tile), half = s->BlockHandle(s_.tile_rows);
+    AlignPoints(tile, make);
     std::vector<int> l = s->LoopsOf(tile);  // a b n th tw ic ib
     if (block >= 0) l = make->ComputeAt(tile, block);
     if (l.size() != 7) return;
@@ -284,7 +291,9 @@ std::vector<std::unique_ptr<Sketch>> MakeWinograd(const ir::Function& function,
   stages.out_blocks = products->iters[5].extent;
   const int64_t terms = products->iters[7].extent * products->iters[8].extent;
   stages.input_bytes = stages.product_bytes / (stages.out_blocks * lanes) * terms;
-  stages.panel_bytes = terms * lanes * 4;
+  const int64_t block_bytes = lanes * products->writes->dtype.bytes();
+  stages.block_vectors = std::max<int64_t>(1, block_bytes / target.machine.vector_bytes);
+  stages.panel_bytes = terms * block_bytes / stages.block_vectors;
   out.push_back(std::make_unique<WinogradSketch>(std::move(stages), target));
   return out;
 }
