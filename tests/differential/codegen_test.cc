@@ -415,8 +415,8 @@ TEST(Codegen, PaddingUnderVectors) {
   }
 }
 
-// Rows of Winograd's transforms under vectors of rows: what lies outside is not read, not before the
-// first element nor behind the last one. No loop's ends decide which tile is at a border.
+// Rows of Winograd's transforms under vectors of rows: what lies outside is not read, not before
+// the first element nor behind the last one. No loop's ends decide which tile is at a border.
 TEST(Codegen, RowsOfPaddedTilesUnderVectors) {
   constexpr int64_t kTiles = 4, kStep = 4;
   for (const int64_t channels : {1, 256}) {
