@@ -56,7 +56,10 @@ class SpanEvaluator {
   // Null when nothing better than "anything" is known.
   std::optional<Span> Eval(const Expr& e) {
     bool vector = e->dtype.is_vector();
-    if (!vector && !UsesInner(e)) return Span{e, ir::Int(0, e->dtype)};
+    if (!vector && !UsesInner(e)) {
+      // What memory has stays fixed in no sense: no box begins at it.
+      return ir::HasLoad(e) ? FromInterval(e) : Span{e, ir::Int(0, e->dtype)};
+    }
     std::optional<Span> r = vector ? EvalLanes(e) : EvalInner(e);
     return r ? Tighten(*r) : FromInterval(e);
   }

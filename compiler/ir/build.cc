@@ -26,9 +26,17 @@ ExprKind KindOf(Combiner combiner) {
   return ExprKind::kMin;
 }
 
+// Along a dimension where memory says which element it is, it may be any of them.
 BufferRegion PointRegion(const Buffer& buffer, const std::vector<Expr>& indices) {
   BufferRegion r{buffer, {}};
-  for (const Expr& i : indices) r.region.push_back({i, Int(1, i->dtype)});
+  for (size_t d = 0; d < indices.size(); ++d) {
+    const Expr& index = indices[d];
+    if (HasLoad(index)) {
+      r.region.push_back({Int(0, buffer->shape[d]->dtype), buffer->shape[d]});
+    } else {
+      r.region.push_back({index, Int(1, index->dtype)});
+    }
+  }
   return r;
 }
 

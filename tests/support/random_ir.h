@@ -30,8 +30,9 @@ struct RandomProgram {
 };
 
 // Naive programs as operators make them: 1 to max_stages blocks, each elementwise, broadcast,
-// reduction (of a scalar or a tuple, sometimes of an ordered combiner), scan along an axis, stencil
-// with padding, strided window, matrix product or convolution, of i32 or f32.
+// reduction (of a scalar or a tuple, of an ordered combiner, causal), scan along an axis, stencil
+// with padding, rows of Winograd's transforms, strided window, matrix product, convolution,
+// concatenation, reshape, upsampling, gather or choices in choices, of i32 or f32.
 RandomProgram RandomTe(uint64_t seed, const RandomIrOptions& options = {});
 
 // Lowered-looking programs (kFlat): vectors, masks, let, if, alloc, prefetch, several integer

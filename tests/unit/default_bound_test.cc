@@ -221,7 +221,7 @@ TEST(BoundSpace, EveryPointOfEverySketchComputesTheSame) {
     ASSERT_TRUE(space.ok()) << space.status();
     for (size_t i = 0; i < (*space)->sketches().size(); ++i) {
       const space::Sketch& sketch = *(*space)->sketches()[i];
-      for (int64_t n = 0; n < tests::TestRounds(12); ++n) {
+      for (int64_t n = 0; n < tests::TestRounds(16); ++n) {
         space::Point point{static_cast<int>(i), std::vector<int>(sketch.knobs().size(), 0)};
         for (size_t k = 0; n > 0 && k < point.choices.size(); ++k)
           point.choices[k] = static_cast<int>(rng.Uniform(sketch.knobs()[k].menu.size()));
