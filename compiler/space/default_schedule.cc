@@ -62,6 +62,7 @@ bool DefaultScheduler::RunStages() {
     const std::optional<std::vector<int>> choices = sketch.DefaultChoices();
     if (!choices.has_value()) continue;
     const Point point{0, *choices};
+    const std::string decided = explains() ? sketch.DecidedOn(schedule_) : "";
     Schedule trial = schedule_;
     if (!sketch.Apply(point, &trial).ok()) continue;
     schedule_ = std::move(trial);
@@ -71,6 +72,7 @@ bool DefaultScheduler::RunStages() {
     for (size_t k = 0; k < sketch.knobs().size(); ++k) {
       Decide(StrCat(sketch.knobs()[k].name, " ", sketch.Value(point, k)));
     }
+    if (!decided.empty()) Decide(decided);
     return true;
   }
   return false;

@@ -48,6 +48,8 @@ class Sketch {
   // Returns the points of the best estimates, the best first, at most `most`, each of another
   // program. Empty without estimates.
   virtual std::vector<Point> BestPoints(size_t /*most*/) const { return {}; }
+  // Returns what Apply does on this schedule for any point, and why; or nothing.
+  virtual std::string DecidedOn(const schedule::Schedule& /*schedule*/) const { return ""; }
   // Applies the point's steps to a fresh schedule of the task's function.
   virtual absl::Status Apply(const Point& point, schedule::Schedule* schedule) const = 0;
   int64_t Value(const Point& point, size_t knob) const {

@@ -261,6 +261,11 @@ TEST(DefaultVariant, OpenSizesAreJudgedAtTypicalOnes) {
   EXPECT_NE(why->find(schedule::ToText(steps)), std::string::npos) << *why;
   EXPECT_NE(why->find(", one of them is the default"), std::string::npos) << *why;
   EXPECT_NE(why->find("\n  winograd: by_stage"), std::string::npos) << *why;
+  // Of 32 channels the weights stay in the second cache: row by row, of any length.
+  EXPECT_NE(why->find("\n  winograd: tile_rows 1, place_pad 1"), std::string::npos) << *why;
+  EXPECT_NE(schedule::ToText(steps).find("[?,1,4]"), std::string::npos);
+  const auto far = VariantsOf(Conv("H", "W", 32));
+  EXPECT_EQ(Explain(far, target, typical)->find("tile_rows 1, place_pad 1"), std::string::npos);
   const auto estimates = EstimateVariants(variants, target, typical);
   ASSERT_EQ(estimates.size(), 3U);  // none of Winograd's tiles of five
   EXPECT_LT(estimates[1].ns, estimates[0].ns);
