@@ -152,10 +152,10 @@ class WinogradSketch final : public Sketch {
     return static_cast<double>(s_.weight_bytes) <=
            machine.estimate.cache_share * machine.l2.ReachableBytes(target_.threads);
   }
-  // With near weights a block of an open size is one row at any point: it stays near
-  // however long it is, which typical sizes do not tell, and no tile's place takes a division.
-  // ResNet-18's first stage has 1.03 to 1.07 of the speed of other blocks, a U-Net's layers of 16
-  // channels 1.1 to 1.4 (Zen 5).
+  // With near weights a block of an open size is one row at any point: it stays near however long
+  // it is, which typical sizes do not tell, and no tile's place takes a division. ResNet-18's first
+  // stage has 1.03 to 1.07 of the speed of other blocks, a U-Net's layers of 16 channels 1.1 to 1.4
+  // (Zen 5).
   bool RunsByRow(const schedule::Schedule& s) const {
     return HasNearWeights() && IsOpen(s, s.LoopsOf(s.BlockHandle(s_.result))[2]);
   }
