@@ -3,6 +3,7 @@
 
 #include "compiler/onnx/onnx_loops.h"
 #include "compiler/onnx/onnx_unrolled_loops.h"
+#include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::graph::onnx {

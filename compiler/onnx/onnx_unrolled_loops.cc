@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "compiler/onnx/onnx_sequences.h"
+#include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::graph::onnx {

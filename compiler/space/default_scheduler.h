@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/schedule/loop_tree.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/space/default_schedule.h"
 #include "compiler/space/dot_product.h"

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include "deploy/module/module_file.h"
 #include "deploy/module/module_format.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
