@@ -1,4 +1,5 @@
 // Lowering passes on programs of open sizes: what they make of remainders.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
