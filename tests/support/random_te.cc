@@ -1,5 +1,6 @@
 // Naive programs as operators make them.
 #include <algorithm>
+#include <functional>
 
 #include "compiler/ir/build.h"
 #include "deploy/support/status.h"
@@ -124,24 +125,15 @@ class TeGenerator {
   void Emit(Buffer buffer, std::vector<Extent> shape) {
     tensors_.push_back({std::move(buffer), std::move(shape)});
   }
+  // The next tensor, element by element.
+  void Compute(const std::vector<Extent>& shape,
+               const std::function<Expr(const std::vector<Var>&)>& value) {
+    Emit(builder_.Compute(Name("t"), dtype_, Exprs(shape), {}, value), shape);
+  }
 
   void AddStage() {
     const Tensor x = tensors_.back();
     switch (rng_.Uniform(15)) {
-      case 10:
-        return Concat(x);
-      case 11:
-        return Reshape(x);
-      case 12:
-        return Upsample(x);
-      case 13:
-        return Gather(x);
-      case 14:
-        return rng_.Bernoulli(0.5) ? Causal(x) : Choose(x);
-      case 8:
-        return Tuple(x);
-      case 9:
-        return Scan(x);
       case 0:
         return Elementwise(x);
       case 1:
@@ -156,6 +148,20 @@ class TeGenerator {
         return Matmul(x);
       case 6:
         return Transpose(x);
+      case 8:
+        return Tuple(x);
+      case 9:
+        return Scan(x);
+      case 10:
+        return Concat(x);
+      case 11:
+        return Reshape(x);
+      case 12:
+        return Upsample(x);
+      case 13:
+        return Gather(x);
+      case 14:
+        return rng_.Bernoulli(0.5) ? Causal(x) : Choose(x);
       default:
         return Convolution();
     }
@@ -164,12 +170,10 @@ class TeGenerator {
   void Elementwise(const Tensor& x) {
     bool second = rng_.Bernoulli(0.6);
     Tensor y = second ? (rng_.Bernoulli(0.3) ? x : NewInput(x.shape)) : x;
-    Buffer out =
-        builder_.Compute(Name("t"), dtype_, Exprs(x.shape), {}, [&](const std::vector<Var>& v) {
-          Expr a = ir::Load(x.buffer, v);
-          return second ? Combine(a, ir::Load(y.buffer, v)) : Unary(a);
-        });
-    Emit(out, x.shape);
+    Compute(x.shape, [&](const std::vector<Var>& v) {
+      Expr a = ir::Load(x.buffer, v);
+      return second ? Combine(a, ir::Load(y.buffer, v)) : Unary(a);
+    });
   }
 
   // A tensor of fewer axes (bias) over those of x.
@@ -177,11 +181,9 @@ class TeGenerator {
     size_t axis = rng_.Uniform(std::max<size_t>(x.shape.size(), 1));
     if (x.shape.empty()) return Elementwise(x);
     Tensor bias = NewInput({x.shape[axis]});
-    Buffer out =
-        builder_.Compute(Name("t"), dtype_, Exprs(x.shape), {}, [&](const std::vector<Var>& v) {
-          return Combine(ir::Load(x.buffer, v), ir::Load(bias.buffer, {v[axis]}));
-        });
-    Emit(out, x.shape);
+    Compute(x.shape, [&](const std::vector<Var>& v) {
+      return Combine(ir::Load(x.buffer, v), ir::Load(bias.buffer, {v[axis]}));
+    });
   }
 
   Combiner AnyCombiner() {
@@ -245,12 +247,10 @@ class TeGenerator {
     };
     std::vector<Buffer> pair = builder_.ReduceTuple({Name("t"), Name("at")}, {dtype_, place},
                                                     Exprs(shape), {}, {k}, AnyTuple(place), values);
-    Buffer out =
-        builder_.Compute(Name("t"), dtype_, Exprs(shape), {}, [&](const std::vector<Var>& v) {
-          Expr found = ir::FloorMod(ir::Load(pair[1], VarList(v)), Int(97, place));
-          return ir::Load(pair[0], VarList(v)) + ir::Cast(dtype_, found);
-        });
-    Emit(out, shape);
+    Compute(shape, [&](const std::vector<Var>& v) {
+      Expr found = ir::FloorMod(ir::Load(pair[1], VarList(v)), Int(97, place));
+      return ir::Load(pair[0], VarList(v)) + ir::Cast(dtype_, found);
+    });
   }
   static std::vector<Expr> VarList(const std::vector<Var>& v) { return {v.begin(), v.end()}; }
 
@@ -273,13 +273,11 @@ class TeGenerator {
       return rng_.Bernoulli(0.5) ? ir::Max(old, next) - Constant(1) : next - old;
     });
     builder_.EndScan();
-    Buffer out =
-        builder_.Compute(Name("t"), dtype_, Exprs(shape), {}, [&](const std::vector<Var>& v) {
-          std::vector<Expr> at = VarList(v);
-          at.insert(at.begin(), steps);
-          return ir::Load(state, at);
-        });
-    Emit(out, shape);
+    Compute(shape, [&](const std::vector<Var>& v) {
+      std::vector<Expr> at = VarList(v);
+      at.insert(at.begin(), steps);
+      return ir::Load(state, at);
+    });
   }
 
   // A neighbour along the last axis, zero outside.
@@ -292,12 +290,10 @@ class TeGenerator {
   // Three neighbours.
   void Stencil(const Tensor& x) {
     if (x.shape.empty()) return Elementwise(x);
-    Buffer out =
-        builder_.Compute(Name("t"), dtype_, Exprs(x.shape), {}, [&](const std::vector<Var>& v) {
-          const std::vector<Expr> at = VarList(v);
-          return Tap(x, at, -1) + Tap(x, at, 0) + Tap(x, at, 1);
-        });
-    Emit(out, x.shape);
+    Compute(x.shape, [&](const std::vector<Var>& v) {
+      const std::vector<Expr> at = VarList(v);
+      return Tap(x, at, -1) + Tap(x, at, 0) + Tap(x, at, 1);
+    });
   }
 
   // Rows of a matrix times neighbours, each row a sum of its own, as in Winograd's transforms.
@@ -309,15 +305,13 @@ class TeGenerator {
     shape.insert(shape.begin(), rows);
     if (Elements(shape) > options_.max_elements) return Stencil(x);
     const int64_t tiles = (x.shape.back().value + 1) / 2;
-    Buffer out =
-        builder_.Compute(Name("t"), dtype_, Exprs(shape), {}, [&](const std::vector<Var>& v) {
-          std::vector<Expr> at(v.begin() + 1, v.end());
-          at.back() = ir::FloorMod(at.back(), Int(tiles)) * Int(2);
-          const Expr others = ir::Select(ir::Eq(v[0], Int(1)), Tap(x, at, 0) * Constant(2),
-                                         Tap(x, at, -1) + Tap(x, at, 1));
-          return ir::Select(ir::Eq(v[0], Int(0)), Tap(x, at, -1) - Tap(x, at, 0), others);
-        });
-    Emit(out, shape);
+    Compute(shape, [&](const std::vector<Var>& v) {
+      std::vector<Expr> at(v.begin() + 1, v.end());
+      at.back() = ir::FloorMod(at.back(), Int(tiles)) * Int(2);
+      const Expr others = ir::Select(ir::Eq(v[0], Int(1)), Tap(x, at, 0) * Constant(2),
+                                     Tap(x, at, -1) + Tap(x, at, 1));
+      return ir::Select(ir::Eq(v[0], Int(0)), Tap(x, at, -1) - Tap(x, at, 0), others);
+    });
   }
 
   // x, then another tensor behind it along one axis: each side is read where it is chosen only.
@@ -329,14 +323,12 @@ class TeGenerator {
     shape[axis] = {x.shape[axis].e + Int(3), x.shape[axis].value + 3};
     if (Elements(shape) > options_.max_elements) return Elementwise(x);
     const Tensor y = NewInput(other);
-    Buffer out =
-        builder_.Compute(Name("t"), dtype_, Exprs(shape), {}, [&](const std::vector<Var>& v) {
-          std::vector<Expr> behind = VarList(v);
-          behind[axis] = behind[axis] - x.shape[axis].e;
-          return ir::Select(v[axis] < x.shape[axis].e, Unary(ir::Load(x.buffer, VarList(v))),
-                            ir::Load(y.buffer, behind));
-        });
-    Emit(out, shape);
+    Compute(shape, [&](const std::vector<Var>& v) {
+      std::vector<Expr> behind = VarList(v);
+      behind[axis] = behind[axis] - x.shape[axis].e;
+      return ir::Select(v[axis] < x.shape[axis].e, Unary(ir::Load(x.buffer, VarList(v))),
+                        ir::Load(y.buffer, behind));
+    });
   }
 
   // The same elements in rows of another length.
@@ -348,17 +340,15 @@ class TeGenerator {
     int64_t row = rng_.UniformInt(1, std::min<int64_t>(all, options_.max_extent));
     while (all % row != 0) --row;
     const std::vector<Extent> shape = {{Int(all / row), all / row}, {Int(row), row}};
-    Buffer out =
-        builder_.Compute(Name("t"), dtype_, Exprs(shape), {}, [&](const std::vector<Var>& v) {
-          Expr flat = v[0] * Int(row) + v[1];
-          std::vector<Expr> at(x.shape.size());
-          for (size_t d = x.shape.size(); d-- > 0;) {
-            at[d] = d == 0 ? flat : ir::FloorMod(flat, x.shape[d].e);
-            flat = ir::FloorDiv(flat, x.shape[d].e);
-          }
-          return Unary(ir::Load(x.buffer, at));
-        });
-    Emit(out, shape);
+    Compute(shape, [&](const std::vector<Var>& v) {
+      Expr flat = v[0] * Int(row) + v[1];
+      std::vector<Expr> at(x.shape.size());
+      for (size_t d = x.shape.size(); d-- > 0;) {
+        at[d] = d == 0 ? flat : ir::FloorMod(flat, x.shape[d].e);
+        flat = ir::FloorDiv(flat, x.shape[d].e);
+      }
+      return Unary(ir::Load(x.buffer, at));
+    });
   }
 
   // Each element of the last axis twice.
@@ -367,13 +357,11 @@ class TeGenerator {
     std::vector<Extent> shape = x.shape;
     shape.back() = {shape.back().e * Int(2), shape.back().value * 2};
     if (Elements(shape) > options_.max_elements) return Stencil(x);
-    Buffer out =
-        builder_.Compute(Name("t"), dtype_, Exprs(shape), {}, [&](const std::vector<Var>& v) {
-          std::vector<Expr> at = VarList(v);
-          at.back() = ir::FloorDiv(at.back(), Int(2));
-          return ir::Load(x.buffer, at);
-        });
-    Emit(out, shape);
+    Compute(shape, [&](const std::vector<Var>& v) {
+      std::vector<Expr> at = VarList(v);
+      at.back() = ir::FloorDiv(at.back(), Int(2));
+      return ir::Load(x.buffer, at);
+    });
   }
 
   // Rows of x that an input of indices names.
@@ -383,14 +371,12 @@ class TeGenerator {
     shape[0] = NewExtent();
     if (Elements(shape) > options_.max_elements) return Elementwise(x);
     const Buffer rows = builder_.Input(Name("rows"), ir::kI32, {shape[0].e});
-    Buffer out =
-        builder_.Compute(Name("t"), dtype_, Exprs(shape), {}, [&](const std::vector<Var>& v) {
-          std::vector<Expr> at = VarList(v);
-          const Expr row = ir::Cast(ir::kI64, ir::Load(rows, {v[0]}));
-          at[0] = ir::Max(Int(0), ir::Min(row, x.shape[0].e - Int(1)));
-          return ir::Load(x.buffer, at);
-        });
-    Emit(out, shape);
+    Compute(shape, [&](const std::vector<Var>& v) {
+      std::vector<Expr> at = VarList(v);
+      const Expr row = ir::Cast(ir::kI64, ir::Load(rows, {v[0]}));
+      at[0] = ir::Max(Int(0), ir::Min(row, x.shape[0].e - Int(1)));
+      return ir::Load(x.buffer, at);
+    });
   }
 
   // Sums of what lies before each element along the last axis, and of itself.
@@ -409,16 +395,13 @@ class TeGenerator {
   // Choices within choices: by indices, by what was read, by what lies inside.
   void Choose(const Tensor& x) {
     if (x.shape.empty()) return Elementwise(x);
-    Buffer out =
-        builder_.Compute(Name("t"), dtype_, Exprs(x.shape), {}, [&](const std::vector<Var>& v) {
-          const std::vector<Expr> at = VarList(v);
-          const Expr here = ir::Load(x.buffer, at);
-          const Expr near = ir::Select(RandomCondition(&rng_, v, 1), Tap(x, at, -1), here);
-          const Expr other =
-              ir::Select(here < Constant(rng_.UniformInt(-1, 2)), Tap(x, at, 2), near);
-          return ir::Select(RandomCondition(&rng_, v, 1), other, Tap(x, at, 1) - near);
-        });
-    Emit(out, x.shape);
+    Compute(x.shape, [&](const std::vector<Var>& v) {
+      const std::vector<Expr> at = VarList(v);
+      const Expr here = ir::Load(x.buffer, at);
+      const Expr near = ir::Select(RandomCondition(&rng_, v, 1), Tap(x, at, -1), here);
+      const Expr other = ir::Select(here < Constant(rng_.UniformInt(-1, 2)), Tap(x, at, 2), near);
+      return ir::Select(RandomCondition(&rng_, v, 1), other, Tap(x, at, 1) - near);
+    });
   }
 
   // A strided window along the last axis, as pooling does.
@@ -461,11 +444,9 @@ class TeGenerator {
 
   void Transpose(const Tensor& x) {
     std::vector<Extent> shape(x.shape.rbegin(), x.shape.rend());
-    Buffer out =
-        builder_.Compute(Name("t"), dtype_, Exprs(shape), {}, [&](const std::vector<Var>& v) {
-          return Unary(ir::Load(x.buffer, std::vector<Expr>(v.rbegin(), v.rend())));
-        });
-    Emit(out, shape);
+    Compute(shape, [&](const std::vector<Var>& v) {
+      return Unary(ir::Load(x.buffer, std::vector<Expr>(v.rbegin(), v.rend())));
+    });
   }
 
   // A small padded or strided 2-D convolution of fresh inputs, added to nothing: later stages build

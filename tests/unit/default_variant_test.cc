@@ -102,7 +102,10 @@ std::vector<int64_t> WinogradTile(int blocks, const std::string& size,
   std::vector<int64_t> tile;
   for (schedule::Variant& variant : VariantsOf(Conv(size, size, blocks, 16))) {
     if (variant.name != "winograd") continue;
-    schedule::Schedule s(variant.function);
+    std::vector<schedule::Variant> only(1, std::move(variant));
+    const auto space = Space::Create(std::move(only), target);
+    EXPECT_TRUE(space.ok()) << support::StatusText(space.status());
+    schedule::Schedule s((*space)->variants()[0].function);
     ApplyDefaultSchedule(target, {}, &s);
     const std::string steps = schedule::ToText(s.steps());
     const size_t at = steps.find("cache_write");
