@@ -230,8 +230,7 @@ class ModelLowering {
                                  ? ""
                                  : support::PathJoin(options_.dump_dir, variants[0].function.name);
     // Which of its algorithms runs may be chosen then.
-    const module::Sizes typical =
-        HasAlgorithmsByRows(body, variants) ? module::Sizes() : span_.typical;
+    const module::Sizes typical = HasAlgorithmsByRows(variants) ? module::Sizes() : span_.typical;
     if (!dump.empty()) TW_TRY(DumpReasons(variants, target, typical, dump));
     kernel->tuned = kernel->predicted = kernel->stale = false;
     kernel->measurement_id.clear();
@@ -443,7 +442,7 @@ absl::StatusOr<BuiltCandidate> BuildCandidate(std::string_view task_text, std::s
 absl::StatusOr<bool> ChoosesWhenItRuns(const graph::Graph& task) {
   if (!graph::IsSymbolic(task)) return false;
   TW_ASSIGN(const std::vector<schedule::Variant> variants, TaskVariants(task));
-  return HasAlgorithmsByRows(task, variants);
+  return HasAlgorithmsByRows(variants);
 }
 
 absl::StatusOr<std::string> DefaultSteps(std::string_view task_text, const target::Target& target) {

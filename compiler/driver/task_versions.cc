@@ -32,10 +32,11 @@ ir::Expr RowsOf(const std::vector<ir::Expr>& shape) {
 // When an algorithm for many rows computes: from more than `most` on. Nothing where the variant is
 // no such algorithm. `few` is the name of the algorithm for few rows.
 std::optional<Rows> ManyRowsOf(const graph::Graph& task, const schedule::Variant& variant,
-                               std::string_view few) {
+                               std::string_view few, const target::Machine& machine) {
   const std::vector<ir::Expr>& shape = variant.function.params[0]->shape;
   if (variant.name == op::kUnpackFirst) {
-    Rows many{RowsOf(shape), few == op::kFixedPoint ? op::kRowsInFixedPoint : op::kRowsInRegisters};
+    const target::PackedRows& packed = machine.packed_rows;
+    Rows many{RowsOf(shape), few == op::kFixedPoint ? packed.in_fixed_point : packed.in_registers};
     // A panel of floats stays in the cache while the rows pass by; all of them would not.
     many.choices[std::string(op::kUnpackedWeights)].place = 1;
     return many;
@@ -43,7 +44,7 @@ std::optional<Rows> ManyRowsOf(const graph::Graph& task, const schedule::Variant
   if (variant.name != op::kQueryLanes) return std::nullopt;
   for (const graph::Node& node : task.nodes) {
     if (node.op != op::kAttentionOp) continue;
-    return Rows{shape[op::TokenAxis(node.attrs)], op::kTokensAlongHeads};
+    return Rows{shape[op::TokenAxis(node.attrs)], machine.attention.tokens_along_heads};
   }
   return std::nullopt;
 }
@@ -107,9 +108,9 @@ TaskVersion VersionOf(std::span<const schedule::Variant> variants,
 
 }  // namespace
 
-bool HasAlgorithmsByRows(const graph::Graph& task, std::span<const schedule::Variant> variants) {
-  return std::any_of(variants.begin() + 1, variants.end(), [&](const schedule::Variant& variant) {
-    return ManyRowsOf(task, variant, variants[0].name).has_value();
+bool HasAlgorithmsByRows(std::span<const schedule::Variant> variants) {
+  return std::ranges::any_of(variants, [](const schedule::Variant& variant) {
+    return variant.name == op::kUnpackFirst || variant.name == op::kQueryLanes;
   });
 }
 
@@ -122,7 +123,7 @@ absl::StatusOr<std::vector<TaskVersion>> TaskVersions(const graph::Graph& task,
   if (!graph::IsSymbolic(task)) return versions;
   const schedule::Variant& main = variants[space::DefaultVariant(variants, target)];
   for (const schedule::Variant& variant : variants) {
-    const std::optional<Rows> many = ManyRowsOf(task, variant, main.name);
+    const std::optional<Rows> many = ManyRowsOf(task, variant, main.name, target.machine);
     if (!many || given) continue;
     const std::string steps =
         schedule::ToText(space::DefaultSchedule(variant.function, target, many->choices));
@@ -130,7 +131,7 @@ absl::StatusOr<std::vector<TaskVersion>> TaskVersions(const graph::Graph& task,
     versions.push_back({variant.name, std::move(other), steps, many->count, many->most});
   }
   if (auto few = FewRows(task, main, target)) versions.push_back(*std::move(few));
-  if (!versions.empty() || HasAlgorithmsByRows(task, variants)) return versions;
+  if (!versions.empty() || HasAlgorithmsByRows(variants)) return versions;
   TW_ASSIGN(const std::vector<space::AlgorithmAtSizes> algorithms,
             space::AlgorithmsBySize(variants, target, span, scheduled));
   for (const space::AlgorithmAtSizes& at : algorithms) versions.push_back(VersionOf(variants, at));

@@ -32,7 +32,7 @@ struct TaskVersion {
 
 // Whether the default of a task of open sizes is two of its algorithms. Steps that are given for
 // such a task leave it only one of them.
-bool HasAlgorithmsByRows(const graph::Graph& task, std::span<const schedule::Variant> variants);
+bool HasAlgorithmsByRows(std::span<const schedule::Variant> variants);
 
 // The versions of a task beside the schedule that it has, which is `scheduled`: each one replaces
 // what was before it. `given`: the steps of that are no default. Errors of a replay of default

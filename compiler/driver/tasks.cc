@@ -315,7 +315,7 @@ graph::GraphPassContext PassContext(const target::Target& target) {
   // Only processors: what moves between a host and a device is whole tensors.
   if (target.kind == target::kProcessors) {
     context.view_alignment = module::kTensorAlignment;
-    context.packed_weight_rows = machine.packed_weight_rows;
+    context.packed_weight_rows = machine.packed_rows.most;
     context.half_weights = {ir::kBF16};
     if (space::HasPairDots(ir::kBF16, machine)) context.half_pairs = {ir::kBF16};
     if (machine.converts_f16) context.half_weights.push_back(ir::kF16);
@@ -323,9 +323,12 @@ graph::GraphPassContext PassContext(const target::Target& target) {
     context.computed_in_f32 = {ir::kF16};
     if (context.half_pairs.empty()) context.computed_in_f32.push_back(ir::kBF16);
     if (machine.computes_f16) context.half_arithmetic = {ir::kF16};
-    context.attention_rows = machine.attention.vectors * machine.vector_bytes / ir::kF32.bytes();
-    context.attention_keys = machine.attention.keys;
-    context.attention_from_keys = machine.attention.pays_from_keys;
+    context.attention = {
+        .rows = machine.attention.vectors * machine.vector_bytes / ir::kF32.bytes(),
+        .keys = machine.attention.keys,
+        .from_keys = machine.attention.pays_from_keys,
+        .few_tokens = machine.attention.tokens_along_heads,
+        .half_cost = machine.attention.half_cost};
     context.near_row = machine.near_row();
     context.join_products = true;
   }

@@ -237,9 +237,10 @@ class AttentionFuser : public ForwardRewriter {
     }
     const Dims shape = {scores[0], scores[1], scores[2], rows[3]};
     TW_ASSIGN(const Laid q, Queries(node, chain.product->inputs[0], shape, &chain.scale));
-    op::Attrs attrs = {{"scale", chain.scale},          {"rows", ctx_.attention_rows},
-                       {"keys", ctx_.attention_keys},   {"q_layout", q.layout.ToText()},
-                       {"k_layout", k.layout.ToText()}, {"v_layout", v.layout.ToText()}};
+    op::Attrs attrs = {{"scale", chain.scale},          {"rows", RowsOfBlock(scores, keys[1])},
+                       {"keys", ctx_.attention.keys},   {"few_tokens", ctx_.attention.few_tokens},
+                       {"q_layout", q.layout.ToText()}, {"k_layout", k.layout.ToText()},
+                       {"v_layout", v.layout.ToText()}};
     if (chain.softcap > 0) attrs["softcap"] = chain.softcap;
     if (chain.dead_rows_zero) attrs["dead_rows_zero"] = int64_t{1};
     std::vector<ValueId> operands = {q.id, k.id, v.id};
@@ -259,9 +260,21 @@ class AttentionFuser : public ForwardRewriter {
   }
 
   bool Pays(const op::Dim& tokens, const op::Dim& keys) const {
-    if (tokens.constant().value_or(0) <= op::kTokensAlongHeads) return true;  // few, or open
-    const int64_t least = ctx_.attention_from_keys;
-    return keys.constant().value_or(least) >= least;
+    const AttentionCut& cut = ctx_.attention;
+    if (tokens.constant().value_or(0) <= cut.few_tokens) return true;  // few, or open
+    return keys.constant().value_or(cut.from_keys) >= cut.from_keys;
+  }
+
+  // Half of them where so many fewer hang over the end of the tokens that lanes lie along. Heads
+  // that share their keys fill a block together.
+  int64_t RowsOfBlock(const Dims& scores, const op::Dim& key_heads) const {
+    const AttentionCut& cut = ctx_.attention;
+    const int64_t tokens = scores[2].constant().value_or(0), half = (cut.rows + 1) / 2;
+    if (tokens <= cut.few_tokens || scores[1] != key_heads) return cut.rows;
+    const auto computed = [&](int64_t block) {
+      return static_cast<double>((tokens + block - 1) / block * block);
+    };
+    return computed(half) * cut.half_cost < computed(cut.rows) ? half : cut.rows;
   }
 
   // Whether the operands of the products are those of one attention with these scores, in which the
@@ -366,7 +379,7 @@ class AttentionFuser : public ForwardRewriter {
 }  // namespace
 
 absl::StatusOr<Graph> FuseAttention(Graph g, const GraphPassContext& ctx) {
-  if (ctx.attention_rows <= 0) return g;
+  if (ctx.attention.rows <= 0) return g;
   return AttentionFuser(std::move(g), ctx).Run();
 }
 

@@ -13,6 +13,15 @@
 
 namespace tilewright::graph {
 
+// How fuse_attention cuts a kernel of attention, and where it makes one.
+struct AttentionCut {
+  int64_t rows = 0;  // queries of a block; 0: attention stays in operators
+  int64_t keys = 32;
+  int64_t from_keys = 256;  // so many make it worth it where the tokens are fixed and many
+  int64_t few_tokens = 1;   // up to so many, lanes lie along the elements of a head
+  double half_cost = 1;     // time of half the rows, for the same work
+};
+
 struct GraphPassContext {
   std::string dump_dir;  // NN_<pass>.graph after each pass; none where empty
   // Names of passes to leave out (--disable-pass); graph.pass.* where one is unknown or required.
@@ -54,10 +63,7 @@ struct GraphPassContext {
   // Of drop_roundings: 16-bit floats whose operators the machine computes in f32, and those of them
   // whose elementwise operators it computes as they are.
   std::vector<ir::DType> computed_in_f32, half_arithmetic;
-  // Of fuse_attention: queries of a kernel's block of rows; 0: attention stays in operators.
-  int64_t attention_rows = 0;
-  // The same: keys of a block, and how many make it worth it where the tokens are fixed and many.
-  int64_t attention_keys = 32, attention_from_keys = 256;
+  AttentionCut attention = {};
   // Of fuse_norms: elements of the longest row that stays in the first cache; 0: norms stay in
   // operators.
   int64_t near_row = 0;

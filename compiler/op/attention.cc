@@ -7,7 +7,8 @@
 // broadcasts to [b,h,s,t]. The result has y_layout. So keys are read where a cache has them.
 // Attributes: scale; softcap c (x becomes c tanh(x / c)); causal (a token sees the keys up to its
 // own, which is the last for the last token); dead_rows_zero (a token that sees no key gets zeros,
-// not NaN); and the tile: rows (queries) and keys.
+// not NaN); few_tokens (where their number is fixed; 1 where absent); and the tile: rows (queries)
+// and keys.
 //
 // The kernel goes over blocks of keys with a running maximum and sum (online softmax):
 //   for b, g, block of rows {  # rows: the queries that read key head g, token by token
@@ -63,6 +64,7 @@ absl::Status ReadAttributes(const Attrs& attrs, AttentionProblem* p) {
   p->dead_rows_zero = GetInt(attrs, "dead_rows_zero", 0) != 0;
   p->tile_rows = GetInt(attrs, "rows", 32);
   p->tile_keys = GetInt(attrs, "keys", 64);
+  p->few_tokens = GetInt(attrs, "few_tokens", 1);
   constexpr int64_t kMostTile = 1024;
   const bool tile = std::min(p->tile_rows, p->tile_keys) >= 1 &&
                     std::max(p->tile_rows, p->tile_keys) <= kMostTile;
@@ -122,23 +124,21 @@ absl::StatusOr<TensorTypes> Infer(std::span<const TensorType> inputs, const Attr
 
 // ------------------------------------------------------------ compute
 
-absl::StatusOr<std::vector<ir::Buffer>> BuildWith(const ComputeArgs& a, bool query_lanes) {
-  DimEqualities equal;
-  TW_ASSIGN(const AttentionProblem p, AttentionProblemOf(a.input_types, a.attrs, &equal));
-  return std::vector<ir::Buffer>{AddAttention(a, p, query_lanes)};
-}
-
 bool TokensAreOpen(std::span<const TensorType> inputs, const Attrs& attrs) {
   return !inputs[0].shape[TokenAxis(attrs)].is_constant();
 }
 
 absl::StatusOr<std::vector<ir::Buffer>> Build(const ComputeArgs& a) {
-  const Dim& tokens = a.input_types[0].shape[TokenAxis(a.attrs)];
-  return BuildWith(a, tokens.is_constant() && tokens.value() > kTokensAlongHeads);
+  DimEqualities equal;
+  TW_ASSIGN(const AttentionProblem p, AttentionProblemOf(a.input_types, a.attrs, &equal));
+  const bool many = p.tokens.is_constant() && p.tokens.value() > p.few_tokens;
+  return std::vector<ir::Buffer>{AddAttention(a, p, many)};
 }
 
 absl::StatusOr<std::vector<ir::Buffer>> BuildQueryLanes(const ComputeArgs& a) {
-  return BuildWith(a, true);
+  DimEqualities equal;
+  TW_ASSIGN(const AttentionProblem p, AttentionProblemOf(a.input_types, a.attrs, &equal));
+  return std::vector<ir::Buffer>{AddAttention(a, p, true)};
 }
 
 // ------------------------------------------------------------ reference

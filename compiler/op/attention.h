@@ -16,8 +16,6 @@ inline constexpr std::string_view kAttentionOp = "attention";
 inline constexpr std::string_view kAttentionAxes = "BHSD";
 // Lanes along the queries: for many tokens. Exists where the number of tokens is open.
 inline constexpr std::string_view kQueryLanes = "query_lanes";
-// Up to so many tokens, lanes along the elements of a head are faster.
-inline constexpr int64_t kTokensAlongHeads = 4;
 
 // Returns the dimension of the queries that counts tokens.
 size_t TokenAxis(const Attrs& attrs);

@@ -14,12 +14,6 @@ namespace {
 using ir::Expr;
 using ir::Var;
 
-constexpr int64_t kMostRowsAlongHeads = 8;  // of a block with lanes along heads
-// Keys of a block then: a block that hangs over the end computes all of its keys.
-constexpr int64_t kKeysAlongHeads = 32;
-constexpr int64_t kKeyRows = 8;         // of keys in a register tile
-constexpr double kHalfTileCost = 1.15;  // time of half a tile's vectors for the same work
-
 // Dimensions in front of what stages of the nest, and of the scan, make.
 constexpr size_t kNest = 4, kStep = 5;
 
@@ -54,20 +48,10 @@ class Builder {
   // A block of rows is `block_tokens_` tokens of each of `block_heads_` heads that share a key
   // head. Vectors lie along the tokens, so that all heads of the block use one vector of a mask.
   void ChooseRows() {
-    int64_t most = kMostRowsAlongHeads;
+    int64_t most = p_.tile_rows;
     if (query_lanes_) {
-      // The tile of the attributes has two vectors.
-      const int64_t half = (p_.tile_rows + 1) / 2;
-      block_tokens_ = p_.shared() == 1 ? p_.tile_rows : half;
+      block_tokens_ = p_.shared() == 1 ? p_.tile_rows : (p_.tile_rows + 1) / 2;
       most = 2 * p_.tile_rows / block_tokens_;
-      const auto computed = [&](int64_t block) {
-        const int64_t tokens = p_.tokens.constant().value_or(0);
-        return static_cast<double>((tokens + block - 1) / block * block);
-      };
-      // Half the vectors load more for each product, but fewer may be idle.
-      if (p_.shared() == 1 && computed(half) * kHalfTileCost < computed(block_tokens_)) {
-        block_tokens_ = half;
-      }
     }
     block_heads_ = std::min(most, p_.shared());
     while (p_.shared() % block_heads_ != 0) --block_heads_;
@@ -77,9 +61,11 @@ class Builder {
   // A fixed number of keys is cut into blocks of about the tile's length that compute the fewest
   // others with them.
   void ChooseKeys() {
-    block_keys_ = query_lanes_ ? p_.tile_keys : std::min(p_.tile_keys, kKeysAlongHeads);
+    block_keys_ = p_.tile_keys;
     if (!p_.keys.is_constant()) return;
-    const int64_t keys = p_.keys.value(), step = query_lanes_ ? kKeyRows : 1;
+    // Register tiles divide a quarter of the block.
+    const int64_t quarter = std::max<int64_t>(p_.tile_keys / 4, 1);
+    const int64_t keys = p_.keys.value(), step = query_lanes_ ? quarter : 1;
     const auto computed = [keys](int64_t block) { return (keys + block - 1) / block * block; };
     int64_t best = block_keys_;
     for (int64_t block = step; block <= 2 * block_keys_; block += step) {

@@ -17,6 +17,7 @@ struct AttentionProblem {
   Dim batch, tokens, keys;
   int64_t heads = 0, kv_heads = 0, head = 0, value = 0;  // value: elements of a head of v
   int64_t tile_rows = 0, tile_keys = 0;
+  int64_t few_tokens = 0;  // up to so many, lanes lie along the elements of a head
   double scale = 1, softcap = 0;
   bool causal = false, dead_rows_zero = false;
   std::vector<Dim> mask;  // [] without one

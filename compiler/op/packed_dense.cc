@@ -111,15 +111,11 @@ absl::StatusOr<std::vector<ir::Buffer>> Build(const ComputeArgs& a) {
       })};
 }
 
-bool HasFewRows(std::span<const TensorType> inputs, const Attrs& attrs) {
-  int64_t rows = 1;
-  for (size_t d = 0; d + 1 < inputs[0].shape.size(); ++d) {
-    rows *= inputs[0].shape[d].constant().value_or(1);
-  }
+bool FitsFixedPoint(std::span<const TensorType> inputs, const Attrs& attrs) {
   const std::optional<int64_t> blocks = inputs[1].shape[0].constant();
   const bool whole = blocks.has_value() &&
                      GetInt(attrs, "units", *blocks * kWeightBlock) == *blocks * kWeightBlock;
-  return whole && rows <= kRowsInFixedPoint && GetInt(attrs, "group", 0) <= kFixedPointGroup;
+  return whole && GetInt(attrs, "group", 0) <= kFixedPointGroup;
 }
 
 absl::StatusOr<std::vector<ir::Buffer>> BuildFixedPoint(const ComputeArgs& a) {
@@ -207,7 +203,7 @@ std::vector<OpSpec> PackedDenseRows() {
   packed.reduction_length = Reduction;
   packed.reference = Plain;
   packed.domain = OfSecond<Domain::kWords>;
-  packed.variants = {{kFixedPoint, HasFewRows, BuildFixedPoint},
+  packed.variants = {{kFixedPoint, FitsFixedPoint, BuildFixedPoint},
                      {kUnpackFirst, RowsAreOpen, BuildUnpackFirst}};
   return {packed};
 }

@@ -27,17 +27,14 @@ bool HasBlocksOfOneSize(const ConvShape& c) {
 }
 
 // Five outputs a tile where three tiles do what four of F(4×4) would (14 = 5+5+4). Less accurate,
-// by the root of the channels that are added up, so not where it saves little, nor for many
-// channels: ‖a−e‖/‖e‖ is 4.6e-6 for 256 of them (F(4×4) 2.6e-6, direct 6e-7).
-bool F5Pays(const ConvShape& c) {
-  constexpr double kWorthwhile = 0.85;
-  constexpr int64_t kMostChannels = 256;
-  const auto products = [&](const WinogradForm& form) {
-    return static_cast<double>(form.Products(c.out_height.value(), c.out_width.value()));
-  };
-  return c.out_height.is_constant() && c.out_width.is_constant() &&
-         c.in_channels <= kMostChannels &&
-         products(WinogradF5()) < kWorthwhile * products(WinogradF4());
+// by the root of the channels that are added up, so not for many: ‖a−e‖/‖e‖ is 4.6e-6 for 256 of
+// them (F(4×4) 2.6e-6, direct 6e-7).
+bool F5SavesProducts(const ConvShape& c) {
+  constexpr int64_t kMostAccurateChannels = 256;
+  if (!c.out_height.is_constant() || !c.out_width.is_constant()) return false;
+  const int64_t height = c.out_height.value(), width = c.out_width.value();
+  return c.in_channels <= kMostAccurateChannels &&
+         WinogradF5().Products(height, width) < WinogradF4().Products(height, width);
 }
 
 // The shape of a convolution that has the form of F(4×4).
@@ -70,7 +67,7 @@ bool WinogradF2Applies(std::span<const TensorType> inputs, const Attrs& attrs) {
 }
 bool WinogradF5Applies(std::span<const TensorType> inputs, const Attrs& attrs) {
   const std::optional<ConvShape> c = ShapeOf(inputs, attrs);
-  return c && c->in_blocks() && F5Pays(*c);
+  return c && c->in_blocks() && F5SavesProducts(*c);
 }
 
 absl::StatusOr<std::vector<ir::Buffer>> ComputeWinograd(const ComputeArgs& a) {

@@ -217,6 +217,24 @@ struct AttentionBlocks {
   // fast. Measured with heads of 64, AVX-512, one thread: 1.25 with 512 keys, 0.95 with 197, 0.4
   // with 77; one token 2.7 with 128.
   int64_t pays_from_keys = 256;
+  // Up to so many tokens, lanes along the elements of a head are faster than lanes along tokens.
+  int64_t tokens_along_heads = 4;
+  // Half the vectors take so much of the time for the same work: they load more for each product.
+  // But fewer of them may be idle.
+  double half_cost = 1.15;
+};
+
+// How dense layers with integer weights of few bits (packed_dense) read them.
+struct PackedRows {
+  // With more rows such a layer is faster with floats, which it need not unpack.
+  int64_t most = 4;
+  // Where the number of rows is open: up to so many, unpacking in registers is faster than
+  // unpacking first. Measured with 4 bits, AVX-512, one thread: unpacked first, 7 rows take 0.92 of
+  // the time in registers, 12 rows 0.74.
+  int64_t in_registers = 6;
+  // The same of products of integers, of all layers of a decoder: unpacked first, 10 rows take 1.16
+  // of their time, 12 rows 1.05, 16 rows 0.95.
+  int64_t in_fixed_point = 12;
 };
 
 // The largest tiles that a search tries, where registers, caches and bodies have room for larger
@@ -297,6 +315,7 @@ struct Machine {
   BlockLimits blocks = {};
   EstimateWeights estimate = {};
   AttentionBlocks attention = {};
+  PackedRows packed_rows = {};
   ConstantPrefetch prefetch = {};
   // Loads whose lanes are up to this stride apart are whole vectors and shuffles of them, one of
   // each per stride. Those of other lanes cost so many contiguous loads for each lane.
@@ -310,8 +329,6 @@ struct Machine {
   // A layer whose weights no near cache holds waits for them. With so few rows a tile is wide, so
   // that many lines are on their way; with more, it multiplies most per load.
   int64_t few_rows = 2;
-  // With more rows a dense layer is faster with floats, which it need not unpack.
-  int64_t packed_weight_rows = 4;
 
   // Of weights that lie behind all caches: less than this part of what these hold (64 KB of 32 MB)
   // arrives while the kernel still starts.

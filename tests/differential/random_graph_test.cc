@@ -310,6 +310,7 @@ TEST(RandomGraph, CompiledPackedWeightsComputeTheSame) {
 // rows first. Returns what is wrong with it; "" = nothing.
 std::string CheckOpenRows(Graph g, int threads, const target::Target& target) {
   constexpr int64_t kMostRows = 40;
+  const target::PackedRows& packed = target.machine.packed_rows;
   const op::Dim rows = g.values[g.inputs[0]].type.shape[0];
   for (graph::Value& value : g.values) {
     if (value.constant == nullptr && value.name != "dequantize" && value.name != "reshape" &&
@@ -325,9 +326,8 @@ std::string CheckOpenRows(Graph g, int threads, const target::Target& target) {
   if (!bytes.ok()) return support::StatusText(bytes.status());
   auto session = tests::GuardedSession(*bytes, threads);
   if (!session.ok()) return support::StatusText(session.status());
-  for (const int64_t size :
-       {int64_t{1}, rows.value(), op::kRowsInRegisters, op::kRowsInRegisters + 1,
-        op::kRowsInFixedPoint, op::kRowsInFixedPoint + 1, kMostRows}) {
+  for (const int64_t size : {int64_t{1}, rows.value(), packed.in_registers, packed.in_registers + 1,
+                             packed.in_fixed_point, packed.in_fixed_point + 1, kMostRows}) {
     const auto fixed = graph::Specialize(g, {{"R", size}});
     if (!fixed.ok()) return support::StatusText(fixed.status());
     const std::vector<RefTensor> inputs = tests::RandomGraphInputs(*fixed, 1);

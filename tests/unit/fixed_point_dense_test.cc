@@ -188,9 +188,7 @@ TEST(FixedPointDense, IsTheDefaultWhereBytesAreMultipliedFast) {
   EXPECT_EQ(by_default(Task({}), "cpu,arch=x86_64,cpu=x86-64"), "direct");
   EXPECT_EQ(by_default(Task({}), "cpu,arch=x86_64,cpu=x86-64-v2"), "fixed_point");
   EXPECT_EQ(by_default(Task({}), "opencl"), "direct");
-  // Many rows, a block of which only some columns exist, groups whose sums do not fit.
-  EXPECT_EQ(VariantsOf(Task({.rows = kRowsInFixedPoint})).size(), 2u);
-  EXPECT_EQ(VariantsOf(Task({.rows = kRowsInFixedPoint + 1})).size(), 1u);
+  // Groups whose sums do not fit.
   EXPECT_EQ(VariantsOf(Task({.group = 2 * kFixedPointGroup, .groups = 1})).size(), 1u);
 }
 

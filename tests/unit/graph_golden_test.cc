@@ -75,7 +75,7 @@ TEST_P(GraphGolden, PassMakesThisText) {
   context.computed_in_f32 = {ir::kF16};
   if (GetParam().starts_with("arithmetic_")) context.half_arithmetic = {ir::kF16};
   context.byte_products = GetParam().starts_with("bytes_");
-  context.attention_rows = 8;
+  context.attention = {.rows = 8, .few_tokens = 4};
   context.near_row = 16;
   context.join_products = true;
   context.enabled = {"block_layouts"};
