@@ -426,6 +426,7 @@ absl::StatusOr<BuiltCandidate> BuildCandidate(std::string_view task_text, std::s
   result.seconds_codegen = code.codegen_seconds;
   result.seconds_link = code.link_seconds;
   result.fits = codegen::CheckSpills(code.resources);
+  result.resources = code.resources;
   TW_ASSIGN(const std::vector<TaskInput> inputs,
             TaskInputs(body, check != nullptr ? check->seed : kTimingSeed));
   TW_ASSIGN(module::ModuleParts parts,

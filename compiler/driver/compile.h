@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/codegen/codegen.h"
 #include "compiler/driver/tasks.h"
 #include "compiler/graph/graph.h"
 #include "compiler/target/target.h"
@@ -88,7 +89,10 @@ struct BuiltCandidate {
   std::string module_bytes;  // one function; measurement inputs are specified, weights never travel
   std::string program_hash;  // ir::ProgramHash of the scheduled function
   double seconds_lower = 0, seconds_codegen = 0, seconds_link = 0;
-  absl::Status fits;  // whether its kernels have registers enough, where a compiler says so
+  // What the device's compiler says of its kernels, if it does, and whether they have registers
+  // enough.
+  std::vector<codegen::KernelResources> resources;
+  absl::Status fits;
 };
 // `check` null: the module asks for a timing without a result check. Errors of the steps are
 // schedule.*; test_miscompile plants a fault for tests ("tail" | "init").

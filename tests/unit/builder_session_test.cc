@@ -92,17 +92,22 @@ TEST(Candidates, ThatSpillAreNoDevicesWork) {
   const auto usual = driver::DefaultSteps(build.task_canonical_text(), target);
   ASSERT_TRUE(usual.ok()) << usual.status();
   BuilderSession session;
+  v1::ResourceReport reported;
   const auto outcome_of = [&](const std::string& steps, const char* spills) {
     setenv("FAKE_NVRTC_SPILLS", spills, 1);
     build.set_steps(steps);
     const v1::BuilderReply reply = session.Handle(request);
     unsetenv("FAKE_NVRTC_SPILLS");
     EXPECT_TRUE(reply.has_built()) << reply.error().message();
+    reported = reply.built().resources();
     return support::StrCat(v1::Outcome_Name(reply.built().outcome()), " ", reply.built().error());
   };
   const std::string other = "fuse %0 %1; split %3 [?,32]; bind %4 blockIdx.x; bind %5 threadIdx.x";
   EXPECT_EQ(outcome_of(other, "0"), "OK ");
   EXPECT_EQ(outcome_of(*usual, "64"), "OK ") << *usual;
+  ASSERT_EQ(reported.kernels_size(), 1);
+  EXPECT_EQ(reported.kernels(0).spill_bytes(), 64);
+  EXPECT_GT(reported.kernels(0).registers(), 0);
   EXPECT_THAT(outcome_of(other, "64"),
               testing::AllOf(testing::StartsWith("BUILD_ERROR codegen.resources.spills: "),
                              testing::HasSubstr("spills 64 bytes")));

@@ -14,6 +14,7 @@
 #include "compiler/transform/passes.h"
 #include "cost_model/features.h"
 #include "cost_model/model.h"
+#include "cost_model/reported_registers.h"
 #include "cost_model/shipped_model.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
@@ -330,6 +331,48 @@ TEST(GroupFeatures, SayWhatTheLaunchIs) {
   EXPECT_EQ(std::max(column("load1.conflicts"), column("load2.conflicts")), std::log2(17.0F));
   EXPECT_NEAR(EstimatedNs(row), EstimateGroups(Matmul(kShared), Gpu()).time.total_ns,
               1e-3 * EstimatedNs(row));
+}
+
+float GroupColumn(const FeatureVector& row, std::string_view name) {
+  return row[FeatureIndex(name, FeatureSet::kGroups)];
+}
+
+// 64 threads with 4 KB: a unit has 64 K registers, 96 KB and 2048 threads.
+TEST(ReportedRegisters, SayHowFullAUnitIs) {
+  FeatureVector row = Features(kShared);
+  const FeatureVector before = row;
+  SetRegisters(128, Gpu().machine.launch, &row);
+  EXPECT_EQ(GroupColumn(row, "group.registers"), std::log2(129.0F));
+  EXPECT_EQ(GroupColumn(row, "group.per_unit"), std::log2(9.0F)) << "8 groups, of 8 K registers";
+  EXPECT_EQ(GroupColumn(row, "group.occupancy"), 0.25F);
+  size_t changed = 0;
+  for (size_t i = 0; i < row.size(); ++i) changed += row[i] != before[i];
+  EXPECT_EQ(changed, 3U);
+}
+
+TEST(ReportedRegisters, CorrectTheEstimateOfOtherPrograms) {
+  const target::LaunchLimits& limits = Gpu().machine.launch;
+  const auto estimated = [&](double registers) {
+    FeatureVector row = Features(kShared);
+    SetRegisters(registers, limits, &row);
+    return row;
+  };
+  const auto corrected = [&](const RegisterCalibration& calibration, double registers) {
+    const FeatureVector row = calibration.Apply(estimated(registers), limits);
+    return std::exp2(static_cast<double>(GroupColumn(row, "group.registers"))) - 1;
+  };
+  RegisterCalibration calibration;
+  EXPECT_EQ(calibration.Apply(estimated(64), limits), estimated(64)) << "nothing is known";
+  calibration.Add(estimated(31), 63);
+  EXPECT_NEAR(corrected(calibration, 31), 44.3, 0.1) << "half of the way, by one report";
+  for (int i = 0; i < 30; ++i) {
+    calibration.Add(estimated(31), 63);
+    calibration.Add(estimated(63), 95);
+  }
+  EXPECT_NEAR(corrected(calibration, 31), 63, 3);
+  EXPECT_NEAR(corrected(calibration, 63), 95, 3);
+  const FeatureVector row = calibration.Apply(estimated(63), limits);
+  EXPECT_LT(GroupColumn(row, "group.occupancy"), GroupColumn(estimated(63), "group.occupancy"));
 }
 
 // Models of one schema refuse rows and stored models of the other.

@@ -243,6 +243,21 @@ TEST(WorkItems, SpecsRoundTripAsText) {
   EXPECT_EQ(Slug(SpecToJson(job).status()), "job.spec.bad") << "no crash of the tuner";
 }
 
+TEST(WorkItems, ReportsOfKernelsRoundTripAsText) {
+  v1::ResourceReport report;
+  EXPECT_EQ(ResourcesToJson(report), "");
+  v1::KernelResources* kernel = report.add_kernels();
+  kernel->set_name("dense_0");
+  kernel->set_registers(40);
+  kernel->set_shared_bytes(4096);
+  report.add_kernels()->set_spill_bytes(8);
+  EXPECT_EQ(ResourcesFromJson(ResourcesToJson(report)).SerializeAsString(),
+            report.SerializeAsString());
+  for (const char* text : {"", "{", "[]", "{\"kernels\": 7}"}) {
+    EXPECT_EQ(ResourcesFromJson(text).kernels_size(), 0) << text;
+  }
+}
+
 TEST(WorkItems, TheJobsOwnPlanWins) {
   v1::MeasurementPlan wanted;
   wanted.set_min_repeats(50);

@@ -45,6 +45,10 @@ void AddMixedResults(TuningLog* log, const std::string& job) {
 
 TEST_P(TuningLogTest, ExportRoundTripsThroughAnotherLog) {
   AddJobWithTrials("j1");
+  TrialBuilt built;
+  built.number = 1;
+  built.resources = R"({"kernels":[{"name":"k","registers":"40"}]})";
+  ASSERT_TRUE(log_->SetBuilt("j1", {built}).ok());
   AddMixedResults(log_.get(), "j1");
   AddJobWithTrials("j2");
   AddMixedResults(log_.get(), "j2");
@@ -58,6 +62,7 @@ TEST_P(TuningLogTest, ExportRoundTripsThroughAnotherLog) {
   EXPECT_EQ(Value(ImportLog(copy.get(), records)).new_records, 6);
   EXPECT_EQ(Value(ImportLog(copy.get(), records)).new_records, 0);
   ASSERT_TRUE(ImportLog(copy.get(), drafts).ok());
+  EXPECT_EQ(Value(copy->GetTrial("j1", 1)).resources, built.resources);
   EXPECT_EQ(ExportAll(copy.get(), {.job = "", .features = true}), records);
   EXPECT_EQ(ExportAll(copy.get(), {.job = "", .features = true, .drafts = true}), drafts);
   EXPECT_EQ(Value(copy->BestRecord(MakeRecord("j1", "conv0", 1, 2, 1).key)).median, 0.1 + 0.2);

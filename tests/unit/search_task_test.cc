@@ -225,6 +225,56 @@ TEST(SearchTaskTest, TrainingRowsAreRebuiltFromStepsAlone) {
   }
 }
 
+// A compiler for GPUs says how many registers a program has. Training sees that; of programs that
+// were not compiled the search corrects its estimate, and logs what the model saw.
+TEST(SearchTaskTest, ReportedRegistersTakeThePlaceOfEstimatedOnes) {
+  const auto make = [] {
+    SearchOptions options;
+    options.considered = 48;
+    options.fresh = 16;
+    auto task =
+        SearchTask::Create({{"direct", tests::DenseReluProgram(128, 256, 64)}},
+                           2.0 * 128 * 256 * 64, *target::ParseTarget("cuda,arch=sm_90"), options);
+    TW_CHECK(task.ok()) << support::StatusText(task.status());
+    return *std::move(task);
+  };
+  const auto registers_of = [](const cost_model::FeatureVector& row) {
+    const size_t at = cost_model::FeatureIndex("group.registers", cost_model::FeatureSet::kGroups);
+    return std::exp2(static_cast<double>(row[at])) - 1;
+  };
+  const auto prior = cost_model::MakePriorModel(cost_model::FeatureSet::kGroups);
+  auto task = make(), plain = make(), restarted = make();
+  double time = 1000;
+  const AskResult first = Ask(task.get(), 8, "b0", prior.get());
+  for (const Pick& pick : first.picks) {
+    const Candidate& c = pick.candidate;
+    Told told{c.program_hash, v1::OK, time += 10, false, std::lround(2 * registers_of(c.features))};
+    for (auto* with : {&task, &restarted}) (*with)->Tell(told, c.steps, space::PointText(c.point));
+    told.registers = 0;
+    plain->Tell(told, c.steps, space::PointText(c.point));
+  }
+  const auto rows = task->TrainingRows(0), known = restarted->TrainingRows(0);
+  ASSERT_EQ(rows.size(), 8U);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(std::lround(registers_of(rows[i].features)),
+              std::lround(2 * registers_of(first.picks[i].candidate.features)));
+    EXPECT_EQ(rows[i].features, known[i].features);
+  }
+  const AskResult after = Ask(task.get(), 4, "b1", prior.get());
+  const AskResult again = Ask(restarted.get(), 4, "b1", prior.get());
+  const AskResult without = Ask(plain.get(), 4, "b1", prior.get());
+  ASSERT_EQ(after.ranked.size(), without.ranked.size());
+  for (size_t i = 0; i < after.ranked.size(); ++i) {
+    const Candidate& c = after.ranked[i].candidate;
+    ASSERT_EQ(c.program_hash, without.ranked[i].candidate.program_hash) << "the prior ranks";
+    EXPECT_EQ(c.features, again.ranked[i].candidate.features);
+    const double ratio =
+        registers_of(c.features) / registers_of(without.ranked[i].candidate.features);
+    EXPECT_GT(ratio, 1.4);
+    EXPECT_LT(ratio, 2.1);
+  }
+}
+
 // A search that is told a log goes on exactly as the one that wrote it: same pool, same order.
 TEST(SearchTaskTest, ARestartedSearchGoesOnWithTheSamePicks) {
   auto model = cost_model::MakePriorModel();

@@ -195,11 +195,13 @@ TEST_P(TuningLogTest, BuiltTrialsKeepWhatWasSubmittedByteForByte) {
   built.work_item = "j1/conv0/1";
   built.work_spec = std::string("\0\x01\xff spec", 8);
   built.codegen_s = 0.5;
+  built.resources = R"({"kernels":[{"name":"k","registers":"40"}]})";
   ASSERT_TRUE(log_->SetBuilt("j1", {built}).ok());
   const TrialRow trial = Value(log_->GetTrial("j1", 1));
   EXPECT_EQ(trial.state, TrialState::kBuilt);
   EXPECT_EQ(trial.work_spec, built.work_spec);
   EXPECT_EQ(trial.artifact_size, 12345);
+  EXPECT_EQ(trial.resources, built.resources);
   EXPECT_EQ(Value(log_->CountTrials("j1")).built, 1);
 }
 

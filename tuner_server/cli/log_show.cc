@@ -12,6 +12,7 @@
 #include "tuner_server/cli/log_commands.h"
 #include "tuner_server/cli/log_task.h"
 #include "tuner_server/cli/server_client.h"
+#include "tuner_server/jobs/work_items.h"
 
 namespace tilewright::cli {
 namespace {
@@ -48,6 +49,29 @@ absl::StatusOr<std::string> ProgramText(const log::TaskRow& task, const log::Tri
   return note + ir::Print(scheduled);
 }
 
+nlohmann::json KernelsJson(const log::TrialRow& trial) {
+  nlohmann::json list = nlohmann::json::array();
+  const v1::ResourceReport report = jobs::ResourcesFromJson(trial.resources);
+  for (const v1::KernelResources& kernel : report.kernels()) {
+    list.push_back({{"name", kernel.name()},
+                    {"registers", kernel.registers()},
+                    {"spill_bytes", kernel.spill_bytes()},
+                    {"stack_bytes", kernel.stack_bytes()},
+                    {"shared_bytes", kernel.shared_bytes()}});
+  }
+  return list;
+}
+
+std::string KernelsText(const log::TrialRow& trial) {
+  std::string text;
+  const v1::ResourceReport report = jobs::ResourcesFromJson(trial.resources);
+  for (const v1::KernelResources& kernel : report.kernels()) {
+    text += StrCat("\nkernel  ", kernel.name(), ": ", kernel.registers(), " registers, ",
+                   kernel.shared_bytes(), " bytes shared, ", kernel.spill_bytes(), " spilled");
+  }
+  return text;
+}
+
 nlohmann::json RecordJson(const Measured& row) {
   return {{"measurement_id", row.record.measurement_id},
           {"outcome", log::OutcomeName(row.record.outcome)},
@@ -64,6 +88,7 @@ nlohmann::json RecordJson(const Measured& row) {
           {"device", row.record.device},
           {"program_hash", row.trial.program_hash},
           {"error", row.record.error_detail},
+          {"kernels", KernelsJson(row.trial)},
           {"steps", row.trial.steps}};
 }
 
@@ -134,7 +159,8 @@ absl::Status Show(const LogShowOptions& options) {
   PrintOut(StrCat(
       "\nsteps of ",
       chosen.record.measurement_id.empty() ? "the default schedule" : chosen.record.measurement_id,
-      " (program ", chosen.trial.program_hash, ")\n", chosen.trial.steps));
+      " (program ", chosen.trial.program_hash, ")\n", chosen.trial.steps,
+      KernelsText(chosen.trial)));
   if (!chosen.record.error_detail.empty()) {
     PrintOut("\nerror   " + chosen.record.error_class + ": " + chosen.record.error_detail);
   }

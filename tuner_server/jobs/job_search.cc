@@ -112,6 +112,7 @@ v1::ToldRecord JobCore::ToldOf(const log::TrialRow& trial, const log::RecordRow*
   told.set_program_hash(trial.program_hash);
   told.set_features_hash(trial.features_hash);
   told.set_point(trial.point);
+  *told.mutable_resources() = ResourcesFromJson(trial.resources);
   // What says nothing about the candidate only keeps it from being chosen again.
   const bool judged = record != nullptr && record->valid &&
                       record->outcome != log::Outcome::kDeviceLost &&

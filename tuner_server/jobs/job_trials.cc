@@ -26,6 +26,11 @@ constexpr uint64_t kMaxArtifactBytes = uint64_t{1} << 30;
 // Modules of candidates carry code only; a file for each would cost more than its link.
 constexpr int64_t kInlineModuleBytes = int64_t{8} << 20;
 
+log::TrialBuilt BuiltOf(const log::TrialRow& row) {
+  return {row.number,    row.state,   row.artifact_sha256, row.artifact_size, row.work_item,
+          row.work_spec, row.lower_s, row.codegen_s,       row.link_s,        row.resources};
+}
+
 constexpr char kTrackerCondition[] = "TRACKER_UNREACHABLE";
 constexpr char kDeviceCondition[] = "NO_DEVICE";
 constexpr char kQuotaCondition[] = "QUOTA";
@@ -136,6 +141,7 @@ absl::Status JobCore::TakeArtifact(OpenTrial* trial, const v1::Built& built) {
   row.lower_s = built.lower_seconds();
   row.codegen_s = built.codegen_seconds();
   row.link_s = built.link_seconds();
+  row.resources = ResourcesToJson(built.resources());
   trial->phase = OpenTrial::Phase::kToSubmit;
   return absl::OkStatus();
 }
@@ -160,9 +166,7 @@ absl::Status JobCore::PumpSubmit() {
     // The log knows the bytes before the tracker can.
     if (trial.row.state == log::TrialState::kProposed) {
       trial.row.state = log::TrialState::kBuilt;
-      const log::TrialRow& row = trial.row;
-      built.push_back({number, row.state, row.artifact_sha256, row.artifact_size, row.work_item,
-                       row.work_spec, row.lower_s, row.codegen_s, row.link_s});
+      built.push_back(BuiltOf(trial.row));
     }
   }
   if (items.empty()) return absl::OkStatus();
@@ -207,8 +211,7 @@ absl::Status JobCore::NoteQueued(const std::vector<int64_t>& trials) {
     log::TrialRow& row = it->second.row;
     if (row.state == log::TrialState::kQueued) continue;
     row.state = log::TrialState::kQueued;
-    queued.push_back({number, row.state, row.artifact_sha256, row.artifact_size, row.work_item,
-                      row.work_spec, row.lower_s, row.codegen_s, row.link_s});
+    queued.push_back(BuiltOf(row));
   }
   return queued.empty() ? absl::OkStatus() : env_.log->SetBuilt(job_.id, queued);
 }

@@ -200,11 +200,23 @@ std::string UserName(const std::string& created_by) {
   return created_by.substr(colon + 1, created_by.rfind(':') - colon - 1);
 }
 
-absl::StatusOr<std::string> SpecToJson(const v1::Job& job) {
-  std::string json;
+static google::protobuf::util::Status ToJson(const google::protobuf::Message& message,
+                                             std::string* json) {
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
-  const auto status = google::protobuf::util::MessageToJsonString(job, &json, options);
+  return google::protobuf::util::MessageToJsonString(message, json, options);
+}
+
+static google::protobuf::util::Status FromJson(const std::string& json,
+                                               google::protobuf::Message* message) {
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = true;
+  return google::protobuf::util::JsonStringToMessage(json, message, options);
+}
+
+absl::StatusOr<std::string> SpecToJson(const v1::Job& job) {
+  std::string json;
+  const auto status = ToJson(job, &json);
   if (!status.ok()) {
     return support::InvalidArgument(
         "job.spec.bad", "expected a job that can be kept, found: " + std::string(status.message()));
@@ -214,14 +226,24 @@ absl::StatusOr<std::string> SpecToJson(const v1::Job& job) {
 
 absl::StatusOr<v1::Job> SpecFromJson(const std::string& json) {
   v1::Job job;
-  google::protobuf::util::JsonParseOptions options;
-  options.ignore_unknown_fields = true;
-  const auto status = google::protobuf::util::JsonStringToMessage(json, &job, options);
+  const auto status = FromJson(json, &job);
   if (!status.ok()) {
     return support::DataLoss("job.spec.bad",
                              "expected a job as JSON, found " + support::Quote(json));
   }
   return job;
+}
+
+std::string ResourcesToJson(const v1::ResourceReport& report) {
+  std::string json;
+  if (report.kernels_size() == 0 || !ToJson(report, &json).ok()) return "";
+  return json;
+}
+
+v1::ResourceReport ResourcesFromJson(const std::string& json) {
+  v1::ResourceReport report;
+  if (json.empty() || !FromJson(json, &report).ok()) return {};
+  return report;
 }
 
 v1::MeasurementPlan TrialPlan(const v1::MeasurementPlan& wanted, double best_ns) {

@@ -40,6 +40,11 @@ std::string UserName(const std::string& created_by);
 absl::StatusOr<std::string> SpecToJson(const v1::Job& job);
 absl::StatusOr<v1::Job> SpecFromJson(const std::string& json);
 
+// The same of what a compiler says of a trial's kernels; "" is an empty report, and so is a text
+// that is none: a search can do without.
+std::string ResourcesToJson(const v1::ResourceReport& report);
+v1::ResourceReport ResourcesFromJson(const std::string& json);
+
 // Returns the plan of a trial: the job's own settings, else the defaults, and a limit that stops
 // candidates much slower than the best one (`best_ns`, 0: none yet).
 v1::MeasurementPlan TrialPlan(const v1::MeasurementPlan& wanted, double best_ns);

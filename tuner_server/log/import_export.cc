@@ -82,6 +82,7 @@ void TrialFields(Trial& t, F&& f) {
   f("lower_s", t.lower_s);
   f("codegen_s", t.codegen_s);
   f("link_s", t.link_s);
+  f("resources", t.resources);
 }
 
 template <typename Batch, typename F>

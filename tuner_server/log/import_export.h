@@ -8,11 +8,11 @@
 //   target_key threads toolchain model_name model_sha256 cost_model seed steps program_hash
 //   generated_by proposed_by batch_id
 //   rank considered predicted model_id features_hash [features] point is_default artifact_sha256
-//   artifact_size lower_s codegen_s link_s accepted attempt outcome error_class error_detail signal
-//   exit_code phase value_kind samples inner_loops median mad ci_rel baseline baseline_before
-//   baseline_after valid invalid_reasons max_abs_error, counters of the host, fetch_s load_s run_s,
-//   device {name fingerprint address class agent agent_version boot_id lease fencing_token},
-//   started_us stored_us
+//   artifact_size lower_s codegen_s link_s resources (JSON) accepted attempt outcome error_class
+//   error_detail signal exit_code phase value_kind samples inner_loops median mad ci_rel baseline
+//   baseline_before baseline_after valid invalid_reasons max_abs_error, counters of the host,
+//   fetch_s load_s run_s, device {name fingerprint address class agent agent_version boot_id lease
+//   fencing_token}, started_us stored_us
 // For a task's default schedule, which no search chose, generated_by and proposed_by are "default",
 // batch_id is empty, rank and considered are 0. attempt 0 is a build that failed.
 //

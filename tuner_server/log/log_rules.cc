@@ -91,6 +91,7 @@ TrialRow ApplyBuilt(TrialRow trial, const TrialBuilt& built) {
   trial.lower_s = built.lower_s;
   trial.codegen_s = built.codegen_s;
   trial.link_s = built.link_s;
+  trial.resources = built.resources;
   return trial;
 }
 

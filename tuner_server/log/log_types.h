@@ -176,6 +176,7 @@ struct TrialRow {
   double lower_s = 0;
   double codegen_s = 0;
   double link_s = 0;
+  std::string resources;       // what the device's compiler says of its kernels; opaque to the log
   std::string measurement_id;  // of the accepted record
   double median = 0;           // of the accepted record
   int64_t created_us = 0;

@@ -360,7 +360,12 @@ constexpr std::string_view kVersion11 = R"sql(
 ALTER TABLE module_versions ADD COLUMN sizes TEXT NOT NULL DEFAULT '';
 )sql";
 
-constexpr std::array<sql::Migration, 11> kMigrations = {{{1, kVersion1},
+// 12: what the device's compiler says of a trial's kernels.
+constexpr std::string_view kVersion12 = R"sql(
+ALTER TABLE trials ADD COLUMN resources TEXT NOT NULL DEFAULT '';
+)sql";
+
+constexpr std::array<sql::Migration, 12> kMigrations = {{{1, kVersion1},
                                                          {2, kVersion2},
                                                          {3, kVersion3},
                                                          {4, kVersion4},
@@ -370,7 +375,8 @@ constexpr std::array<sql::Migration, 11> kMigrations = {{{1, kVersion1},
                                                          {8, kVersion8},
                                                          {9, kVersion9},
                                                          {10, kVersion10},
-                                                         {11, kVersion11}}};
+                                                         {11, kVersion11},
+                                                         {12, kVersion12}}};
 
 }  // namespace
 

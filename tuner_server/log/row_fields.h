@@ -111,6 +111,7 @@ void ForEachField(Row& row, F&& f) {
   f("lower_s", row.lower_s);
   f("codegen_s", row.codegen_s);
   f("link_s", row.link_s);
+  f("resources", row.resources);
   f("measurement_id", row.measurement_id);
   f("median", row.median);
   f("created_us", row.created_us);

@@ -169,7 +169,8 @@ absl::Status SqliteLog::WriteTrial(const TrialRow& trial) {
                                               {"link_s", "?12"},
                                               {"measurement_id", "?13"},
                                               {"median", "?14"},
-                                              {"ended_us", "?15"}},
+                                              {"ended_us", "?15"},
+                                              {"resources", "?16"}},
                                              "job = ?1 AND number = ?2"));
   TW_ASSIGN(Statement set, db_.Prepare(*update));
   return set.BindText(1, trial.job)
@@ -187,6 +188,7 @@ absl::Status SqliteLog::WriteTrial(const TrialRow& trial) {
       .BindText(13, trial.measurement_id)
       .BindDouble(14, trial.median)
       .BindInt64(15, trial.ended_us)
+      .BindText(16, trial.resources)
       .Run();
 }
 

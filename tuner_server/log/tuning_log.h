@@ -65,6 +65,7 @@ struct TrialBuilt {
   double lower_s = 0;
   double codegen_s = 0;
   double link_s = 0;
+  std::string resources;
 };
 
 // An event of a trial: a record, an end, or both.

@@ -294,9 +294,13 @@ absl::Status BuilderSession::Tell(const v1::Tell& request, v1::Told* reply) {
         !records_.emplace(record.measurement_id(), record).second) {
       continue;
     }
-    task->search->Tell({record.program_hash(), record.outcome(),
-                        record.outcome() == v1::OK ? record.median_ns() : 0, record.pending()},
-                       record.steps(), record.point());
+    int64_t registers = 0;
+    for (const v1::KernelResources& kernel : record.resources().kernels())
+      registers = std::max<int64_t>(registers, kernel.registers());
+    task->search->Tell(
+        {record.program_hash(), record.outcome(),
+         record.outcome() == v1::OK ? record.median_ns() : 0, record.pending(), registers},
+        record.steps(), record.point());
   }
   reply->set_known_records(static_cast<int32_t>(records_.size()));
   return Inherit(request);
@@ -467,6 +471,14 @@ absl::Status BuilderSession::Build(const v1::Build& request, v1::Built* reply) {
     } else {
       TW_TRY(support::WriteFileAtomic(request.output_path(), built.module_bytes));
       reply->set_artifact_path(request.output_path());
+    }
+    for (const codegen::KernelResources& kernel : built.resources) {
+      v1::KernelResources* out = reply->mutable_resources()->add_kernels();
+      out->set_name(kernel.name);
+      out->set_registers(kernel.registers);
+      out->set_spill_bytes(kernel.spill_bytes);
+      out->set_stack_bytes(kernel.stack_bytes);
+      out->set_shared_bytes(kernel.shared_bytes);
     }
     reply->set_program_hash(built.program_hash);
     reply->set_lower_seconds(built.seconds_lower);

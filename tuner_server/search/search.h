@@ -36,6 +36,8 @@ struct Told {
   v1::Outcome outcome = v1::OUTCOME_UNSPECIFIED;
   double median_ns = 0;  // 0 unless OK
   bool pending = false;  // picked, not measured yet
+  // Of a thread of its kernel that has most, as the device's compiler says; 0: it says nothing.
+  int64_t registers = 0;
 };
 
 }  // namespace tilewright::search

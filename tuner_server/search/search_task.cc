@@ -335,7 +335,7 @@ absl::Status SearchTask::Score(cost_model::CostModel* model, Pool* pool, AskResu
   const int64_t start = clock.NowNs();
   std::vector<cost_model::FeatureVector> rows;
   for (size_t i = pool->scores.size(); i < pool->drafts.size(); ++i) {
-    rows.push_back(pool->drafts[i].features);
+    rows.push_back(Calibrated(pool->drafts[i].features));
   }
   TW_ASSIGN(const std::vector<float> scores, model->Predict(rows));
   pool->scores.insert(pool->scores.end(), scores.begin(), scores.end());
@@ -373,12 +373,12 @@ absl::StatusOr<std::vector<float>> SearchTask::PredictScores(std::string_view de
                                                              int count,
                                                              cost_model::CostModel* model) {
   TW_ASSIGN(const Candidate standard, FromSteps(default_steps));
-  std::vector<cost_model::FeatureVector> rows = {standard.features};
+  std::vector<cost_model::FeatureVector> rows = {Calibrated(standard.features)};
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
     if (i == base_.size() && !GrowBase(&unreported_)) break;
     const auto any = [](const std::string&) { return true; };
     auto made = maker_.Make(base_[i].point, Origin::kDraft, any, &unreported_.times);
-    if (made.ok()) rows.push_back(std::move(made->features));
+    if (made.ok()) rows.push_back(Calibrated(made->features));
   }
   return model->Predict(rows);
 }
@@ -459,7 +459,7 @@ absl::Status SearchTask::Refine(cost_model::CostModel* model, support::Rng* rng,
 absl::StatusOr<Prediction> SearchTask::PredictBest(std::string_view default_steps,
                                                    cost_model::CostModel* model) {
   TW_ASSIGN(const Candidate standard, FromSteps(default_steps));
-  TW_ASSIGN(const std::vector<float> score, model->Predict({standard.features}));
+  TW_ASSIGN(const std::vector<float> score, model->Predict({Calibrated(standard.features)}));
   support::Rng rng = support::Rng(options_.seed).Split("predict");
   std::vector<std::string> inherited;
   Neighbours neighbours;
@@ -472,8 +472,9 @@ absl::StatusOr<Prediction> SearchTask::PredictBest(std::string_view default_step
   Prediction best;
   for (const Pick& pick : result.ranked) {
     // To start a launch takes what it takes: the error is of the rest.
-    const double rest = std::max(0.0, std::exp2(-pick.predicted) - launch_ns_);
-    const double gain = -score[0] - std::log2(launch_ns_ + rest * std::exp2(kOptimism));
+    const double start = limits_.launch_ns;
+    const double rest = std::max(0.0, std::exp2(-pick.predicted) - start);
+    const double gain = -score[0] - std::log2(start + rest * std::exp2(kOptimism));
     if (gain <= best.gain) break;
     if (!standard_cost) {
       TW_ASSIGN(standard_cost, maker_.OpenCost(default_steps));
@@ -491,6 +492,7 @@ absl::StatusOr<AskResult> SearchTask::Ask(int count, std::string_view batch_id,
   support::Rng rng = support::Rng(options_.seed).Split(batch_id);
   std::vector<std::string> inherited;
   Neighbours neighbours;
+  CalibrateRegisters();
   TW_ASSIGN(AskResult result, Rank(&rng, model, &inherited, &neighbours));
   Choose(std::min(count, result.considered), inherited, neighbours, &rng, &result);
   for (const Pick& pick : result.picks) {
@@ -498,7 +500,21 @@ absl::StatusOr<AskResult> SearchTask::Ask(int count, std::string_view batch_id,
     Tell({c.program_hash, v1::OUTCOME_UNSPECIFIED, 0, true}, c.steps, PointText(c.point));
     told_.at(c.program_hash).features = c.features;
   }
+  // The log gets what the model saw.
+  for (std::vector<Pick>* list : {&result.picks, &result.ranked}) {
+    for (Pick& pick : *list) pick.candidate.features = Calibrated(pick.candidate.features);
+  }
   return result;
+}
+
+void SearchTask::CalibrateRegisters() {
+  if (set_ != cost_model::FeatureSet::kGroups) return;
+  registers_ = cost_model::RegisterCalibration();
+  for (const std::string& hash : measured_) {
+    Known& known = told_.at(hash);
+    if (known.told.registers > 0 && FindFeatures(&known))
+      registers_.Add(*known.features, static_cast<double>(known.told.registers));
+  }
 }
 
 std::vector<cost_model::DataRow> SearchTask::TrainingRows(int group) {
@@ -511,8 +527,12 @@ std::vector<cost_model::DataRow> SearchTask::TrainingRows(int group) {
       continue;
     }
     if (!FindFeatures(&known)) continue;
-    rows.push_back(
-        {*known.features, group, known.told.outcome == v1::OK ? known.told.median_ns : 0});
+    cost_model::DataRow row{*known.features, group,
+                            known.told.outcome == v1::OK ? known.told.median_ns : 0};
+    if (set_ == cost_model::FeatureSet::kGroups && known.told.registers > 0) {
+      cost_model::SetRegisters(static_cast<double>(known.told.registers), limits_, &row.features);
+    }
+    rows.push_back(std::move(row));
   }
   return rows;
 }

@@ -29,6 +29,7 @@
 #include "compiler/space/space.h"
 #include "compiler/target/target.h"
 #include "cost_model/model.h"
+#include "cost_model/reported_registers.h"
 #include "deploy/support/rng.h"
 #include "tuner_server/search/draft_maker.h"
 #include "tuner_server/search/search.h"
@@ -139,7 +140,7 @@ class SearchTask {
       : space_(std::move(space)),
         options_(options),
         set_(target.machine.feature_set),
-        launch_ns_(target.machine.launch.launch_ns),
+        limits_(target.machine.launch),
         maker_(space_.get(), flops, target),
         base_rng_(support::Rng(options.seed).Split("base")) {}
 
@@ -196,12 +197,18 @@ class SearchTask {
   int TakeOwed(int left, const AskResult& result, std::vector<bool>* taken) const;
   void Explore(int count, const std::vector<bool>& taken, support::Rng* rng, AskResult* result);
   bool FindFeatures(Known* known);
+  // From the programs that were told with registers.
+  void CalibrateRegisters();
+  cost_model::FeatureVector Calibrated(const cost_model::FeatureVector& features) const {
+    return registers_.Apply(features, limits_);
+  }
   bool IsTold(const std::string& program_hash) const { return told_.count(program_hash) > 0; }
 
   std::unique_ptr<Space> space_;
   SearchOptions options_;
   cost_model::FeatureSet set_;
-  double launch_ns_;  // to start a launch, which no schedule makes shorter
+  target::LaunchLimits limits_;
+  cost_model::RegisterCalibration registers_;
   DraftMaker maker_;
   std::optional<Point> default_point_;
   std::vector<Point> inherited_;

@@ -1,0 +1,61 @@
+#include "cost_model/reported_registers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+
+#include "compiler/target/occupancy.h"
+#include "cost_model/feature_row.h"
+
+namespace tilewright::cost_model {
+namespace {
+
+// So many reports that agree with the estimate are taken for granted, and so much spread of it.
+constexpr double kPriorReports = 1, kPriorSpread = 1;
+
+size_t Place(std::string_view name) { return FeatureIndex(name, FeatureSet::kGroups); }
+
+double Logged(const FeatureVector& features, std::string_view name) {
+  return std::exp2(static_cast<double>(features[Place(name)])) - 1;
+}
+
+}  // namespace
+
+void SetRegisters(double registers, const target::LaunchLimits& limits, FeatureVector* features) {
+  const auto whole = [&](std::string_view name) {
+    return static_cast<int64_t>(std::llround(Logged(*features, name)));
+  };
+  const int64_t threads = whole("group.threads"), shared = whole("group.shared_bytes");
+  const auto used = static_cast<int64_t>(std::llround(registers));
+  FeatureRow row;
+  row.AddLog("group.registers", registers);
+  row.AddLog("group.per_unit", static_cast<double>(std::max<int64_t>(
+                                   1, target::GroupsPerUnit(limits, threads, shared, used))));
+  row.Add("group.occupancy", target::Occupancy(limits, threads, shared, used));
+  for (size_t i = 0; i < row.names.size(); ++i) (*features)[Place(row.names[i])] = row.values[i];
+}
+
+void RegisterCalibration::Add(const FeatureVector& estimated, double registers) {
+  const double x = static_cast<double>(estimated[Place("group.registers")]);
+  const double d = std::log2(1 + registers) - x;
+  count_ += 1;
+  sum_x_ += x;
+  sum_d_ += d;
+  sum_xx_ += x * x;
+  sum_xd_ += x * d;
+}
+
+FeatureVector RegisterCalibration::Apply(FeatureVector features,
+                                         const target::LaunchLimits& limits) const {
+  if (empty()) return features;
+  const double x = static_cast<double>(features[Place("group.registers")]);
+  const double mean_x = sum_x_ / count_, mean_d = sum_d_ / count_;
+  const double slope =
+      (sum_xd_ - count_ * mean_x * mean_d) / (sum_xx_ - count_ * mean_x * mean_x + kPriorSpread);
+  const double shift = sum_d_ / (count_ + kPriorReports) + slope * (x - mean_x);
+  SetRegisters(std::max(1.0, std::exp2(x + shift) - 1), limits, &features);
+  return features;
+}
+
+}  // namespace tilewright::cost_model
