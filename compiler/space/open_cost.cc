@@ -10,6 +10,7 @@
 
 #include "compiler/ir/bind_sizes.h"
 #include "compiler/ir/interp.h"
+#include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
 #include "compiler/space/run_loops.h"
 #include "compiler/transform/passes.h"
@@ -37,12 +38,16 @@ bool UsesAnyVar(const Expr& e) {
   return found;
 }
 
-// What the conditions in a value cost. Masks that depend on no size and no loop are constants.
-double CostOfChoices(const Expr& value, const target::TileWeights& weights) {
+// What the conditions in the value of a store cost. Masks that depend on no size and no loop are
+// constants; those that its loads share with it come with the tile's end.
+double CostOfChoices(const ir::StmtNode& store, const target::TileWeights& weights) {
   double cost = 0;
-  ir::VisitExprs(value, [&](const Expr& e) {
-    if (e->kind != ir::ExprKind::kSelect) return true;
-    const Expr& condition = e->args[0];
+  ir::VisitExprs(store.value, [&](const Expr& e) {
+    const bool chooses = e->kind == ir::ExprKind::kSelect;
+    const bool masks = e->kind == ir::ExprKind::kLoad && e->mask != nullptr &&
+                       !(store.mask != nullptr && ir::StructuralEqual(e->mask, store.mask));
+    if (!chooses && !masks) return true;
+    const Expr& condition = chooses ? e->args[0] : e->mask;
     if (!condition->dtype.is_vector()) {
       cost = weights.guarded_store;
     } else if (UsesAnyVar(condition)) {
@@ -83,7 +88,7 @@ class Counter {
       case StmtKind::kStore:
         counts_.stores += runs;
         counts_.conditions +=
-            runs * (guarded ? weights_.guarded_store : CostOfChoices(s->value, weights_));
+            runs * (guarded ? weights_.guarded_store : CostOfChoices(*s, weights_));
         return;
       case StmtKind::kSeq:
         for (const Stmt& child : s->stmts) Walk(child, runs, guarded);

@@ -31,6 +31,7 @@ bool IsConstantLoad(const Expr& e) {
 }
 
 bool IsZeroProduct(const Expr& e) {
+  if (e->kind == ExprKind::kBroadcast) return IsZeroProduct(e->args[0]);
   if (e->kind != ExprKind::kMul || !e->dtype.is_float()) return false;
   return (IsZero(e->args[0]) && IsConstantLoad(e->args[1])) ||
          (IsZero(e->args[1]) && IsConstantLoad(e->args[0]));

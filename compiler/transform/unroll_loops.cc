@@ -4,6 +4,8 @@
 //     → S[i := m]; …; S[i := m+n-1]     (n constant; else the loop becomes serial)
 //   for i in … { … L[… i …] … }, L local and small
 //     → the same, so that L's indices are constants and L lives in registers
+//   for i in … { … X[…] masked(… i …) … }, short
+//     → the same, so that loops around it need each mask once
 //   for i in … { loops inside } annotated unroll_max=N
 //     → loops inside are unrolled, innermost first, while that gives at most N statements
 #include <algorithm>
@@ -32,7 +34,9 @@ constexpr int64_t kMaxLocalLeaves = 512;
 
 class Unroller : public StmtRewriter {
  public:
-  explicit Unroller(const ir::Function& f) : cloner_(f) {}
+  // `max_masked_leaves`: statements that a loop with its variable in masks may become.
+  Unroller(const ir::Function& f, int64_t max_masked_leaves)
+      : cloner_(f), max_masked_leaves_(max_masked_leaves) {}
 
   Stmt RewriteStmt(const Stmt& s) override {
     switch (s->kind) {
@@ -78,7 +82,8 @@ class Unroller : public StmtRewriter {
       unroll = extent != nullptr && leaves <= kMaxUnrolledLeaves;
     if (s->for_kind == ir::ForKind::kSerial && extent != nullptr) {
       unroll = (leaves <= unroll_max_ && !HasLoop(body)) ||
-               (leaves <= kMaxLocalLeaves && IndexesSmallLocal(body, s->var));
+               (leaves <= kMaxLocalLeaves && IndexesSmallLocal(body, s->var)) ||
+               (leaves <= max_masked_leaves_ && !HasLoop(body) && IsInMask(body, s->var));
     }
     if (unroll) return Replicate(s, body, *extent);
     ir::ForKind kind = s->for_kind == ir::ForKind::kUnrolled ? ir::ForKind::kSerial : s->for_kind;
@@ -112,7 +117,18 @@ class Unroller : public StmtRewriter {
     return found;
   }
 
+  static bool IsInMask(const Stmt& body, const ir::Var& var) {
+    bool found = false;
+    ir::VisitExprsIn(body, [&](const Expr& e) {
+      found = found ||
+              (e->kind == ir::ExprKind::kLoad && e->mask != nullptr && ir::UsesVar(e->mask, var));
+      return !found;
+    });
+    return found;
+  }
+
   Cloner cloner_;
+  const int64_t max_masked_leaves_;
   std::set<const ir::BufferNode*> small_;
   int64_t unroll_max_ = 0;
 };
@@ -134,9 +150,9 @@ bool IsFlat(const Stmt& body) {
 
 }  // namespace
 
-absl::StatusOr<Function> UnrollLoops(const Function& f, const PassContext&) {
+absl::StatusOr<Function> UnrollLoops(const Function& f, const PassContext& context) {
   Function result = f;
-  result.body = Unroller(f).RewriteStmt(f.body);
+  result.body = Unroller(f, context.target.machine.body_ops).RewriteStmt(f.body);
   if (result.stage == ir::Stage::kLoops && IsFlat(result.body)) result.stage = ir::Stage::kFlat;
   return result;
 }

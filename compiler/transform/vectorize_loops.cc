@@ -8,7 +8,8 @@
 //     if (condition with v) S           → masked loads and stores in S; where a scalar load in S
 //                                         would run although no lane is active:
 //                                         if (condition at its first lane) { masked S }
-//     select(condition with v, a, b)    → lane-wise, with masked loads in a and b
+//     select(condition with v, a, b)    → lane-wise, with masked loads in a and b; one of a load and
+//                                         0 is the masked load
 //     all of S below conditions that only the first lane fulfils → S for that lane: what is left of
 //                                         a row may be one number
 //     loop inside                       → stays a loop
@@ -18,6 +19,7 @@
 // one element, a loop already full of vectors) keeps the meaning as a serial loop, or as an
 // unrolled one around vectors.
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "compiler/analysis/affine.h"
@@ -34,6 +36,13 @@ using ir::Expr;
 using ir::ExprKind;
 using ir::Stmt;
 using ir::StmtKind;
+
+// In all lanes, and +0 of a float.
+bool IsPlainZero(const Expr& e) {
+  if (e->kind == ExprKind::kBroadcast) return IsPlainZero(e->args[0]);
+  if (e->kind == ExprKind::kFloatImm) return e->float_value == 0 && !std::signbit(e->float_value);
+  return ir::IsInt(e, 0);
+}
 
 bool HasVectors(const Stmt& s) {
   bool found = false;
@@ -184,6 +193,11 @@ class LaneWidener {
       sides[side] = Spread(Widen(e->args[side + 1]));
       mask_ = outer;
       mask_loads_ = outer_loads;
+    }
+    // A load is 0 in lanes that its mask leaves out.
+    for (int side = 0; side < 2; ++side) {
+      if (e->args[side + 1]->kind == ExprKind::kLoad && IsPlainZero(sides[1 - side]))
+        return sides[side];
     }
     return ir::Select(condition, sides[0], sides[1]);
   }

@@ -467,6 +467,19 @@ fn conv(X: f32[4] input, W: f32[2] constant, Y: f32[1] output) stage=loops {
   Y[0] = Y[0] + 0.0f32 * W[0];
 }
 )");
+  CheckGolden("drop_zero_vectors", "drop_zero_terms", R"(
+fn conv(X: f32[8] input, W: f32[2] constant, Y: f32[8] output) stage=flat {
+  alloc S: f32[8] scope=local {
+    S[ramp(0, 1, 8)] = broadcast(0.0f32, 8);
+    for k in 0..2 {
+      S[ramp(0, 1, 8)] = S[ramp(0, 1, 8)] + broadcast(0.0f32 * W[k], 8);
+    }
+    S[ramp(0, 1, 8)] = S[ramp(0, 1, 8)] + broadcast(2.0f32 * W[1], 8);
+    S[ramp(0, 1, 8)] = S[ramp(0, 1, 8)] + X[ramp(0, 1, 8)] * broadcast(W[1], 8);
+    Y[ramp(0, 1, 8)] = S[ramp(0, 1, 8)];
+  }
+}
+)");
   CheckGolden("drop_zero_dots", "drop_zero_terms", R"(
 fn conv(X: u8[8] input, W: i8[16] constant, Y: i32[4] output) stage=flat {
   Y[ramp(0, 1, 4)] = broadcast(0i32, 4);
@@ -664,6 +677,25 @@ TEST(VectorizeLoops, StridesGathersAndConditions) {
   CheckGolden("vectorize_loops_cases", "vectorize_loops,simplify", kVectorCases);
 }
 
+// A lane that a mask leaves out is +0, so the choice between a load and that is the load.
+TEST(VectorizeLoops, AChoiceOfZeroIsAMask) {
+  CheckGolden("vectorize_loops_zero", "vectorize_loops,simplify", R"(
+fn padded(X: f32[64] input, Y: f32[48] output) stage=loops {
+  for v in 0..8 vectorized {
+    Y[v] = select(0 < v, X[v + 7], 0.0f32);
+    Y[v + 8] = select(v < 5, 0.0f32, X[v + 7]);
+    Y[v + 16] = select(0 < v, X[v + 7], -0.0f32);
+    Y[v + 24] = select(0 < v, X[v + 7] * 2.0f32, 0.0f32);
+    Y[v + 32] = select(0 < v, 0.0f32, 0.0f32);
+    Y[v + 40] = X[v];
+    if (v < 6) {
+      Y[v + 40] = select(0 < v, X[3], 0.0f32);
+    }
+  }
+}
+)");
+}
+
 // The simplifier knows the lane below such a condition, so that nothing there is a vector.
 TEST(VectorizeLoops, OneLaneIsNoVector) {
   CheckGolden("vectorize_loops_one_lane", "vectorize_loops,simplify", R"(
@@ -709,6 +741,29 @@ fn fill(Y: f32[24] output) stage=loops {
         Y[i * 12 + j * 3 + k] = 1.0f32;
       }
     }
+  }
+}
+)");
+}
+
+// Masks that a short loop changes are the same in the loops around it once it is written out.
+TEST(UnrollLoops, WritesOutLoopsThatChangeMasks) {
+  CheckGolden("unroll_loops_masks", "unroll_loops,simplify", R"(
+fn rows(X: f32[256] input, W: f32[12] constant, Y: f32[8] output) stage=flat {
+  alloc S: f32[8] scope=local {
+    S[ramp(0, 1, 8)] = broadcast(0.0f32, 8);
+    for c in 0..4 {
+      for k in 0..3 {
+        S[ramp(0, 1, 8)] = S[ramp(0, 1, 8)] + X[ramp(c * 8 + k - 1, 1, 8)] masked(broadcast(0, 8) < ramp(k, 1, 8)) * broadcast(W[c * 3 + k], 8);
+      }
+      for k in 0..200 {
+        S[ramp(0, 1, 8)] = S[ramp(0, 1, 8)] + X[ramp(c * 8 + k - 1, 1, 8)] masked(broadcast(0, 8) < ramp(k, 1, 8));
+      }
+      for k in 0..3 {
+        S[ramp(0, 1, 8)] = S[ramp(0, 1, 8)] + X[ramp(c * 8 + k, 1, 8)] masked(broadcast(c, 8) < ramp(0, 1, 8));
+      }
+    }
+    Y[ramp(0, 1, 8)] = S[ramp(0, 1, 8)];
   }
 }
 )");
