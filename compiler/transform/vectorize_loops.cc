@@ -8,8 +8,8 @@
 //     if (condition with v) S           → masked loads and stores in S; where a scalar load in S
 //                                         would run although no lane is active:
 //                                         if (condition at its first lane) { masked S }
-//     select(condition with v, a, b)    → lane-wise, with masked loads in a and b; one of a load and
-//                                         0 is the masked load
+//     select(condition with v, a, b)    → lane-wise, with masked loads in a and b
+//     select(condition with v, load, 0) → the load with that mask
 //     all of S below conditions that only the first lane fulfils → S for that lane: what is left of
 //                                         a row may be one number
 //     loop inside                       → stays a loop
