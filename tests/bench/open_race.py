@@ -3,11 +3,13 @@
 defaults, or with --effort those that the cost model predicts.
 
 open_race.py [-o RESULTS.json] [--model NAME] [--seconds S] [--effort S] [--target T] prints, per model and size, time of the fixed module / time of the open one: 1 is equal,
-the bar is 0.9; at the sizes of SPECIALISED also of the module that has functions for these (bar: 0.97). Then what modules cost: processor
+the bar is 0.9; at the sizes of SPECIALISED also of the module that has functions for these (bar: 0.97). Where onnxruntime is installed, the open
+module's output of each size must be its output (‖a−e‖/‖e‖ of 1e-5), or the exit code is 1. Then what modules cost: processor
 seconds of compiling and bytes of the module, of one size (the mean of all), of open sizes, and with the specialisations."""
 
 import argparse
 import datetime
+import importlib.util
 import json
 import os
 import re
@@ -19,9 +21,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "models"), str(ROOT / "support")]
 
+import numpy as np  # noqa: E402
 import onnx  # noqa: E402
 from fleet import BIN, make_models  # noqa: E402
+from model_peers import onnx_runtime_session  # noqa: E402
+from network_check import load  # noqa: E402
 from open_models import encoder, lstm, unet  # noqa: E402
+
+MOST_ERROR = 1e-5
 
 
 
@@ -77,6 +84,21 @@ class Race:
         make, self.ranges, self.cases = MODELS[name]
         self.model, self.fixed, self.open, self.special = (Path(folder) / file for file in ("model.onnx", "fixed.tw", "open.tw", "special.tw"))
         onnx.save(make(folder), str(self.model))
+        self.peer = onnx_runtime_session(self.model) if importlib.util.find_spec("onnxruntime") else None
+        if self.peer is None:
+            print(f"{name:16} [SKIP] no onnxruntime: outputs are compared with none", flush=True)
+
+    def error(self, sizes):
+        """‖a−e‖/‖e‖ of the open module's output against ONNX Runtime's."""
+        (x,) = self.peer.get_inputs()
+        shape = [sizes.get(dim, int(self.ranges.get(dim, "1").split("..")[0])) if isinstance(dim, str) else dim for dim in x.shape]
+        random = np.random.default_rng(1)
+        value = random.integers(0, 1000, shape) if x.type == "tensor(int64)" else random.standard_normal(shape, np.float32)
+        folder = self.model.parent
+        np.save(folder / "x.npy", value)
+        tilewright("run", self.open, "--input", f"{x.name}={folder / 'x.npy'}", "--output-dir", folder / "out", "--repeat", 1)
+        expected = self.peer.run(None, {x.name: value})[0].astype(np.float64)
+        return float(np.linalg.norm(load(folder / "out/output_0.pb") - expected) / np.linalg.norm(expected))
 
     def compile(self, module, sizes, points=()):
         """What the module cost: processor seconds, bytes."""
@@ -103,9 +125,12 @@ class Race:
             row = {"model": self.name, "sizes": sizes, **self.ratio(self.open, sizes)}
             if sizes in points:
                 row["specialised"] = self.ratio(self.special, sizes)
+            if self.peer is not None:
+                row["error"] = self.error(sizes)
             rows.append(row)
             special = f"   specialised {row['specialised']['ratio']:.3f}" if sizes in points else ""
-            print(f"{self.name:16} {' '.join(f'{k}={v}' for k, v in sizes.items()):12} {row['ratio']:.3f}{special}", flush=True)
+            found = f"   error {row['error']:.1e}" if "error" in row else ""
+            print(f"{self.name:16} {' '.join(f'{k}={v}' for k, v in sizes.items()):12} {row['ratio']:.3f}{special}{found}", flush=True)
         cost["fixed"] = {key: round(sum(of[key] for of in fixed) / len(fixed), 2) for key in fixed[0]}
         cost["fixed"]["least_seconds"] = min(of["seconds"] for of in fixed)
         for kind, of in cost.items():
@@ -132,7 +157,8 @@ def main():
         result = {"command": command, "unit": "time of the fixed module / time of the open one", "target": race.compiled_for, "effort": flags.effort,
                   "date": datetime.date.today().isoformat(), "rows": rows, "cost": costs}
         flags.output.write_text(json.dumps(result, indent=1) + "\n")
+    return any(not row["error"] <= MOST_ERROR for row in rows if "error" in row)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
