@@ -13,6 +13,8 @@ namespace {
 
 // So many reports that agree with the estimate are taken for granted, and so much spread of it.
 constexpr double kPriorReports = 1, kPriorSpread = 1;
+// No thread has more: a report in a log may say anything.
+constexpr double kMostRegisters = 1 << 16;
 
 size_t Place(std::string_view name) { return FeatureIndex(name, FeatureSet::kGroups); }
 
@@ -27,6 +29,7 @@ void SetRegisters(double registers, const target::LaunchLimits& limits, FeatureV
     return static_cast<int64_t>(std::llround(Logged(*features, name)));
   };
   const int64_t threads = whole("group.threads"), shared = whole("group.shared_bytes");
+  registers = std::clamp(registers, 1.0, kMostRegisters);
   const auto used = static_cast<int64_t>(std::llround(registers));
   FeatureRow row;
   row.AddLog("group.registers", registers);
@@ -38,7 +41,7 @@ void SetRegisters(double registers, const target::LaunchLimits& limits, FeatureV
 
 void RegisterCalibration::Add(const FeatureVector& estimated, double registers) {
   const double x = static_cast<double>(estimated[Place("group.registers")]);
-  const double d = std::log2(1 + registers) - x;
+  const double d = std::log2(1 + std::clamp(registers, 1.0, kMostRegisters)) - x;
   count_ += 1;
   sum_x_ += x;
   sum_d_ += d;
@@ -54,7 +57,7 @@ FeatureVector RegisterCalibration::Apply(FeatureVector features,
   const double slope =
       (sum_xd_ - count_ * mean_x * mean_d) / (sum_xx_ - count_ * mean_x * mean_x + kPriorSpread);
   const double shift = sum_d_ / (count_ + kPriorReports) + slope * (x - mean_x);
-  SetRegisters(std::max(1.0, std::exp2(x + shift) - 1), limits, &features);
+  SetRegisters(std::exp2(x + shift) - 1, limits, &features);
   return features;
 }
 

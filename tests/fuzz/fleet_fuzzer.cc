@@ -163,6 +163,7 @@ void Job(std::string_view bytes) {
   v1::Job job;
   if (!Parse(bytes, &job)) {
     (void)jobs::SpecFromJson(std::string(bytes));
+    (void)jobs::ResourcesFromJson(std::string(bytes));
     return;
   }
   const auto text = jobs::SpecToJson(job);

@@ -345,6 +345,12 @@ TEST(ReportedRegisters, SayHowFullAUnitIs) {
   EXPECT_EQ(GroupColumn(row, "group.registers"), std::log2(129.0F));
   EXPECT_EQ(GroupColumn(row, "group.per_unit"), std::log2(9.0F)) << "8 groups, of 8 K registers";
   EXPECT_EQ(GroupColumn(row, "group.occupancy"), 0.25F);
+  for (const double nonsense : {-1e18, 0.0, 1e18}) {
+    FeatureVector other = before;
+    SetRegisters(nonsense, Gpu().machine.launch, &other);
+    EXPECT_GE(GroupColumn(other, "group.registers"), 1);
+    EXPECT_LE(GroupColumn(other, "group.registers"), 17);
+  }
   size_t changed = 0;
   for (size_t i = 0; i < row.size(); ++i) changed += row[i] != before[i];
   EXPECT_EQ(changed, 3U);
