@@ -16,19 +16,25 @@ constexpr double kPriorReports = 1, kPriorSpread = 1;
 // No thread has more: a report in a log may say anything.
 constexpr double kMostRegisters = 1 << 16;
 
-size_t Place(std::string_view name) { return FeatureIndex(name, FeatureSet::kGroups); }
-
-double Logged(const FeatureVector& features, std::string_view name) {
-  return std::exp2(static_cast<double>(features[Place(name)])) - 1;
+// Where the columns are.
+struct Columns {
+  static size_t Of(std::string_view name) { return FeatureIndex(name, FeatureSet::kGroups); }
+  const size_t threads = Of("group.threads"), shared = Of("group.shared_bytes"),
+               registers = Of("group.registers"), per_unit = Of("group.per_unit"),
+               occupancy = Of("group.occupancy");
+};
+const Columns& At() {
+  static const Columns columns;
+  return columns;
 }
 
 }  // namespace
 
 void SetRegisters(double registers, const target::LaunchLimits& limits, FeatureVector* features) {
-  const auto whole = [&](std::string_view name) {
-    return static_cast<int64_t>(std::llround(Logged(*features, name)));
+  const auto whole = [&](size_t column) {
+    return std::llround(std::exp2(static_cast<double>((*features)[column])) - 1);
   };
-  const int64_t threads = whole("group.threads"), shared = whole("group.shared_bytes");
+  const int64_t threads = whole(At().threads), shared = whole(At().shared);
   registers = std::clamp(registers, 1.0, kMostRegisters);
   const auto used = static_cast<int64_t>(std::llround(registers));
   FeatureRow row;
@@ -36,11 +42,13 @@ void SetRegisters(double registers, const target::LaunchLimits& limits, FeatureV
   row.AddLog("group.per_unit", static_cast<double>(std::max<int64_t>(
                                    1, target::GroupsPerUnit(limits, threads, shared, used))));
   row.Add("group.occupancy", target::Occupancy(limits, threads, shared, used));
-  for (size_t i = 0; i < row.names.size(); ++i) (*features)[Place(row.names[i])] = row.values[i];
+  (*features)[At().registers] = row.values[0];
+  (*features)[At().per_unit] = row.values[1];
+  (*features)[At().occupancy] = row.values[2];
 }
 
 void RegisterCalibration::Add(const FeatureVector& estimated, double registers) {
-  const double x = static_cast<double>(estimated[Place("group.registers")]);
+  const double x = static_cast<double>(estimated[At().registers]);
   const double d = std::log2(1 + std::clamp(registers, 1.0, kMostRegisters)) - x;
   count_ += 1;
   sum_x_ += x;
@@ -52,7 +60,7 @@ void RegisterCalibration::Add(const FeatureVector& estimated, double registers) 
 FeatureVector RegisterCalibration::Apply(FeatureVector features,
                                          const target::LaunchLimits& limits) const {
   if (empty()) return features;
-  const double x = static_cast<double>(features[Place("group.registers")]);
+  const double x = static_cast<double>(features[At().registers]);
   const double mean_x = sum_x_ / count_, mean_d = sum_d_ / count_;
   const double slope =
       (sum_xd_ - count_ * mean_x * mean_d) / (sum_xx_ - count_ * mean_x * mean_x + kPriorSpread);

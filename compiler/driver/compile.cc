@@ -425,7 +425,6 @@ absl::StatusOr<BuiltCandidate> BuildCandidate(std::string_view task_text, std::s
   TW_ASSIGN(codegen::Artifact code, targets::BackendOf(target).generate({functions, target, {}}));
   result.seconds_codegen = code.codegen_seconds;
   result.seconds_link = code.link_seconds;
-  result.fits = codegen::CheckSpills(code.resources);
   result.resources = code.resources;
   TW_ASSIGN(const std::vector<TaskInput> inputs,
             TaskInputs(body, check != nullptr ? check->seed : kTimingSeed));

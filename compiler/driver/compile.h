@@ -89,10 +89,7 @@ struct BuiltCandidate {
   std::string module_bytes;  // one function; measurement inputs are specified, weights never travel
   std::string program_hash;  // ir::ProgramHash of the scheduled function
   double seconds_lower = 0, seconds_codegen = 0, seconds_link = 0;
-  // What the device's compiler says of its kernels, if it does, and whether they have registers
-  // enough.
-  std::vector<codegen::KernelResources> resources;
-  absl::Status fits;
+  std::vector<codegen::KernelResources> resources;  // of its kernels, where a compiler says so
 };
 // `check` null: the module asks for a timing without a result check. Errors of the steps are
 // schedule.*; test_miscompile plants a fault for tests ("tail" | "init").

@@ -29,10 +29,15 @@ ir::Expr RowsOf(const std::vector<ir::Expr>& shape) {
   return count;
 }
 
+bool IsForManyRows(const schedule::Variant& variant) {
+  return variant.name == op::kUnpackFirst || variant.name == op::kQueryLanes;
+}
+
 // When an algorithm for many rows computes: from more than `most` on. Nothing where the variant is
 // no such algorithm. `few` is the name of the algorithm for few rows.
 std::optional<Rows> ManyRowsOf(const graph::Graph& task, const schedule::Variant& variant,
                                std::string_view few, const target::Machine& machine) {
+  if (!IsForManyRows(variant)) return std::nullopt;
   const std::vector<ir::Expr>& shape = variant.function.params[0]->shape;
   if (variant.name == op::kUnpackFirst) {
     const target::PackedRows& packed = machine.packed_rows;
@@ -41,7 +46,6 @@ std::optional<Rows> ManyRowsOf(const graph::Graph& task, const schedule::Variant
     many.choices[std::string(op::kUnpackedWeights)].place = 1;
     return many;
   }
-  if (variant.name != op::kQueryLanes) return std::nullopt;
   for (const graph::Node& node : task.nodes) {
     if (node.op != op::kAttentionOp) continue;
     return Rows{shape[op::TokenAxis(node.attrs)], machine.attention.tokens_along_heads};
@@ -109,9 +113,7 @@ TaskVersion VersionOf(std::span<const schedule::Variant> variants,
 }  // namespace
 
 bool HasAlgorithmsByRows(std::span<const schedule::Variant> variants) {
-  return std::ranges::any_of(variants, [](const schedule::Variant& variant) {
-    return variant.name == op::kUnpackFirst || variant.name == op::kQueryLanes;
-  });
+  return std::ranges::any_of(variants, IsForManyRows);
 }
 
 absl::StatusOr<std::vector<TaskVersion>> TaskVersions(const graph::Graph& task,

@@ -7,6 +7,7 @@
 // that starts from +0.0 is never -0.0, so that adding +0.0 is nothing, too. (Products with a weight
 // that is infinite would be NaN; by the definition they are left out.)
 #include "compiler/analysis/simplify.h"
+#include "compiler/ir/expr_parts.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
 #include "compiler/transform/passes.h"
@@ -20,21 +21,21 @@ using ir::Stmt;
 using ir::StmtKind;
 
 bool IsZero(const Expr& e) {
-  if (e->kind == ExprKind::kBroadcast) return IsZero(e->args[0]);
-  if (e->kind == ExprKind::kIntImm) return e->int_value == 0;
-  return e->kind == ExprKind::kFloatImm && e->float_value == 0;
+  const Expr& x = ir::OfEachLane(e);
+  if (x->kind == ExprKind::kIntImm) return x->int_value == 0;
+  return x->kind == ExprKind::kFloatImm && x->float_value == 0;
 }
 
 bool IsConstantLoad(const Expr& e) {
-  if (e->kind == ExprKind::kBroadcast) return IsConstantLoad(e->args[0]);
-  return e->kind == ExprKind::kLoad && e->buffer->role == ir::Role::kConstant;
+  const Expr& x = ir::OfEachLane(e);
+  return x->kind == ExprKind::kLoad && x->buffer->role == ir::Role::kConstant;
 }
 
 bool IsZeroProduct(const Expr& e) {
-  if (e->kind == ExprKind::kBroadcast) return IsZeroProduct(e->args[0]);
-  if (e->kind != ExprKind::kMul || !e->dtype.is_float()) return false;
-  return (IsZero(e->args[0]) && IsConstantLoad(e->args[1])) ||
-         (IsZero(e->args[1]) && IsConstantLoad(e->args[0]));
+  const Expr& x = ir::OfEachLane(e);
+  if (x->kind != ExprKind::kMul || !x->dtype.is_float()) return false;
+  return (IsZero(x->args[0]) && IsConstantLoad(x->args[1])) ||
+         (IsZero(x->args[1]) && IsConstantLoad(x->args[0]));
 }
 
 // Whether `e` is what the store is about to overwrite.

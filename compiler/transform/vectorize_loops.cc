@@ -39,9 +39,9 @@ using ir::StmtKind;
 
 // In all lanes, and +0 of a float.
 bool IsPlainZero(const Expr& e) {
-  if (e->kind == ExprKind::kBroadcast) return IsPlainZero(e->args[0]);
-  if (e->kind == ExprKind::kFloatImm) return e->float_value == 0 && !std::signbit(e->float_value);
-  return ir::IsInt(e, 0);
+  const Expr& x = ir::OfEachLane(e);
+  if (x->kind == ExprKind::kFloatImm) return x->float_value == 0 && !std::signbit(x->float_value);
+  return ir::IsInt(x, 0);
 }
 
 bool HasVectors(const Stmt& s) {

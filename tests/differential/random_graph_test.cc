@@ -15,7 +15,6 @@
 
 #include "compiler/driver/compile.h"
 #include "compiler/graph/graph_passes.h"
-#include "compiler/op/packed_dense.h"
 #include "compiler/targets/kind_table.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"

@@ -15,7 +15,6 @@
 #include "compiler/driver/tasks.h"
 #include "compiler/ir/interp.h"
 #include "compiler/ir/verify.h"
-#include "compiler/op/packed_dense.h"
 #include "compiler/space/default_schedule.h"
 #include "compiler/space/space.h"
 #include "deploy/support/status.h"

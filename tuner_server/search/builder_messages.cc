@@ -119,6 +119,18 @@ absl::Status DescribeInputs(const driver::Task& task, uint64_t seed, v1::InputSp
   return absl::OkStatus();
 }
 
+void FillResources(const std::vector<codegen::KernelResources>& kernels,
+                   v1::ResourceReport* report) {
+  for (const codegen::KernelResources& kernel : kernels) {
+    v1::KernelResources* out = report->add_kernels();
+    out->set_name(kernel.name);
+    out->set_registers(kernel.registers);
+    out->set_spill_bytes(kernel.spill_bytes);
+    out->set_stack_bytes(kernel.stack_bytes);
+    out->set_shared_bytes(kernel.shared_bytes);
+  }
+}
+
 void FillAsked(const AskResult& result, const std::string& chooser, const std::string& model_id,
                v1::Asked* reply) {
   std::set<std::string> picked;

@@ -3,8 +3,10 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/codegen/codegen.h"
 #include "compiler/driver/compile.h"
 #include "compiler/driver/tasks.h"
 #include "tilewright/v1/builder.pb.h"
@@ -19,6 +21,8 @@ std::string ResourceName(std::string_view text);
 absl::Status CheckMeasurable(const driver::Task& task);
 // What an agent needs to make the operands of a task's measurement.
 absl::Status DescribeInputs(const driver::Task& task, uint64_t seed, v1::InputSpec* spec);
+void FillResources(const std::vector<codegen::KernelResources>& kernels,
+                   v1::ResourceReport* report);
 // `chooser`: what ranks now (prior, model or random).
 void FillAsked(const AskResult& result, const std::string& chooser, const std::string& model_id,
                v1::Asked* reply);

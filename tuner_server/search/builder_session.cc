@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "compiler/codegen/codegen.h"
 #include "compiler/driver/compile.h"
 #include "compiler/driver/specialise.h"
 #include "compiler/graph/graph.h"
@@ -459,10 +460,11 @@ absl::Status BuilderSession::Build(const v1::Build& request, v1::Built* reply) {
                                                  ", expected ", request.expected_program_hash()));
     }
     // What spills is not worth a device's time, unless all others are compared with it.
-    if (!built.fits.ok()) {
+    const absl::Status fits = codegen::CheckSpills(built.resources);
+    if (!fits.ok()) {
       TW_ASSIGN(const std::string usual,
                 driver::DefaultSteps(request.task_canonical_text(), target));
-      if (request.steps() != usual) return built.fits;
+      if (request.steps() != usual) return fits;
     }
     const auto size = static_cast<int64_t>(built.module_bytes.size());
     *reply->mutable_artifact() = daemon::MakeDigest(support::Sha256Hex(built.module_bytes), size);
@@ -472,14 +474,7 @@ absl::Status BuilderSession::Build(const v1::Build& request, v1::Built* reply) {
       TW_TRY(support::WriteFileAtomic(request.output_path(), built.module_bytes));
       reply->set_artifact_path(request.output_path());
     }
-    for (const codegen::KernelResources& kernel : built.resources) {
-      v1::KernelResources* out = reply->mutable_resources()->add_kernels();
-      out->set_name(kernel.name);
-      out->set_registers(kernel.registers);
-      out->set_spill_bytes(kernel.spill_bytes);
-      out->set_stack_bytes(kernel.stack_bytes);
-      out->set_shared_bytes(kernel.shared_bytes);
-    }
+    FillResources(built.resources, reply->mutable_resources());
     reply->set_program_hash(built.program_hash);
     reply->set_lower_seconds(built.seconds_lower);
     reply->set_codegen_seconds(built.seconds_codegen);

@@ -88,6 +88,7 @@ void SearchTask::Tell(const Told& told, std::string_view steps, std::string_view
   }
   if (told.pending && was_measured) return;
   known.told = told;
+  if (set_ != cost_model::FeatureSet::kGroups) known.told.registers = 0;  // no such columns
   if (!told.pending && !was_measured) measured_.push_back(told.program_hash);
 }
 
@@ -378,7 +379,7 @@ absl::StatusOr<std::vector<float>> SearchTask::PredictScores(std::string_view de
     if (i == base_.size() && !GrowBase(&unreported_)) break;
     const auto any = [](const std::string&) { return true; };
     auto made = maker_.Make(base_[i].point, Origin::kDraft, any, &unreported_.times);
-    if (made.ok()) rows.push_back(Calibrated(made->features));
+    if (made.ok()) rows.push_back(Calibrated(std::move(made->features)));
   }
   return model->Predict(rows);
 }
@@ -502,13 +503,13 @@ absl::StatusOr<AskResult> SearchTask::Ask(int count, std::string_view batch_id,
   }
   // The log gets what the model saw.
   for (std::vector<Pick>* list : {&result.picks, &result.ranked}) {
-    for (Pick& pick : *list) pick.candidate.features = Calibrated(pick.candidate.features);
+    for (Pick& pick : *list)
+      pick.candidate.features = Calibrated(std::move(pick.candidate.features));
   }
   return result;
 }
 
 void SearchTask::CalibrateRegisters() {
-  if (set_ != cost_model::FeatureSet::kGroups) return;
   registers_ = cost_model::RegisterCalibration();
   for (const std::string& hash : measured_) {
     Known& known = told_.at(hash);
@@ -529,7 +530,7 @@ std::vector<cost_model::DataRow> SearchTask::TrainingRows(int group) {
     if (!FindFeatures(&known)) continue;
     cost_model::DataRow row{*known.features, group,
                             known.told.outcome == v1::OK ? known.told.median_ns : 0};
-    if (set_ == cost_model::FeatureSet::kGroups && known.told.registers > 0) {
+    if (known.told.registers > 0) {
       cost_model::SetRegisters(static_cast<double>(known.told.registers), limits_, &row.features);
     }
     rows.push_back(std::move(row));

@@ -199,8 +199,8 @@ class SearchTask {
   bool FindFeatures(Known* known);
   // From the programs that were told with registers.
   void CalibrateRegisters();
-  cost_model::FeatureVector Calibrated(const cost_model::FeatureVector& features) const {
-    return registers_.Apply(features, limits_);
+  cost_model::FeatureVector Calibrated(cost_model::FeatureVector features) const {
+    return registers_.Apply(std::move(features), limits_);
   }
   bool IsTold(const std::string& program_hash) const { return told_.count(program_hash) > 0; }
 
