@@ -11,6 +11,7 @@
 #include "compiler/analysis/injective.h"
 #include "compiler/analysis/simplify.h"
 #include "compiler/ir/interp.h"
+#include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
 
 namespace tilewright::transform {
@@ -221,22 +222,24 @@ bool OwnedByThreads(const std::vector<ir::BufferRegion>& regions, const ThreadAx
   if (teams > kMaxThreads) return false;
   std::vector<Box> boxes;
   std::vector<std::vector<int64_t>> shift;  // of a box against the first one
+  // Pieces of unrolled loops use the same box again and again: it counts once.
+  const auto is_known = [&](const Box& box, const std::vector<int64_t>& by) {
+    for (size_t b = 0; b < boxes.size(); ++b) {
+      if (shift[b] == by && boxes[b].extent == box.extent &&
+          ir::StructuralEqual(boxes[b].min, box.min)) {
+        return true;
+      }
+    }
+    return false;
+  };
   for (const ir::BufferRegion& r : regions) {
     std::optional<Box> box = BoxOf(r, threads);
     if (!box.has_value()) return false;
-    int64_t volume = 1;
-    for (int64_t e : box->extent) {
-      if (e < 1 || __builtin_mul_overflow(volume, e, &volume)) return false;
-    }
-    if (__builtin_mul_overflow(volume, teams, &volume) ||
-        __builtin_add_overflow(elements, volume, &elements)) {
-      return false;
-    }
     ir::VarMap first;
     for (const Expr& v : threads.var) {
       if (v != nullptr) first[v.get()] = ir::Int(0, v->dtype);
     }
-    shift.emplace_back();
+    std::vector<int64_t> by;
     for (size_t d = 0; d < r.region.size(); ++d) {
       // The thread terms at thread 0 are in both; the rest differs by a constant.
       int64_t whole = 0, own = 0;
@@ -247,9 +250,19 @@ bool OwnedByThreads(const std::vector<ir::BufferRegion>& regions, const ThreadAx
                                                 &whole) &&
                    analysis::ConstantDifference(here, there, {}, &own);
       if (!known) return false;
-      shift.back().push_back(whole - own);
+      by.push_back(whole - own);
+    }
+    if (is_known(*box, by)) continue;
+    int64_t volume = 1;
+    for (int64_t e : box->extent) {
+      if (e < 1 || __builtin_mul_overflow(volume, e, &volume)) return false;
+    }
+    if (__builtin_mul_overflow(volume, teams, &volume) ||
+        __builtin_add_overflow(elements, volume, &elements)) {
+      return false;
     }
     boxes.push_back(*std::move(box));
+    shift.push_back(std::move(by));
   }
   Owners owners;
   std::set<OwnedBox> apart;

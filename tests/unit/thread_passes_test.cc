@@ -530,6 +530,29 @@ fn axes(X: f32[3,4] input, Y: f32[3,4] output, Z: f32[2] output) stage=loops {
   EXPECT_TRUE(ir::IsInt(group[0], 3) && ir::IsInt(group[1], 4) && ir::IsInt(group[2], 1));
 }
 
+// Each of 256 threads has 64 elements in boxes that lie apart, and the unrolled steps of a sum use
+// each box again and again.
+TEST(MergeThreads, KnowsTheOwnersOfMuchThatIsWrittenOut) {
+  const auto merged = RunPasses("merge_threads", Parsed(R"(
+fn f(X: f32[16] input, Y: f32[128,128] output) stage=loops {
+  alloc A: f32[128,128] scope=local {
+    for t in 0..256 threadIdx.x { for k in 0..16 unrolled { for m in 0..4 unrolled {
+      for j in 0..4 unrolled { for n in 0..4 vectorized {
+        A[floordiv(t, 8) * 4 + m, floormod(t, 8) * 4 + n + j * 32] = X[k];
+      } }
+    } } }
+    for t in 0..256 threadIdx.x { for m in 0..4 unrolled { for j in 0..4 unrolled {
+      for n in 0..4 vectorized {
+        Y[floordiv(t, 8) * 4 + m, floormod(t, 8) * 4 + n + j * 32] =
+          A[floordiv(t, 8) * 4 + m, floormod(t, 8) * 4 + n + j * 32];
+      }
+    } } }
+  }
+}
+)"));
+  EXPECT_TRUE(merged.ok()) << merged.status();
+}
+
 TEST(MergeThreads, RefusesByName) {
   // One scalar for all threads, in a buffer that each would have to itself.
   EXPECT_EQ(Refusal("merge_threads", R"(
