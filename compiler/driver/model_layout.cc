@@ -48,7 +48,7 @@ absl::StatusOr<int64_t> ConstantSection::TensorOf(const graph::Value& value) {
 
 absl::Status ModelLayout::Run(module::Function* function) {
   for (const graph::Node& node : g_.nodes) {
-    if (node.op == "concat" && graph::IsView(node)) joined_.insert(storage_[node.outputs[0]].root);
+    if (graph::IsJoin(node)) joined_.insert(storage_[node.outputs[0]].root);
   }
   TW_TRY(AddEnds(function));
   for (ValueId root : joined_) TW_TRY(Intermediate(root));

@@ -236,11 +236,12 @@ double RoundedProductError(const Graph& task, const target::Machine& machine) {
   if (!machine.is_inexact) return 0;
   double longest = 0;
   for (const Node& node : task.nodes) {
-    if (node.op != "matmul" && node.op != "dense") continue;
+    const op::OpSpec& spec = *op::FindOp(node.op);
+    if (spec.fusion != op::FusionClass::kComplexOutFusable || node.inputs.size() < 2) continue;
     std::vector<op::TensorType> types;
     for (ValueId id : node.inputs) types.push_back(task.values[id].type);
     if (types[0].dtype == ir::kF32 && types[1].dtype == ir::kF32)
-      longest = std::max(longest, op::ReductionLength(*op::FindOp(node.op), types, node.attrs));
+      longest = std::max(longest, op::ReductionLength(spec, types, node.attrs));
   }
   return 8 * std::ldexp(1, -12) * std::sqrt(longest);
 }

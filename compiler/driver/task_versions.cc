@@ -57,7 +57,10 @@ std::optional<Rows> ManyRowsOf(const graph::Graph& task, const schedule::Variant
 std::optional<ir::Expr> RowsOfLargeLayer(const graph::Graph& task, const ir::Function& function,
                                          const target::Machine& machine) {
   for (const graph::Node& node : task.nodes) {
-    if (node.op != "dense") continue;
+    const op::OpSpec& spec = *op::FindOp(node.op);
+    const bool is_layer = spec.fusion == op::FusionClass::kComplexOutFusable &&
+                          !spec.weight_layout.empty() && spec.data_layout.empty();
+    if (!is_layer) continue;
     const auto data = std::ranges::find(task.inputs, node.inputs[0]);
     const op::TensorType& weights = task.values[node.inputs[1]].type;
     if (data == task.inputs.end() || !weights.fixed()) return std::nullopt;

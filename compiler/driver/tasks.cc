@@ -34,8 +34,9 @@ std::string ShapeWords(const op::TensorType& type) {
 
 std::string KernelWords(const Graph& task) {
   for (const Node& node : task.nodes) {
-    if (node.op == "conv2d" && task.values[node.inputs[1]].type.fixed()) {
-      const auto layout = op::WeightLayout(*op::FindOp(node.op), node.attrs);
+    const op::OpSpec& spec = *op::FindOp(node.op);
+    if (!spec.data_layout.empty() && task.values[node.inputs[1]].type.fixed()) {
+      const auto layout = op::WeightLayout(spec, node.attrs);
       if (!layout.ok()) return "";
       const std::vector<int64_t> w = task.values[node.inputs[1]].type.sizes();
       const size_t kh = layout->Dimension('H');
@@ -48,9 +49,8 @@ std::string KernelWords(const Graph& task) {
       const int64_t groups = op::GetInt(node.attrs, "groups", 1);
       return groups == 1 ? words : words + StrCat(" g", groups);
     }
-    if (node.op == "pool2d") {
-      return StrCat(" k", support::Join(op::GetInts(node.attrs, "kernel", {}), "x"));
-    }
+    const std::vector<int64_t> window = op::GetInts(node.attrs, "kernel", {});
+    if (!window.empty()) return StrCat(" k", support::Join(window, "x"));
   }
   return "";
 }
@@ -257,7 +257,7 @@ absl::StatusOr<Graph> ParseTask(std::string_view text) {
 }
 
 std::optional<LibraryCall> LibraryCallOf(const Graph& task) {
-  if (task.nodes.size() != 1 || task.nodes[0].op != "external") return std::nullopt;
+  if (task.nodes.size() != 1 || !op::FindOp(task.nodes[0].op)->library) return std::nullopt;
   const op::Attrs& attrs = task.nodes[0].attrs;
   const auto parsed = op::custom::Parse(op::GetString(attrs, "definition", ""));
   TW_CHECK(parsed.ok()) << support::StatusText(parsed.status());  // graph::Verify parsed it

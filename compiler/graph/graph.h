@@ -114,6 +114,8 @@ ValueId AddConstant(Graph* graph, std::string name, op::TensorType type,
 std::vector<std::vector<int>> Readers(const Graph& graph);
 // Whether no kernel computes the node's result: it shares the storage of its operands.
 bool IsView(const Node& node);
+// Whether it is a view whose operands are written to their places in its result.
+bool IsJoin(const Node& node);
 // The value that a value shares its storage with, and the byte in it where the value begins. A
 // value without views is its own root.
 struct Storage {

@@ -42,6 +42,8 @@ bool IsView(const Node& node) {
   return (node.op == "slice" || node.op == "concat") && node.attrs.contains(std::string(kViewAttr));
 }
 
+bool IsJoin(const Node& node) { return node.op == "concat" && IsView(node); }
+
 StorageMap::StorageMap(const Graph& g) : g_(g), open_(IsSymbolic(g)), bound_(InputVariables(g)) {
   std::vector<ValueId> ends = g.inputs;
   for (size_t id = 0; id < g.values.size(); ++id) {
@@ -87,7 +89,7 @@ void StorageMap::Take(const Node& node) {
     if (node.op == kLoopResultOp) Put(out, {node.inputs[1], 0, false});
     return;
   }
-  if (node.op != "concat") {
+  if (!IsJoin(node)) {
     Put(out, {node.inputs[0], node.op == "slice" ? *RunOf(g_, node) : 0, false});
     return;
   }
@@ -142,7 +144,7 @@ absl::Status CheckViews(const Graph& g) {
     if (!IsView(node)) continue;
     bool fits = true;
     if (node.op == "slice") fits = map.SliceOffset(node).has_value();
-    if (node.op == "concat") {
+    if (IsJoin(node)) {
       std::set<ValueId> roots;
       fits = map.HoldsParts(node);
       for (ValueId id : node.inputs) {

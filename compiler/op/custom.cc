@@ -310,6 +310,7 @@ std::vector<OpSpec> CustomRows() {
   OpSpec external;
   external.name = "external";
   external.fusion = FusionClass::kOpaque;
+  external.library = true;
   external.max_inputs = kMaxOperands;
   external.infer = InferExternal;
   external.compute = BuildExternal;

@@ -339,9 +339,6 @@ absl::StatusOr<std::vector<RefTensor>> Reference(const OpSpec& spec,
   return results;
 }
 
-absl::StatusOr<Layout> DataLayout(const OpSpec& spec, const Attrs& attrs) {
-  return LayoutAttr(spec.name, attrs, "data_layout", spec.data_layout);
-}
 absl::StatusOr<Layout> WeightLayout(const OpSpec& spec, const Attrs& attrs) {
   return LayoutAttr(spec.name, attrs, "weight_layout", spec.weight_layout);
 }

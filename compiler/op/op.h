@@ -130,6 +130,8 @@ struct OpSpec {
   // Its steps follow each other. A device would do them in one thread or a few, and drivers take
   // minutes to compile them: a processor runs it.
   bool serial = false;
+  // A function of a library computes it (attribute definition): no kernel does.
+  bool library = false;
   // How many operands, from the first, only hand their elements on: the result
   // has no others.
   int moves = 0;
@@ -219,9 +221,7 @@ std::vector<std::string> VariantsOf(const OpSpec& spec, std::span<const TensorTy
 absl::StatusOr<std::vector<ir::Buffer>> ComputeVariant(const OpSpec& spec, std::string_view variant,
                                                        const ComputeArgs& args);
 
-// The layouts of an operator's data and weights (op.<name>.attribute).
-// REQUIRES: the row has them.
-absl::StatusOr<Layout> DataLayout(const OpSpec& spec, const Attrs& attrs);
+// The layout of an operator's weights (op.<name>.attribute). REQUIRES: the row has one.
 absl::StatusOr<Layout> WeightLayout(const OpSpec& spec, const Attrs& attrs);
 
 int64_t GetInt(const Attrs& attrs, std::string_view name, int64_t fallback);

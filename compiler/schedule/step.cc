@@ -4,7 +4,6 @@
 #include <cstddef>
 
 #include "compiler/ir/tensor_intrinsics.h"
-#include "deploy/support/hash.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -460,7 +459,5 @@ absl::StatusOr<std::string> CanonicalText(std::string_view text) {
   TW_ASSIGN(Steps steps, ParseSteps(text));
   return ToText(steps);
 }
-
-uint64_t StepsHash(const Steps& steps) { return support::StableHash64(ToText(steps)); }
 
 }  // namespace tilewright::schedule

@@ -99,7 +99,5 @@ absl::StatusOr<Step> ParseStep(std::string_view line);  // schedule.step.*
 absl::StatusOr<Steps> ParseSteps(std::string_view text);
 // Parsed and printed again.
 absl::StatusOr<std::string> CanonicalText(std::string_view text);
-// Of the canonical text; stable over runs and machines.
-uint64_t StepsHash(const Steps& steps);
 
 }  // namespace tilewright::schedule

@@ -54,7 +54,6 @@ int64_t DTypeBytes(DType dtype) { return RowOf(dtype).bytes; }
 
 bool IsFloat(DType dtype) { return RowOf(dtype).type_class == Class::kFloat; }
 bool IsSignedInt(DType dtype) { return RowOf(dtype).type_class == Class::kSigned; }
-bool IsUnsignedInt(DType dtype) { return RowOf(dtype).type_class == Class::kUnsigned; }
 
 int DTypeToOnnx(DType dtype) { return RowOf(dtype).onnx; }
 

@@ -34,7 +34,6 @@ int64_t DTypeBytes(DType dtype);
 
 bool IsFloat(DType dtype);
 bool IsSignedInt(DType dtype);
-bool IsUnsignedInt(DType dtype);
 
 // TensorProto.DataType of ONNX; nullopt for types that modules do not have (strings, complex).
 int DTypeToOnnx(DType dtype);

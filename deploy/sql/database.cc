@@ -205,7 +205,6 @@ absl::StatusOr<int64_t> Database::QueryInt64(std::string_view sql) {
   return statement.ColumnInt64(0);
 }
 
-int64_t Database::last_insert_rowid() const { return sqlite3_last_insert_rowid(db_); }
 int64_t Database::changes() const { return sqlite3_changes64(db_); }
 
 Statement::Statement(sqlite3_stmt* statement, std::shared_ptr<IdleStatements> idle)
@@ -264,14 +263,6 @@ Statement& Statement::BindNull(int position) {
   return *this;
 }
 
-Statement& Statement::BindOptionalInt64(int position, std::optional<int64_t> value) {
-  return value.has_value() ? BindInt64(position, *value) : BindNull(position);
-}
-
-Statement& Statement::BindOptionalText(int position, const std::optional<std::string>& value) {
-  return value.has_value() ? BindText(position, *value) : BindNull(position);
-}
-
 absl::StatusOr<bool> Statement::Step() {
   const int code = sqlite3_step(statement_);
   if (code == SQLITE_ROW) return true;
@@ -325,16 +316,6 @@ std::string Statement::ColumnBlob(int column) const {
   const auto* data = static_cast<const char*>(sqlite3_column_blob(statement_, column));
   const int bytes = sqlite3_column_bytes(statement_, column);
   return data == nullptr ? std::string() : std::string(data, static_cast<size_t>(bytes));
-}
-
-std::optional<int64_t> Statement::ColumnOptionalInt64(int column) const {
-  if (ColumnIsNull(column)) return std::nullopt;
-  return ColumnInt64(column);
-}
-
-std::optional<std::string> Statement::ColumnOptionalText(int column) const {
-  if (ColumnIsNull(column)) return std::nullopt;
-  return ColumnText(column);
 }
 
 absl::StatusOr<Transaction> Transaction::Begin(Database* db) {

@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,7 +56,6 @@ class Database {
   // The first column of the first row as an integer; not_found (sql.step.no_row) without a row.
   absl::StatusOr<int64_t> QueryInt64(std::string_view sql);
 
-  int64_t last_insert_rowid() const;
   // Rows changed by the most recent INSERT, UPDATE or DELETE.
   int64_t changes() const;
   const std::string& path() const { return path_; }
@@ -89,8 +87,6 @@ class Statement {
   Statement& BindText(int position, std::string_view value);
   Statement& BindBlob(int position, std::string_view value);
   Statement& BindNull(int position);
-  Statement& BindOptionalInt64(int position, std::optional<int64_t> value);
-  Statement& BindOptionalText(int position, const std::optional<std::string>& value);
 
   // True: a row is ready in the columns. False: the statement is finished (and reset, bindings
   // kept).
@@ -108,8 +104,6 @@ class Statement {
   std::string ColumnBlob(int column) const;
   // The same bytes as ColumnText without a copy, until the next Step or Reset.
   std::string_view ColumnView(int column) const;
-  std::optional<int64_t> ColumnOptionalInt64(int column) const;
-  std::optional<std::string> ColumnOptionalText(int column) const;
 
  private:
   friend class Database;

@@ -206,12 +206,6 @@ std::string Sha256Hex(std::string_view data) {
   return DigestHex(hash.Finish());
 }
 
-uint64_t Fnv1a64(std::string_view data) {
-  uint64_t hash = 0xcbf29ce484222325ULL;
-  for (char c : data) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return hash;
-}
-
 uint64_t StableHash64(std::string_view data) { return Hasher64().Add(data).Finish(); }
 
 Hasher64& Hasher64::Add(uint64_t value) {

@@ -36,9 +36,6 @@ std::string DigestHex(const Sha256::Digest& digest);
 // Whether the text could be one: 64 lower-case hexadecimal digits.
 bool IsSha256Hex(std::string_view text);
 
-// FNV-1a: for tables that must match outside tools. Weak; prefer StableHash64.
-uint64_t Fnv1a64(std::string_view data);
-
 // Well mixed over all 64 bits; part of stored names, so its values never change.
 uint64_t StableHash64(std::string_view data);
 

@@ -70,22 +70,4 @@ double Rng::Normal() {
   return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);
 }
 
-size_t Rng::WeightedChoice(const std::vector<double>& weights) {
-  double total = 0;
-  for (double weight : weights) {
-    TW_CHECK(weight >= 0 && std::isfinite(weight)) << "weight " << weight;
-    total += weight;
-  }
-  TW_CHECK(total > 0) << "all weights are zero";
-  double rest = UniformDouble() * total;
-  size_t last = 0;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    if (weights[i] == 0) continue;
-    last = i;
-    rest -= weights[i];
-    if (rest < 0) return i;
-  }
-  return last;
-}
-
 }  // namespace tilewright::support

@@ -48,10 +48,6 @@ class Rng {
     return items[Uniform(items.size())];
   }
 
-  // An index with probability proportional to its weight. REQUIRES: weights are finite, >= 0 and
-  // not all zero.
-  size_t WeightedChoice(const std::vector<double>& weights);
-
  private:
   uint64_t seed_;
   std::array<uint64_t, 4> state_;

@@ -29,13 +29,6 @@ std::optional<T> ParseWhole(std::string_view text) {
   return value;
 }
 
-template <typename T>
-std::string FormatShortest(T value) {
-  std::array<char, 64> buffer;
-  auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
-  return error == std::errc() ? std::string(buffer.data(), end) : std::string("nan");
-}
-
 }  // namespace
 
 std::vector<std::string> Split(std::string_view text, char separator) {
@@ -68,8 +61,11 @@ std::optional<int64_t> ParseInt64(std::string_view text) { return ParseWhole<int
 std::optional<uint64_t> ParseUint64(std::string_view text) { return ParseWhole<uint64_t>(text); }
 std::optional<double> ParseDouble(std::string_view text) { return ParseWhole<double>(text); }
 
-std::string FormatDouble(double value) { return FormatShortest(value); }
-std::string FormatFloat(float value) { return FormatShortest(value); }
+std::string FormatDouble(double value) {
+  std::array<char, 64> buffer;
+  auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  return error == std::errc() ? std::string(buffer.data(), end) : std::string("nan");
+}
 
 std::string FormatFixed(double value, int digits) {
   std::array<char, 400> buffer;

@@ -48,7 +48,6 @@ std::optional<double> ParseDouble(std::string_view text);
 
 // The shortest text that parses back to the same value ("0.1", "1e+300", "inf", "nan").
 std::string FormatDouble(double value);
-std::string FormatFloat(float value);
 
 // Fixed notation with `digits` decimals.
 std::string FormatFixed(double value, int digits);

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <numeric>
 #include <set>
 #include <string>
@@ -151,7 +150,6 @@ TEST(StringsTest, NumbersParseWholeOrNotAtAll) {
 
 TEST(StringsTest, FloatTextIsShortestAndRoundTrips) {
   EXPECT_EQ(FormatDouble(0.1), "0.1");
-  EXPECT_EQ(FormatFloat(0.1f), "0.1");
   EXPECT_EQ(FormatDouble(std::numeric_limits<double>::infinity()), "inf");
   Rng rng(7);
   for (int i = 0; i < 10'000; ++i) {
@@ -243,10 +241,6 @@ TEST(RngTest, DistributionsHaveTheirShape) {
     EXPECT_TRUE(u >= 0 && u < 1);
   }
   EXPECT_EQ(rng.UniformInt(5, 5), 5);
-  std::map<size_t, int> weighted;
-  for (int i = 0; i < 10'000; ++i) ++weighted[rng.WeightedChoice({0, 3, 1, 0})];
-  EXPECT_EQ(weighted.size(), 2u);
-  EXPECT_NEAR(weighted[1], 7500, 300);
 }
 
 TEST(RngTest, ShuffleKeepsTheItems) {
@@ -296,7 +290,6 @@ TEST(HashTest, PortableSha256AgreesWithTheOneInUse) {
 }
 
 TEST(HashTest, StableHashesAreFixedForEver) {
-  EXPECT_EQ(Fnv1a64("a"), 0xaf63dc4c8601ec8cu);
   EXPECT_EQ(StableHash64("tilewright"), StableHash64(std::string("tilewright")));
   EXPECT_EQ(Hex64(StableHash64("tilewright")), "322d5f23790adfc7");
 }
