@@ -332,6 +332,17 @@ graph::GraphPassContext PassContext(const target::Target& target) {
     context.near_row = machine.near_row();
     context.join_products = true;
   }
+  if (machine.has_groups()) {
+    context.near_row = machine.near_row();
+    context.all_rms_norms = true;
+    context.attention = {.rows = machine.attention.group_rows,
+                         .keys = machine.attention.keys,
+                         .few_tokens = 0,
+                         .from_tokens = machine.attention.group_tokens,
+                         .shared_bytes = machine.launch.shared_bytes};
+  }
+  // Products of rounded factors stay with the unit that makes them: attention sums all bits.
+  if (machine.has_groups() && machine.is_inexact) context.attention.rows = 0;
   // A matrix unit has no caches.
   context.cold_weights_bytes = machine.has_matrix() ? 0 : machine.l3.all_bytes();
   context.cold_weight_bytes = context.cold_weights_bytes / machine.early_part;

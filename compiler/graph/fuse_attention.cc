@@ -235,11 +235,18 @@ class AttentionFuser : public ForwardRewriter {
         !Pays(scores[2], scores[3])) {
       return false;
     }
+    const Block block = ctx_.attention.from_tokens > 0
+                            ? BlockOfGroup(chain, keys, values[3].value(), rows[3].value())
+                            : Block{RowsOfBlock(scores, keys[1]), ctx_.attention.keys};
+    if (block.rows == 0) return false;
     const Dims shape = {scores[0], scores[1], scores[2], rows[3]};
     TW_ASSIGN(const Laid q, Queries(node, chain.product->inputs[0], shape, &chain.scale));
-    op::Attrs attrs = {{"scale", chain.scale},          {"rows", RowsOfBlock(scores, keys[1])},
-                       {"keys", ctx_.attention.keys},   {"few_tokens", ctx_.attention.few_tokens},
-                       {"q_layout", q.layout.ToText()}, {"k_layout", k.layout.ToText()},
+    op::Attrs attrs = {{"scale", chain.scale},
+                       {"rows", block.rows},
+                       {"keys", block.keys},
+                       {"few_tokens", ctx_.attention.few_tokens},
+                       {"q_layout", q.layout.ToText()},
+                       {"k_layout", k.layout.ToText()},
                        {"v_layout", v.layout.ToText()}};
     if (chain.softcap > 0) attrs["softcap"] = chain.softcap;
     if (chain.dead_rows_zero) attrs["dead_rows_zero"] = int64_t{1};
@@ -261,6 +268,7 @@ class AttentionFuser : public ForwardRewriter {
 
   bool Pays(const op::Dim& tokens, const op::Dim& keys) const {
     const AttentionCut& cut = ctx_.attention;
+    if (cut.from_tokens > 0) return tokens.constant().value_or(0) >= cut.from_tokens;
     if (tokens.constant().value_or(0) <= cut.few_tokens) return true;  // few, or open
     return keys.constant().value_or(cut.from_keys) >= cut.from_keys;
   }
@@ -275,6 +283,31 @@ class AttentionFuser : public ForwardRewriter {
       return static_cast<double>((tokens + block - 1) / block * block);
     };
     return computed(half) * cut.half_cost < computed(cut.rows) ? half : cut.rows;
+  }
+
+  // Queries and keys of a block; 0: none fits.
+  struct Block {
+    int64_t rows = 0, keys = 0;
+  };
+
+  // The most rows whose queries, scores and weights fit into the memory of a group, next to a block
+  // of keys and of values. Each element of these serves all rows.
+  Block BlockOfGroup(const Chain& chain, const Dims& keys, int64_t value, int64_t head) const {
+    const AttentionCut& cut = ctx_.attention;
+    constexpr int64_t kFewestRows = 16, kFewestKeys = 8;
+    constexpr int64_t kNumbers = 8, kPad = 4;  // of a row: its sums and maxima; between rows
+    const bool shares_keys = chain.shape[1] != keys[1];
+    for (int64_t rows = cut.rows; rows >= kFewestRows; rows /= 2) {
+      for (int64_t tile = cut.keys; tile >= kFewestKeys; tile /= 2) {
+        const int64_t block = op::KeysOfBlock(tile, keys[3], true);
+        const int64_t all = shares_keys ? 2 * rows : rows;  // the operator's bound
+        const int64_t tiles = chain.mask >= 0 ? 4 : 2;      // scores, weights, a mask, and turned
+        const int64_t row = head + (shares_keys ? value : 0) + tiles * block + kNumbers;
+        const int64_t copies = block * (head + value + 2 * kPad) + head * kPad;
+        if ((all * row + copies) * ir::kF32.bytes() <= cut.shared_bytes) return {rows, tile};
+      }
+    }
+    return {};
   }
 
   // Whether the operands of the products are those of one attention with these scores, in which the

@@ -24,6 +24,7 @@ class NormFuser : public ForwardRewriter {
   NormFuser(Graph g, const GraphPassContext& ctx)
       : ForwardRewriter(std::move(g), ctx.fold_max_bytes),
         near_row_(ctx.near_row),
+        all_rms_norms_(ctx.all_rms_norms),
         readers_(Readers(g_)) {
     for (ValueId id : g_.outputs) readers_[id].push_back(-1);
   }
@@ -101,7 +102,7 @@ class NormFuser : public ForwardRewriter {
   // 1.22; 16 rows of 768 0.6 to 0.9, 128 of 384 0.93.
   bool PaysAsRms(ValueId id) const {
     const op::TensorType& type = TypeOf(id);
-    return !type.fixed() || type.elements() <= near_row_ ||
+    return all_rms_norms_ || !type.fixed() || type.elements() <= near_row_ ||
            type.shape.back().value() > near_row_ / 2;
   }
 
@@ -305,6 +306,7 @@ class NormFuser : public ForwardRewriter {
   }
 
   const int64_t near_row_;
+  const bool all_rms_norms_;
   std::vector<std::vector<int>> readers_;
 };
 

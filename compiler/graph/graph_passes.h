@@ -20,6 +20,9 @@ struct AttentionCut {
   int64_t from_keys = 256;  // so many make it worth it where the tokens are fixed and many
   int64_t few_tokens = 1;   // up to so many, lanes lie along the elements of a head
   double half_cost = 1;     // time of half the rows, for the same work
+  // Of devices of groups: tokens, which are fixed there, that make it worth it, and what a block of
+  // rows and one of keys may take; 0: another kind of device.
+  int64_t from_tokens = 0, shared_bytes = 0;
 };
 
 struct GraphPassContext {
@@ -65,8 +68,9 @@ struct GraphPassContext {
   std::vector<ir::DType> computed_in_f32, half_arithmetic;
   AttentionCut attention = {};
   // Of fuse_norms: elements of the longest row that stays in the first cache; 0: norms stay in
-  // operators.
+  // operators. Whether it pays for RMS norms of all sizes, too.
   int64_t near_row = 0;
+  bool all_rms_norms = false;
   // Of join_products: layers of one operand are faster as one. Not measured on devices.
   bool join_products = false;
   // Nodes with more operations or larger results are left to run time.

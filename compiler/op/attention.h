@@ -18,5 +18,8 @@ inline constexpr std::string_view kQueryLanes = "query_lanes";
 
 // Returns the dimension of the queries that counts tokens.
 size_t TokenAxis(const Attrs& attrs);
+// Returns the keys of a block where the attribute says about `tile`: a fixed number of them is cut
+// into blocks of about that length that compute the fewest others with them.
+int64_t KeysOfBlock(int64_t tile, const Dim& keys, bool query_lanes);
 
 }  // namespace tilewright::op

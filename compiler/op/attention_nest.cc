@@ -24,7 +24,7 @@ class Builder {
     tokens_ = SizeExpr(b_, p_.tokens);
     keys_ = SizeExpr(b_, p_.keys);
     ChooseRows();
-    ChooseKeys();
+    block_keys_ = KeysOfBlock(p_.tile_keys, p_.keys, query_lanes_);
     whole_tokens_ =
         block_tokens_ == 1 || (p_.tokens.is_constant() && p_.tokens.value() % block_tokens_ == 0);
     whole_keys_ = p_.keys.is_constant() && p_.keys.value() % block_keys_ == 0;
@@ -58,24 +58,6 @@ class Builder {
     block_ = block_heads_ * block_tokens_;
   }
 
-  // A fixed number of keys is cut into blocks of about the tile's length that compute the fewest
-  // others with them.
-  void ChooseKeys() {
-    block_keys_ = p_.tile_keys;
-    if (!p_.keys.is_constant()) return;
-    // Register tiles divide a quarter of the block.
-    const int64_t quarter = std::max<int64_t>(p_.tile_keys / 4, 1);
-    const int64_t keys = p_.keys.value(), step = query_lanes_ ? quarter : 1;
-    const auto computed = [keys](int64_t block) { return (keys + block - 1) / block * block; };
-    int64_t best = block_keys_;
-    for (int64_t block = step; block <= 2 * block_keys_; block += step) {
-      if (2 * block < block_keys_) continue;
-      const bool nearer = std::abs(block - block_keys_) < std::abs(best - block_keys_);
-      if (computed(block) < computed(best) || (computed(block) == computed(best) && nearer))
-        best = block;
-    }
-    block_keys_ = std::min(best, keys);
-  }
   static Expr Blocks(const Expr& extent, int64_t block) {
     return block == 1 ? extent : ir::FloorDiv(extent + ir::Int(block - 1), ir::Int(block));
   }
@@ -350,6 +332,22 @@ class Builder {
 };
 
 }  // namespace
+
+int64_t KeysOfBlock(int64_t tile, const Dim& all, bool query_lanes) {
+  if (!all.is_constant()) return tile;
+  // Register tiles divide a quarter of the block.
+  const int64_t quarter = std::max<int64_t>(tile / 4, 1);
+  const int64_t keys = all.value(), step = query_lanes ? quarter : 1;
+  const auto computed = [keys](int64_t block) { return (keys + block - 1) / block * block; };
+  int64_t best = tile;
+  for (int64_t block = step; block <= 2 * tile; block += step) {
+    if (2 * block < tile) continue;
+    const bool nearer = std::abs(block - tile) < std::abs(best - tile);
+    if (computed(block) < computed(best) || (computed(block) == computed(best) && nearer))
+      best = block;
+  }
+  return std::min(best, keys);
+}
 
 ir::Buffer AddAttention(const ComputeArgs& args, const AttentionProblem& problem,
                         bool query_lanes) {

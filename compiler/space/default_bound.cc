@@ -3,13 +3,15 @@
 //     → for b blockIdx.x { for t threadIdx.x { for k, h_1: local sum; for h_1: Y[…] = f(sum) } }
 // A block is a launch of its own, unless another one takes it: a cheap stage is inlined, and a
 // reduction is computed in the thread of the results that need it. A block without spatial loops
-// is a launch of one thread.
+// is a launch of one thread. Functions whose blocks belong together, such as those of rows, take a
+// rule's default instead, in one launch.
 //
 // Sums of products of bytes are dot products. Constant weights that lie in rows of terms, as
 // products of matrices want them, have a copy for that. It depends on constants only, so it is made
 // once, before the first run.
 #include "compiler/schedule/legality.h"
 #include "compiler/space/default_scheduler.h"
+#include "compiler/space/rules/rules.h"
 #include "compiler/space/rules/tile_operands.h"
 #include "deploy/support/strings.h"
 
@@ -35,6 +37,7 @@ std::string DotIntrinsic(const ir::StmtNode& reduction, int64_t* vectors) {
 }  // namespace
 
 void DefaultScheduler::RunBound() {
+  if (choices_.empty() && RunRules({MakeRowGroups, MakeNestGroups})) return;
   InlineCheapStages();
   for (const std::string& name : schedule_.BlockNames()) {
     if (IsDone(name)) continue;

@@ -32,7 +32,7 @@ using support::StrCat;
 
 void DefaultScheduler::Run() {
   if (IsNest()) return RunNest();
-  if (RunFieldSums() || RunStages()) return;
+  if (RunFieldSums() || RunRules({MakeDepthwiseDots, MakeWinograd})) return;
   InlineCheapStages();
   PlaceInRows();
   for (const std::string& name : schedule_.BlockNames()) {
@@ -52,10 +52,10 @@ void DefaultScheduler::Run() {
   }
 }
 
-// The rule's own choice: stages have an order that blocks one by one do not find.
-bool DefaultScheduler::RunStages() {
+// A rule's own choice: stages have an order that blocks one by one do not find.
+bool DefaultScheduler::RunRules(std::initializer_list<SketchMaker*> rules) {
   const ir::Function function = ir::BindSizes(schedule_.function(), typical_);
-  for (const auto& make : {MakeDepthwiseDots, MakeWinograd}) {
+  for (SketchMaker* make : rules) {
     const std::vector<std::unique_ptr<Sketch>> sketches = make(function, target_);
     if (sketches.empty()) continue;
     const Sketch& sketch = *sketches.front();

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <initializer_list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +16,7 @@
 #include "compiler/space/field_sums.h"
 #include "compiler/space/lane_axes.h"
 #include "compiler/space/matrix_tiles.h"
+#include "compiler/space/space.h"
 #include "compiler/space/trace.h"
 
 namespace tilewright::space {
@@ -26,6 +29,9 @@ using schedule::Schedule;
 using schedule::Step;
 using schedule::StepKind;
 using schedule::Steps;
+
+using SketchMaker = std::vector<std::unique_ptr<Sketch>>(const ir::Function&,
+                                                         const target::Target&);
 
 // Steps that a block takes for each of its results; 1 where it reduces nothing.
 int64_t ReductionSteps(const ir::StmtNode& block);
@@ -169,7 +175,8 @@ class DefaultScheduler {
   void PlaceStages();
   void PlaceInRows();
   bool RunFieldSums();
-  bool RunStages();
+  // Takes the default of the first of these rules that fits and has one; false where none does.
+  bool RunRules(std::initializer_list<SketchMaker*> rules);
   void ScheduleFieldSums(const FieldSums& fields);
   std::vector<int> SplitColumns(int loop, int64_t blocks, const FieldSums& fields);
   void PlaceFieldSums(const FieldSums& fields, int groups);

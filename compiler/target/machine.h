@@ -222,6 +222,9 @@ struct AttentionBlocks {
   // Half the vectors take so much of the time for the same work: they load more for each product.
   // But fewer of them may be idle.
   double half_cost = 1.15;
+  // Of devices of groups: queries of a group, so that each value of a block of keys that it copies
+  // serves so many; 0: attention stays in operators. With fewer tokens than these most would idle.
+  int64_t group_rows = 0, group_tokens = 8;
 };
 
 // How dense layers with integer weights of few bits (packed_dense) read them.
@@ -351,9 +354,13 @@ struct Machine {
   bool has_groups() const { return launch.group_threads > 0; }
   // The machine runs nothing else than products of its matrix unit and what follows them.
   bool has_matrix() const { return matrix.block > 0; }
-  // Elements of a row that stays in the first cache next to a second operand. They are counted as
-  // 32-bit numbers: narrower ones become such on the way.
-  int64_t near_row() const { return l1.bytes / 8; }
+  // Elements of a row that stays in the first cache, or in the shared memory of a group, next to a
+  // second operand. They are counted as 32-bit numbers: narrower ones become such on the way. 0:
+  // groups have no rows, as their threads run one after the other.
+  int64_t near_row() const {
+    if (!has_groups()) return l1.bytes / 8;
+    return launch.warp > 1 ? launch.shared_bytes / 8 : 0;
+  }
   bool Has(std::string_view feature) const;
   std::vector<std::string> FeatureList() const;
 };

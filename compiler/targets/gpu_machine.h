@@ -33,6 +33,7 @@ constexpr target::Machine WarpMachine(std::string_view name, std::string_view fe
               .load_bytes = 16,
               .shared_banks = 32,
               .barrier_cycles = 4};
+  m.attention.group_rows = 32;
   m.rule_set = target::RuleSet::kGroups;
   m.feature_set = target::FeatureSet::kGroups;
   return m;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "compiler/codegen/host_device.h"
+#include "compiler/driver/tasks.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/space/space.h"
@@ -31,6 +32,7 @@
 #include "tests/support/random_bound.h"
 #include "tests/support/random_ir.h"
 #include "tests/support/simt/simt_plan.h"
+#include "tests/support/stage_tasks.h"
 #include "tests/support/te_programs.h"
 #include "tests/support/test_seed.h"
 
@@ -189,6 +191,38 @@ TEST_P(RandomSimtTest, PointsOfTheSearch) {
     ASSERT_TRUE(scheduled.ok()) << "seed " << seed << ": " << scheduled.status();
     auto made = Scheduled(program, *scheduled, seed);
     if (made.has_value()) cases.push_back(*std::move(made));
+  }
+  RunAll(cases);
+}
+
+// Rows and attention, each in one launch where the machine's threads go in step.
+TEST_P(RandomSimtTest, StagesOfOneLaunch) {
+  if (GetParam().only_four_warps) GTEST_SKIP() << "[SKIP] as for another machine";
+  if (Target().machine.launch.warp < 2) GTEST_SKIP() << "[SKIP] its threads run in turn";
+  const uint64_t first = 1000 * TestSeed(1414);
+  const auto rounds = static_cast<size_t>(TestRounds(12));
+  std::vector<Case> cases;
+  for (uint64_t seed = first; cases.size() < rounds && !HasFailure(); ++seed) {
+    const std::string task = RandomStageTask(seed);
+    const auto program = driver::TaskFunction(task);
+    ASSERT_TRUE(program.ok()) << program.status() << task;
+    auto space = space::Space::Create(*program, Target());
+    ASSERT_TRUE(space.ok()) << space.status();
+    std::optional<space::Point> point = (*space)->DefaultPoint();
+    ASSERT_TRUE(point.has_value()) << task;
+    const space::Sketch& sketch = *(*space)->sketches()[static_cast<size_t>(point->sketch)];
+    ASSERT_NE(sketch.name(), "bound_default") << "seed " << seed << ": " << task;
+    support::Rng rng(seed);
+    do {
+      for (size_t k = 0; k < point->choices.size(); ++k)
+        point->choices[k] = static_cast<int>(rng.Uniform(sketch.knobs()[k].menu.size()));
+    } while (!sketch.Feasible(*point));
+    auto scheduled = (*space)->Apply(*point);
+    ASSERT_TRUE(scheduled.ok()) << "seed " << seed << ": " << scheduled.status() << task;
+    auto made = Scheduled(*program, *scheduled, seed);
+    ASSERT_TRUE(made.has_value()) << "seed " << seed << ": " << task;
+    EXPECT_EQ(made->text.plan.launches.size(), 1U) << made->what;
+    cases.push_back(*std::move(made));
   }
   RunAll(cases);
 }

@@ -14,17 +14,15 @@
 #include <algorithm>
 
 #include "compiler/space/rules/bound_nest.h"
+#include "compiler/space/rules/partial_sums.h"
 #include "compiler/space/rules/rules.h"
 #include "compiler/space/step_maker.h"
 
 namespace tilewright::space {
 namespace {
 
-constexpr int64_t kSubGroup = 0;  // in place of a fan-in
-
-struct RowReduction {
-  std::string block;
-  size_t spatial = 0, reduce = 0;   // iterators, spatial ones first
+struct RowReduction : PartialSums {
+  size_t reduce = 0;                // iterators, after the spatial ones
   size_t threads, fan_in, columns;  // knobs
 };
 
@@ -56,8 +54,7 @@ class TreeReduction final : public Sketch {
       std::vector<int64_t> threads =
           Divisors(block.iters.back().extent, target.machine.launch.row_threads, most);
       if (threads.empty()) return;  // usable() is false
-      RowReduction r{block.name,
-                     0,
+      RowReduction r{{block.name},
                      0,
                      AddKnob("threads_" + block.name, std::move(threads)),
                      AddKnob("fan_in_" + block.name, fan_in),
@@ -99,42 +96,20 @@ class TreeReduction final : public Sketch {
   }
 
  private:
-  // Makes the innermost reduction loop of a nest of r's block `parts` partial results; returns the
-  // block that computes them.
-  static int Factor(const RowReduction& r, int loop, int64_t parts, const schedule::Schedule& s,
-                    StepMaker* make, const char* axis = "last") {
-    const std::vector<int> split = make->Split(loop, {schedule::kInfer, parts}, false);
-    if (split.size() != 2) return -1;
-    const std::vector<int> made = make->Rfactor(s.BlockHandle(r.block), split[1], axis);
-    return made.empty() ? -1 : made[0];
-  }
-
   static void Reduce(const RowReduction& r, int64_t threads, int64_t fan_in, schedule::Schedule* s,
                      StepMaker* make) {
-    const int terms = Factor(r, s->LoopsOf(s->BlockHandle(r.block)).back(), threads, *s, make);
-    if (terms < 0) return;
-    std::vector<int> levels;  // of the tree, the one over the terms left out
-    for (int64_t left = threads; fan_in != kSubGroup && left > fan_in && left % fan_in == 0;) {
-      left /= fan_in;
-      levels.push_back(Factor(r, s->LoopsOf(s->BlockHandle(r.block)).back(), left, *s, make));
-      if (levels.back() < 0) return;
-    }
-    // The sums over the terms stay in registers until they are complete.
-    const std::vector<int> copy = make->CacheWrite(terms);
-    if (copy.empty()) return;
+    const PartialBlocks partial = FactorTree(r, threads, fan_in, *s, make);
+    if (!make->status().ok()) return;
     const int group = fan_in == kSubGroup ? AddUpInSubGroups(r, s->BlockHandle(r.block), make)
                                           : Groups(r, s->LoopsOf(s->BlockHandle(r.block)), make);
-    if (group < 0) return;
-    for (size_t i = levels.size(); i-- > 0;) PlaceInThreads(r, levels[i], group, make);
-    const int thread = PlaceInThreads(r, copy[0], group, make);
-    make->ComputeAt(terms, thread);
+    if (group >= 0) PlaceTree(r, partial, group, make);
   }
 
   // A group for so many neighbouring results, a column of `parts` threads for each.
   static void ReduceColumns(const RowReduction& r, int64_t parts, int64_t columns,
                             schedule::Schedule* s, StepMaker* make) {
     const int terms =
-        Factor(r, s->LoopsOf(s->BlockHandle(r.block)).back(), parts, *s, make, "first");
+        FactorSums(r, s->LoopsOf(s->BlockHandle(r.block)).back(), parts, *s, make, "first");
     if (terms < 0) return;
     const std::vector<int> copy = make->CacheWrite(terms);
     if (copy.empty()) return;
@@ -179,15 +154,6 @@ class TreeReduction final : public Sketch {
     if (sum.empty()) return -1;
     make->Mark(sum.back(), "sub_group");
     return group;
-  }
-
-  // Computes a block of partial results in shared memory, a thread for each; returns the loop.
-  static int PlaceInThreads(const RowReduction& r, int block, int group, StepMaker* make) {
-    const std::vector<int> loops = make->ComputeAt(block, group);
-    if (loops.size() <= r.spatial) return -1;
-    make->Bind(loops[r.spatial], "threadIdx.x");
-    make->SetScope(block, "shared");
-    return loops[r.spatial];
   }
 
   std::vector<RowReduction> reductions_;
