@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What open sizes cost: a module of open sizes against the module compiled for each size, paired in one process, one thread. Schedules are the
-defaults, or with --effort those that the cost model predicts.
+defaults, or with --effort those that the cost model predicts; with --trials the fixed modules are tuned by that many measurements each.
 
-open_race.py [-o RESULTS.json] [--model NAME] [--seconds S] [--effort S] [--target T] prints, per model and size, time of the fixed module / time of the open one: 1 is equal,
+open_race.py [-o RESULTS.json] [--model NAME] [--seconds S] [--effort S] [--trials N] [--target T] prints, per model and size, time of the fixed module / time of the open one: 1 is equal,
 the bar is 0.9; at the sizes of SPECIALISED also of the module that has functions for these (bar: 0.97). Where onnxruntime is installed, the open
 module's output of each size must be its output (‖a−e‖/‖e‖ of 1e-5), or the exit code is 1. Then what modules cost: processor
 seconds of compiling and bytes of the module, of one size (the mean of all), of open sizes, and with the specialisations."""
@@ -80,7 +80,7 @@ class Race:
     """One model in a folder: its modules, and their races."""
 
     def __init__(self, folder, name, flags):
-        self.name, self.seconds, self.effort, self.target = name, flags.seconds, flags.effort, flags.target
+        self.name, self.seconds, self.effort, self.target, self.trials = name, flags.seconds, flags.effort, flags.target, flags.trials
         make, self.ranges, self.cases = MODELS[name]
         self.model, self.fixed, self.open, self.special = (Path(folder) / file for file in ("model.onnx", "fixed.tw", "open.tw", "special.tw"))
         onnx.save(make(folder), str(self.model))
@@ -110,6 +110,12 @@ class Race:
         seconds = after.children_user + after.children_system - before.children_user - before.children_system
         return {"seconds": round(seconds, 2), "bytes": module.stat().st_size}
 
+    def tune(self, module, sizes):
+        """Sizes of one model share a log: what one measured, the next may recall."""
+        folder = module.parent
+        tilewright("tune", self.model, "--target", self.target, "--trials", self.trials, "--log", folder / "tuner.db", "--state-dir", folder / "state",
+                   "-o", module, *shapes(sizes))
+
     def ratio(self, module, sizes):
         found = json.loads(tilewright("bench", "diff", self.fixed, module, *shapes(sizes), "--seconds", self.seconds, "-o", "json"))
         return {key: found[key] for key in ("ratio", "ratio_low", "ratio_high")}
@@ -122,6 +128,8 @@ class Race:
         rows, fixed = [], []
         for sizes in self.cases:
             fixed.append(self.compile(self.fixed, self.ranges | sizes))
+            if self.trials:
+                self.tune(self.fixed, self.ranges | sizes)
             row = {"model": self.name, "sizes": sizes, **self.ratio(self.open, sizes)}
             if sizes in points:
                 row["specialised"] = self.ratio(self.special, sizes)
@@ -144,6 +152,7 @@ def main():
     flags.add_argument("--model", choices=MODELS, action="append")
     flags.add_argument("--seconds", type=float, default=2)
     flags.add_argument("--effort", type=float, default=0)
+    flags.add_argument("--trials", type=int, default=0)
     flags.add_argument("--target", default="native,threads=1", help="such as cpu,arch=x86_64,cpu=znver3,threads=1: vectors of AVX2 wherever it runs")
     flags = flags.parse_args()
     rows, costs = [], {}
@@ -153,7 +162,7 @@ def main():
             found, costs[name] = race.run()
             rows += found
     if flags.output:
-        command = f"tests/bench/open_race.py --seconds {flags.seconds:g} --effort {flags.effort:g}"
+        command = f"tests/bench/open_race.py --seconds {flags.seconds:g} --effort {flags.effort:g}" + (f" --trials {flags.trials}" if flags.trials else "")
         result = {"command": command, "unit": "time of the fixed module / time of the open one", "target": race.compiled_for, "effort": flags.effort,
                   "date": datetime.date.today().isoformat(), "rows": rows, "cost": costs}
         flags.output.write_text(json.dumps(result, indent=1) + "\n")

@@ -32,7 +32,7 @@ using nlohmann::json;
 constexpr int64_t kGroups = 4;  // of a launch, that are counted
 
 bool IsProduct(const driver::Task& task) {
-  for (const char* op : {"conv2d", "matmul", "gemm", "dense", "conv_transpose"}) {
+  for (const char* op : {"conv2d", "matmul", "gemm", "dense", "conv_transpose", "attention"}) {
     if (task.name.find(op) != std::string::npos) return true;
   }
   return false;
@@ -75,19 +75,20 @@ json PartsOf(const simt::TrafficParts& parts) {
 
 void Count(const std::string& model, const driver::Task& task, const target::Target& target) {
   const auto [steps, estimated_ns] = ChosenSteps(task, target);
+  const std::string what = support::StrCat(task.name, " by ", steps);
   const ir::Function scheduled =
-      Must(schedule::Replay(Must(driver::TaskVariants(task.text), task.name), steps), task.name);
-  const ir::Function main = Must(transform::SplitPrepare(scheduled), task.name).main;
+      Must(schedule::Replay(Must(driver::TaskVariants(task.text), what), steps), what);
+  const ir::Function main = Must(transform::SplitPrepare(scheduled), what).main;
   transform::PassContext context;
   context.target = target;
-  const auto program = estimate::Summarize(Must(transform::LowerToLoops(main, context), task.name));
+  const auto program = estimate::Summarize(Must(transform::LowerToLoops(main, context), what));
   const ir::Function lowered =
-      Must(transform::RunPipeline(main, transform::GpuPipeline(), context), task.name);
-  const codegen::HostPlan plan = Must(codegen::SplitHostDevice(lowered), task.name);
+      Must(transform::RunPipeline(main, transform::GpuPipeline(), context), what);
+  const codegen::HostPlan plan = Must(codegen::SplitHostDevice(lowered), what);
   std::vector<ir::Function> kernels;
   for (const codegen::Launch& l : plan.launches) kernels.push_back(l.kernel);
   const target::LaunchLimits& limits = target.machine.launch;
-  const std::string text = Must(cuda::EmitCuda(kernels, limits.sub_groups), task.name);
+  const std::string text = Must(cuda::EmitCuda(kernels, limits.sub_groups), what);
   const auto compiled = Must(simt::CompilePlans({{simt::Language::kCuda, plan, text}}), text);
   const auto counts = Must(simt::CountPlan(compiled[0], kGroups), text);
   const bool nvrtc = cuda::NvrtcName() != "nvrtc-none";
