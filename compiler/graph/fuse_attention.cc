@@ -291,14 +291,14 @@ class AttentionFuser : public ForwardRewriter {
   };
 
   // The most rows whose queries, scores and weights fit into the memory of a group, next to a block
-  // of keys and of values. Each element of these serves all rows.
+  // of keys and of values. Each element of these serves all rows, so that half as many rows pay
+  // less than a quarter of the keys.
   Block BlockOfGroup(const Chain& chain, const Dims& keys, int64_t value, int64_t head) const {
     const AttentionCut& cut = ctx_.attention;
-    constexpr int64_t kFewestRows = 16, kFewestKeys = 8;
     constexpr int64_t kNumbers = 8, kPad = 4;  // of a row: its sums and maxima; between rows
     const bool shares_keys = chain.shape[1] != keys[1];
-    for (int64_t rows = cut.rows; rows >= kFewestRows; rows /= 2) {
-      for (int64_t tile = cut.keys; tile >= kFewestKeys; tile /= 2) {
+    for (const int64_t rows : {cut.rows, cut.rows / 2}) {
+      for (const int64_t tile : {cut.keys, cut.keys / 2, cut.keys / 4}) {
         const int64_t block = op::KeysOfBlock(tile, keys[3], true);
         const int64_t all = shares_keys ? 2 * rows : rows;  // the operator's bound
         const int64_t tiles = chain.mask >= 0 ? 4 : 2;      // scores, weights, a mask, and turned

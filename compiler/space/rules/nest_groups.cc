@@ -25,8 +25,6 @@ namespace {
 
 using schedule::BlockSite;
 
-constexpr int64_t kPad = 4;  // elements: vectors of four stay whole
-
 enum class Role : uint8_t { kFlat, kRows, kTile };
 
 struct Stage {
@@ -138,7 +136,7 @@ class NestGroups final : public Sketch {
     for (const Stage& stage : stages_) {
       int64_t elements = 1;
       for (const int64_t extent : stage.extents) elements *= extent;
-      if (IsPadded(stage)) elements += stage.extents[0] * kPad;
+      if (IsPadded(stage)) elements += stage.extents[0] * Vector(stage);
       if (stage.role == Role::kTile && stage.extents.back() % lanes != 0) return false;
       if (stage.role == Role::kRows && stage.own.size() == 1 && stage.extents[0] > threads)
         return false;
@@ -207,9 +205,9 @@ class NestGroups final : public Sketch {
     }
     if (IsPadded(stage)) {
       make->StorageAlign(block, static_cast<int>(stage.writes->shape.size()) - 2,
-                         limits_.shared_banks, kPad);
+                         limits_.shared_banks, Vector(stage));
     }
-    const int64_t lanes = limits_.load_bytes / stage.writes->dtype.bytes();
+    const int64_t lanes = Vector(stage);
     if (IsPadded(stage) && !is_turned && extents[1] % lanes == 0) {
       const std::vector<int> parts = make->Split(own[1], {schedule::kInfer, lanes}, false);
       if (parts.size() != 2) return;
@@ -229,7 +227,13 @@ class NestGroups final : public Sketch {
     make->Bind(loop, "threadIdx.x");
   }
 
-  // Copies whose rows threads of a warp read side by side: so far apart, they are in several banks.
+  // Elements that one access of a thread moves at most.
+  int64_t Vector(const Stage& stage) const {
+    return limits_.load_bytes / stage.writes->dtype.bytes();
+  }
+
+  // Copies whose rows threads of a warp read side by side: a vector apart, they are in several
+  // banks.
   static bool IsPadded(const Stage& stage) {
     return stage.role == Role::kFlat && stage.own.size() == 2 &&
            stage.writes->role == ir::Role::kIntermediate;
