@@ -96,7 +96,8 @@ static uint64_t CostOfA64(uint32_t word) {
 
 /* --- the caches: exact LRU over lines of 64 bytes --- */
 
-enum { kLineShift = 6, kPageShift = 12, kPages = 1 << 16, kSecondCycles = 8, kMemoryCycles = 80 };
+enum { kLineShift = 6, kPageShift = 12, kSecondCycles = 8, kMemoryCycles = 80 };
+enum { kPageBits = 20, kPages = 1 << kPageBits, kMostTries = 64 }; /* of the table of pages */
 enum { kL1Sets = 128, kL1Ways = 4, kL2Sets = 512, kL2Ways = 16 };
 
 typedef struct {
@@ -127,15 +128,15 @@ static bool Hits(Way* cache, uint64_t sets, int ways, uint64_t line) {
 
 /* The page's number in order of first use since the caches were emptied. */
 static uint64_t FrameOf(uint64_t page) {
-  uint64_t at = page * 0x9e3779b97f4a7c15u >> 48;
-  for (int tries = 0; tries < kPages; ++tries, at = (at + 1) % kPages) {
+  uint64_t at = page * 0x9e3779b97f4a7c15u >> (64 - kPageBits);
+  for (int tries = 0; tries < kMostTries; ++tries, at = (at + 1) % kPages) {
     if (g_frames[at].epoch == g_epoch && g_frames[at].page == page) return g_frames[at].frame;
     if (g_frames[at].epoch == g_epoch) continue;
     g_frames[at].page = page;
     g_frames[at].epoch = g_epoch;
     return g_frames[at].frame = g_next_frame++;
   }
-  return page; /* more than 256 MiB were touched */
+  return page; /* almost 4 GiB were touched */
 }
 
 static void OnAccess(unsigned vcpu, uint32_t info, uint64_t address, void* data) {
