@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "compiler/codegen/codegen.h"
 #include "compiler/driver/compile.h"
 #include "cost_model/model.h"
 #include "deploy/support/strings.h"
@@ -36,7 +37,9 @@ bool Offer(const driver::Task& task, const target::Target& target, int picks, ui
   int built = 0;
   for (const search::Pick& pick : asked.picks) {
     const std::string& steps = pick.candidate.steps;
-    const absl::Status status = driver::BuildCandidate(task.text, steps, target, nullptr).status();
+    const auto candidate = driver::BuildCandidate(task.text, steps, target, nullptr);
+    const absl::Status status =
+        candidate.ok() ? codegen::CheckSpills(candidate->resources) : candidate.status();
     const std::string slug = support::Slug(status);
     if (status.ok()) {
       ++built;
