@@ -129,6 +129,10 @@ enum class RuleSet : uint8_t { kLoops, kGroups, kMatrix };
 // Which columns describe a machine's programs to cost models (cost_model/features.h).
 enum class FeatureSet : uint8_t { kLoops, kGroups };
 
+// What ranks a machine's schedules that were never measured, well enough to choose by: nothing, the
+// analytical estimate, or the shipped cost model, which has learned on machines of its family.
+enum class Predictor : uint8_t { kNone, kEstimate, kShippedModel };
+
 // How the default schedule weighs a register tile. The unit is one multiply-add, on a machine that
 // begins as many loads as multiply-adds in a cycle.
 struct TileWeights {
@@ -350,6 +354,7 @@ struct Machine {
   MatrixUnit matrix = {};
   RuleSet rule_set = RuleSet::kLoops;
   FeatureSet feature_set = FeatureSet::kLoops;
+  Predictor predictor = Predictor::kNone;
 
   bool has_groups() const { return launch.group_threads > 0; }
   // The machine runs nothing else than products of its matrix unit and what follows them.
@@ -372,10 +377,6 @@ struct ModelRow {
   std::string_view machine;
 };
 
-// What ranks schedules of a family's machines that were never measured, well enough to choose by:
-// nothing, the analytical estimate, or the shipped cost model, which has learned on its machines.
-enum class Predictor : uint8_t { kNone, kEstimate, kShippedModel };
-
 // The machines of one instruction set, or of a kind whose targets name no machine.
 struct Family {
   std::string_view arch = {};  // of target strings; empty: targets name no machine
@@ -391,7 +392,6 @@ struct Family {
   std::string_view code_format = {};
   // Code is text, and the driver of each device compiles it: part of the toolchain.
   bool driver_compiles = false;
-  Predictor predictor = Predictor::kNone;
   // The runtime has a plug-in for its devices. Else modules can be compiled, and nothing of this
   // version runs or measures them.
   bool has_plugin = true;

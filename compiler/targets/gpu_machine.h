@@ -36,6 +36,7 @@ constexpr target::Machine WarpMachine(std::string_view name, std::string_view fe
   m.attention.group_rows = 32;
   m.rule_set = target::RuleSet::kGroups;
   m.feature_set = target::FeatureSet::kGroups;
+  m.predictor = target::Predictor::kEstimate;
   return m;
 }
 

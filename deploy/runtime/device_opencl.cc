@@ -14,6 +14,7 @@
 
 #include "deploy/runtime/device_plugin.h"
 #include "deploy/runtime/opencl_abi.h"
+#include "deploy/runtime/phone_gpu.h"
 #include "deploy/runtime/plugin_parts.h"
 
 namespace cl = tilewright::opencl;
@@ -168,12 +169,14 @@ TwDeviceResult Count(int32_t* devices) {
 
 void Inspect(TwDevice* d) {
   d->name = TextOf(d->device, cl::kDeviceName);
+  const std::string version = TextOf(d->device, cl::kDeviceVersion);
+  const std::string machine(plugin::PhoneGpuOf(d->name + " " + version));
   d->fingerprint =
       "compute_units=" + std::to_string(NumberOf<cl::Uint>(d->device, cl::kDeviceMaxComputeUnits)) +
+      (machine.empty() ? "" : "\nconfig_accepts=" + machine) +
       "\ndriver=" + TextOf(d->device, cl::kDriverVersion) +
       "\ndriver_compiler=" + CompilerOf(d->device) + "\nfeatures=" + FeaturesOf(d->device) +
-      "\nkind=opencl\nname=" + d->name + "\nversion=" + TextOf(d->device, cl::kDeviceVersion) +
-      "\n";
+      "\nkind=opencl\nname=" + d->name + "\nversion=" + version + "\n";
   TwDeviceInfo& info = d->info;
   info.name = d->name.c_str();
   info.fingerprint = d->fingerprint.c_str();

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <spirv/unified1/spirv.hpp11>
 
+#include "deploy/runtime/phone_gpu.h"
 #include "deploy/runtime/spirv_abi.h"
 
 namespace tilewright::vulkan {
@@ -237,8 +238,10 @@ std::string Context::Fingerprint() const {
   for (const std::string& feature : features_) features += (features.empty() ? "" : ",") + feature;
   const bool of_2022 =
       features_.contains("subgroupArithmetic") && features_.contains("shaderIntegerDotProduct");
-  return std::string(of_2022 ? "config_accepts=" TW_VULKAN_ROADMAP_2022 "\n" : "") +
-         "driver=" + driver_ + "\ndriver_compiler=" + AsWord(driver_) + "\nfeatures=" + features +
+  std::string accepts(plugin::PhoneGpuOf(name()));
+  if (of_2022) accepts += (accepts.empty() ? "" : ",") + std::string(TW_VULKAN_ROADMAP_2022);
+  return (accepts.empty() ? "" : "config_accepts=" + accepts + "\n") + "driver=" + driver_ +
+         "\ndriver_compiler=" + AsWord(driver_) + "\nfeatures=" + features +
          "\ngroup_threads=" + std::to_string(limits().maxComputeWorkGroupInvocations) +
          "\nkind=vulkan\nname=" + name() +
          "\nshared_bytes=" + std::to_string(limits().maxComputeSharedMemorySize) +

@@ -14,6 +14,7 @@
 #include "tests/support/equivalence.h"
 #include "tests/support/random_bound.h"
 #include "tests/support/random_ir.h"
+#include "tests/support/stage_tasks.h"
 #include "tests/support/te_programs.h"
 #include "tests/support/test_seed.h"
 
@@ -126,6 +127,16 @@ void PointsOfTheSearchComputeTheSame(const DeviceLanguage& language, PlanDevice*
     ran += RunsTheSame(language, device, program, *scheduled, seed);
   }
   std::cout << "counts: points=" << ran << "\n";
+}
+
+void StagesComputeTheSame(const DeviceLanguage& language, PlanDevice* device, int64_t rounds) {
+  const uint64_t first = FirstSeed(1414);
+  int64_t ran = 0;
+  for (uint64_t seed = first; ran < rounds && !testing::Test::HasFailure(); ++seed, ++ran) {
+    const StageCase stages = RandomStageCase(seed, TargetOf(language));
+    EXPECT_TRUE(RunsTheSame(language, device, stages.program, stages.scheduled, seed));
+  }
+  std::cout << "counts: stages=" << ran << "\n";
 }
 
 void SubGroupTreesComputeTheSame(const DeviceLanguage& language, PlanDevice* device,

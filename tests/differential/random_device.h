@@ -31,6 +31,9 @@ void SchedulesComputeTheSame(const DeviceLanguage& language, PlanDevice* device,
 void PointsOfTheSearchComputeTheSame(const DeviceLanguage& language, PlanDevice* device,
                                      int64_t rounds);
 
+// Rows and attention, each in one launch, for a machine whose threads go in step.
+void StagesComputeTheSame(const DeviceLanguage& language, PlanDevice* device, int64_t rounds);
+
 // Softmax and means whose tree ends in sub-groups.
 void SubGroupTreesComputeTheSame(const DeviceLanguage& language, PlanDevice* device,
                                  int64_t rounds);

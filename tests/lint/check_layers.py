@@ -49,7 +49,7 @@ LAYERS = {
                          "deploy/runtime/c_abi.h"],
     "compiler/targets": ["compiler/target", "compiler/ir", "compiler/analysis", "compiler/transform",
                          "compiler/codegen", "deploy/module/manifest.h",
-                         "deploy/runtime/c_abi.h", "deploy/runtime/spirv_abi.h", "vta/isa"],
+                         "deploy/runtime/c_abi.h", "deploy/runtime/phone_gpu.h", "deploy/runtime/spirv_abi.h", "vta/isa"],
     "compiler/op": ["compiler/ir"],
     "compiler/graph": ["compiler/op", "compiler/ir"],
     "compiler/onnx": ["compiler/op", "compiler/ir", "compiler/graph"],

@@ -1,10 +1,14 @@
 // Tasks whose blocks belong together, which GPUs run as one launch: norms and softmax of rows, and
-// attention. Texts of tasks (driver::TaskFunction).
+// attention. Texts of tasks (driver::TaskFunction), and random ones with a random schedule.
 #pragma once
+
+#include <gtest/gtest.h>
 
 #include <cstdint>
 #include <string>
 
+#include "compiler/driver/tasks.h"
+#include "compiler/space/space.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/strings.h"
 
@@ -94,6 +98,29 @@ inline std::string RandomStageTask(uint64_t seed) {
   }
   t.dead_rows_zero = !t.mask.empty() && rng.Uniform(2) == 0;
   return TextOf(t);
+}
+
+// A random point of the rule that makes one launch of the random task, for a machine whose threads
+// go in step.
+struct StageCase {
+  ir::Function program;
+  schedule::Schedule scheduled;
+};
+inline StageCase RandomStageCase(uint64_t seed, const target::Target& target) {
+  const std::string task = RandomStageTask(seed);
+  ir::Function program = *driver::TaskFunction(task);
+  const auto space = *space::Space::Create(program, target);
+  space::Point point = *space->DefaultPoint();
+  const space::Sketch& sketch = *space->sketches()[static_cast<size_t>(point.sketch)];
+  EXPECT_NE(sketch.name(), "bound_default") << "seed " << seed << ": " << task;
+  support::Rng rng(seed);
+  do {
+    for (size_t k = 0; k < point.choices.size(); ++k)
+      point.choices[k] = static_cast<int>(rng.Uniform(sketch.knobs()[k].menu.size()));
+  } while (!sketch.Feasible(point));
+  auto scheduled = space->Apply(point);
+  EXPECT_TRUE(scheduled.ok()) << "seed " << seed << ": " << scheduled.status() << task;
+  return {std::move(program), *std::move(scheduled)};
 }
 
 }  // namespace tilewright::tests

@@ -48,7 +48,8 @@ absl::StatusOr<codegen::HostPlan> DefaultPlan(const std::string& task,
 }
 
 void ExpectOneLaunch(const std::string& task, std::string_view rule) {
-  for (const char* target : {"cuda", "metal", "hip,arch=gfx1100"}) {
+  for (const char* target :
+       {"cuda", "metal", "hip,arch=gfx1100", "opencl,config=valhall", "vulkan,config=adreno"}) {
     EXPECT_EQ(DefaultRule(*driver::TaskFunction(task), Gpu(target)), rule) << target << task;
     const auto plan = DefaultPlan(task, Gpu(target));
     ASSERT_TRUE(plan.ok()) << target << plan.status() << task;

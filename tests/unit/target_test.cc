@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "compiler/target/on_chip.h"
+#include "deploy/runtime/phone_gpu.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -239,6 +240,34 @@ TEST(Machine, ProcessorsAreKnownByTheirNumbers) {
   EXPECT_EQ(BestMachineName("x86_64", "", 0, 0, {}), "x86-64");
   EXPECT_EQ(BestMachineName("vax", "", 0, 0, {}), "");
   EXPECT_TRUE(RunnableMachines("vax", {}).empty());
+}
+
+// What Vulkan drivers and OpenCL drivers (name and version) of these devices say.
+TEST(Machine, PhonesAreKnownByWhatTheirDriversSay) {
+  struct Row {
+    const char *device, *machine;
+  };
+  for (const auto& [device, machine] : {Row{"Mali-G78", "valhall"},
+                                        {"Mali-G57 MC2", "valhall"},
+                                        {"Mali-G715-Immortalis MC10", "valhall"},
+                                        {"Immortalis-G925 OpenCL 3.0 v1.r49p0", "valhall"},
+                                        {"Mali-G610 r0p0 OpenCL 3.0 v1.g6p0", "valhall"},
+                                        {"Mali-G76", ""},
+                                        {"Mali-G72 MP3", ""},
+                                        {"Mali-T880", ""},
+                                        {"Mali-G", ""},
+                                        {"Adreno (TM) 730", "adreno"},
+                                        {"Turnip Adreno (TM) 650", "adreno"},
+                                        {"QUALCOMM Adreno(TM) OpenCL 3.0 Adreno(TM) 740", "adreno"},
+                                        {"Adreno (TM) 540", ""},
+                                        {"QUALCOMM Adreno(TM)", ""},
+                                        {"llvmpipe (LLVM 15.0.6, 256 bits)", ""},
+                                        {"", ""}}) {
+    EXPECT_EQ(plugin::PhoneGpuOf(device), machine) << device;
+    if (*machine == 0) continue;
+    for (const char* kind : {"opencl,config=", "vulkan,config="})
+      EXPECT_GT(ParseTarget(support::StrCat(kind, machine))->machine.launch.warp, 1) << machine;
+  }
 }
 
 TEST(Target, NativeIsExpandedFromFacts) {

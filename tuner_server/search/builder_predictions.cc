@@ -67,7 +67,7 @@ absl::Status BuilderSession::PredictSchedules(const v1::PredictSchedules& reques
 absl::Status BuilderSession::Predict(const std::set<std::string>& known, bool only_open,
                                      std::optional<int64_t> time_ns,
                                      v1::SchedulesPredicted* reply) const {
-  const target::Predictor predictor = target_.family().predictor;
+  const target::Predictor predictor = target_.machine.predictor;
   const bool learned = predictor == target::Predictor::kShippedModel;
   if (predictor == target::Predictor::kNone || (learned && base_.empty())) return absl::OkStatus();
   support::SystemClock clock;

@@ -63,7 +63,7 @@ absl::StatusOr<bool> IsFaster(const Graph& with, const Graph& without,
     judged.push_back(&use);
     if (use.more > 0) (use.computes() ? computing : moving) += use.more;
   }
-  const bool unsure = target.family().predictor == target::Predictor::kNone;
+  const bool unsure = target.machine.predictor == target::Predictor::kNone;
   std::vector<double> more_ns(judged.size());
   TW_TRY(support::ForEachInParallel(judged.size(), [&]() -> absl::StatusOr<support::PieceOfWork> {
     TW_ASSIGN(const std::shared_ptr<cost_model::CostModel> model,

@@ -70,9 +70,7 @@ constexpr target::Machine kCudaMachines[] = {
 
 }  // namespace
 
-constinit const target::Family kFamily = {.machine_key = "arch",
-                                          .machines = kCudaMachines,
-                                          .code_format = "cubin",
-                                          .predictor = target::Predictor::kEstimate};
+constinit const target::Family kFamily = {
+    .machine_key = "arch", .machines = kCudaMachines, .code_format = "cubin"};
 
 }  // namespace tilewright::cuda

@@ -107,10 +107,7 @@ constexpr target::Machine kHipMachines[] = {
 
 }  // namespace
 
-constinit const target::Family kFamily = {.machine_key = "arch",
-                                          .machines = kHipMachines,
-                                          .code_format = "hsaco",
-                                          .predictor = target::Predictor::kEstimate,
-                                          .has_plugin = false};
+constinit const target::Family kFamily = {
+    .machine_key = "arch", .machines = kHipMachines, .code_format = "hsaco", .has_plugin = false};
 
 }  // namespace tilewright::hip

@@ -47,7 +47,6 @@ constinit const target::Family kFamily = {.machine_key = "arch",
                                           .machines = kMetalMachines,
                                           .code_format = "msl",
                                           .driver_compiles = true,
-                                          .predictor = target::Predictor::kEstimate,
                                           .has_plugin = false};
 
 }  // namespace tilewright::metal

@@ -1,4 +1,4 @@
-// Targets name no device, so one row serves devices from phones to servers. The limits of a launch
+// Targets that name no device have one row, from phones to servers. The limits of a launch
 // are what all of them have; the specification guarantees less. Numbers that differ from device to
 // device are those of PoCL, a driver for processors, by clGetDeviceInfo on two cores of a Xeon with
 // vectors of 512 bits: CL_DEVICE_MAX_COMPUTE_UNITS 2, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT 16,
@@ -7,6 +7,7 @@
 // latency. What a device reports of itself is in its fingerprint.
 #include "compiler/targets/gpu_machine.h"
 #include "compiler/targets/kind_table.h"
+#include "compiler/targets/phone_gpus.h"
 
 namespace tilewright::opencl {
 namespace {
@@ -19,7 +20,8 @@ constexpr target::Machine OpenClDevice() {
   m.launch.barrier_cycles = 5;
   return m;
 }
-constexpr target::Machine kOpenClMachines[] = {OpenClDevice()};
+constexpr target::Machine kOpenClMachines[] = {OpenClDevice(), targets::Valhall(),
+                                               targets::Adreno()};
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Targets name no device, so one row serves devices from phones to servers, and its limits of a
+// Targets that name no device have one row, from phones to servers, and its limits of a
 // launch are those that devices of these days have (Vulkan itself promises groups of 128 threads
 // and 16 KiB). Numbers that differ from device to device are those of lavapipe (Mesa 22.3), a
 // driver for processors, on two cores with vectors of 256 bits: it runs eight threads of a group in
@@ -9,6 +9,7 @@
 // Its other numbers are the same, for no GPU was measured.
 #include "compiler/targets/gpu_machine.h"
 #include "compiler/targets/kind_table.h"
+#include "compiler/targets/phone_gpus.h"
 #include "deploy/runtime/spirv_abi.h"
 
 namespace tilewright::vulkan {
@@ -29,7 +30,8 @@ constexpr target::Machine Roadmap2022() {
   m.launch.sub_groups = true;
   return m;
 }
-constexpr target::Machine kVulkanMachines[] = {VulkanDevice(), Roadmap2022()};
+constexpr target::Machine kVulkanMachines[] = {VulkanDevice(), targets::Valhall(),
+                                               targets::Adreno(), Roadmap2022()};
 
 }  // namespace
 

@@ -28,7 +28,8 @@ constexpr Machine Row(std::string_view name, std::string_view features, double f
           .l2 = {.bytes = 512 * KiB, .bytes_per_cycle = 20},
           .l3 = {.bytes = 1 * MiB, .sharers = 8, .bytes_per_cycle = 12},
           .memory_bytes_per_cycle = 5,
-          .clock_ghz = 3};
+          .clock_ghz = 3,
+          .predictor = target::Predictor::kEstimate};
 }
 
 constexpr Machine kWasmMachines[] = {
@@ -41,10 +42,7 @@ constexpr std::string_view kWasmLevels[] = {"relaxed_simd", "simd128"};
 
 }  // namespace
 
-constinit const target::Family kFamily = {.arch = "wasm",
-                                          .machines = kWasmMachines,
-                                          .levels = kWasmLevels,
-                                          .code_format = "wasm",
-                                          .predictor = target::Predictor::kEstimate};
+constinit const target::Family kFamily = {
+    .arch = "wasm", .machines = kWasmMachines, .levels = kWasmLevels, .code_format = "wasm"};
 
 }  // namespace tilewright::wasm

@@ -60,7 +60,8 @@ constexpr Machine Row(std::string_view name, int vector_bytes, int vector_regist
           .l2 = {.bytes = l2_bytes, .bytes_per_cycle = 28},
           .l3 = {.bytes = l3_bytes, .sharers = 8, .bytes_per_cycle = 22},
           .memory_bytes_per_cycle = 7,
-          .clock_ghz = 3.5};
+          .clock_ghz = 3.5,
+          .predictor = target::Predictor::kShippedModel};
 }
 
 // Fitted to the layers of ResNet-18 and of a small U-Net on one: direct convolutions run at the
@@ -149,7 +150,6 @@ constinit const target::Family kFamily = {.arch = "x86_64",
                                           .machines = kX86Machines,
                                           .levels = kX86Levels,
                                           .models = kX86Models,
-                                          .code_format = "elf-x86_64",
-                                          .predictor = target::Predictor::kShippedModel};
+                                          .code_format = "elf-x86_64"};
 
 }  // namespace tilewright::x86
