@@ -80,6 +80,10 @@ class StepMaker {
     SetOption("offset", offset, &step);
     Do(std::move(step));
   }
+  // Another shape for what the block writes (schedule/step.h: an index map).
+  void TransformLayout(int block, std::string map) {
+    Do({schedule::StepKind::kTransformLayout, {block}, {}, std::move(map), {}});
+  }
   // Rows of a dimension of what the block writes are turned, vector by vector.
   void Swizzle(int block, int dim, int64_t vector) {
     schedule::Step step{schedule::StepKind::kSwizzle, {block}, {}, "", {}};

@@ -353,6 +353,16 @@ bool SetShares(const space::Space& space, std::string_view name, support::Rng* r
   return !shares.empty();
 }
 
+void SetIfFeasible(const space::Space& space, std::string_view name, int choice,
+                   space::Point* point) {
+  const auto& knobs = space.sketches()[static_cast<size_t>(point->sketch)]->knobs();
+  const auto at = std::ranges::find(knobs, name, &space::Knob::name);
+  if (at == knobs.end()) return;
+  space::Point changed = *point;
+  changed.choices[static_cast<size_t>(at - knobs.begin())] = choice;
+  if (space.Feasible(changed)) *point = std::move(changed);
+}
+
 // Groups that do their share of the tiles, and sums in parts of the last wave's tiles.
 TEST_P(RandomSimtTest, SharesOfWork) {
   if (Target().machine.launch.warp < 2) GTEST_SKIP() << "[SKIP] its threads run in turn";
@@ -432,7 +442,7 @@ TEST_P(RandomSimtTest, SumsInParts) {
   const uint64_t first = 1000 * TestSeed(6022);
   const auto rounds = static_cast<size_t>(TestRounds(16));
   std::vector<Case> cases;
-  size_t divided = 0;
+  size_t divided = 0, by_threads = 0;
   for (uint64_t seed = first; cases.size() < rounds && !HasFailure(); ++seed) {
     ASSERT_LT(seed, first + 20 * rounds) << "most spaces have no such point";
     const ir::Function program = LongSums(seed);
@@ -451,6 +461,7 @@ TEST_P(RandomSimtTest, SumsInParts) {
     }
     if (!shares) continue;
     if (seed % 4 < 2) SetShares(**space, "tiles_of_group", &rng, &point);
+    if (seed % 8 < 6) SetIfFeasible(**space, "parts_by_threads", 1, &point);
     auto scheduled = (*space)->Apply(point);
     ASSERT_TRUE(scheduled.ok()) << "seed " << seed << ": " << scheduled.status() << "\n"
                                 << ir::Print(program);
@@ -459,12 +470,14 @@ TEST_P(RandomSimtTest, SumsInParts) {
     auto made = Scheduled(program, *scheduled, seed);
     if (!made.has_value()) continue;
     divided += steps.find("divide") != std::string::npos;
+    by_threads += steps.find("transform_layout") != std::string::npos;
     cases.push_back(*std::move(made));
   }
   RunAll(cases);
-  std::cout << "counts: parts_of_a_wave=" << divided << "\n";
-  // The test says something only while there are both kinds.
+  std::cout << "counts: parts_of_a_wave=" << divided << " parts_by_threads=" << by_threads << "\n";
+  // The test says something only while there are all kinds.
   EXPECT_GT(divided, 0u);
+  EXPECT_GT(by_threads, 0u);
   EXPECT_LT(divided, cases.size());
   if (GetParam().language != Language::kCuda) return;
   if (cuda::NvrtcName() == "nvrtc-none") GTEST_SKIP() << "[SKIP] no NVRTC";

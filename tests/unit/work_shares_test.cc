@@ -268,6 +268,80 @@ std::optional<simt::PlanText> TextOf(const ir::Function& program, const target::
   return simt::PlanText{simt::Language::kCuda, *plan, *text};
 }
 
+void ExpectRight(const std::vector<Row>& rows, const target::Target& target) {
+  std::vector<simt::PlanText> texts;
+  for (const Row& row : rows) {
+    const auto text = TextOf(row.program, target, row.sketch, row.knobs);
+    ASSERT_TRUE(text.has_value()) << texts.size();
+    EXPECT_EQ(text->plan.launches.size(), row.launches) << texts.size();
+    if (row.knobs.contains("tiles_of_group")) {
+      const ir::Expr& groups = text->plan.launches[0].grid[0];
+      EXPECT_TRUE(ir::IsInt(groups, 3)) << ir::Print(groups);
+    }
+    texts.push_back(*text);
+  }
+  const auto compiled = simt::CompilePlans(texts);
+  ASSERT_TRUE(compiled.ok()) << StatusText(compiled.status());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    tests::EquivalenceOptions options;
+    options.max_steps = 200'000'000;
+    options.run_other = [&](const ir::Function&, const std::vector<int64_t>& sizes,
+                            std::vector<ir::TensorData*> args) {
+      return simt::RunPlan((*compiled)[i], sizes, args);
+    };
+    const absl::Status same = tests::SameResults(rows[i].program, rows[i].program, options);
+    EXPECT_TRUE(same.ok()) << StatusText(same) << "\n" << texts[i].text;
+  }
+}
+
+// Rows of eight results of a thread: what threads write at a time is apart, or in one piece.
+TEST(WorkShares, PartsOfNeighboursMayBeNeighbours) {
+  const ir::Function program = Layer(64, 64, 512, "f32");
+  const Knobs tile = {{"threads_vi", 32}, {"vectors", 8}, {"parts", 16}};
+  std::vector<simt::PlanText> texts;
+  for (const int64_t by_threads : {0, 1}) {
+    const auto text = TextOf(program, Gpu("sm_90"), "thread_tiles",
+                             With(tile, {{"parts_by_threads", by_threads}}));
+    ASSERT_TRUE(text.has_value());
+    texts.push_back(*text);
+  }
+  const auto compiled = simt::CompilePlans(texts);
+  ASSERT_TRUE(compiled.ok()) << StatusText(compiled.status());
+  std::vector<int64_t> written;
+  for (const simt::CompiledPlan& plan : *compiled) {
+    const auto counts = simt::CountPlan(plan, 4);
+    ASSERT_TRUE(counts.ok()) << StatusText(counts.status());
+    int64_t sectors = 0, least = 0;
+    for (const auto& [array, traffic] : (*counts)[0]) {
+      if (!array.second) continue;
+      sectors += static_cast<int64_t>(traffic.global_sectors);
+      least += static_cast<int64_t>(traffic.global_ideal_sectors);
+    }
+    written.push_back(sectors);
+    EXPECT_EQ(sectors, written.size() == 1 ? 8 * least : least);
+  }
+  // The launch that adds them up reads whole sectors, and its writes are a sixteenth.
+  const auto estimate = [&](int64_t by_threads) {
+    return *Estimated(program, With(tile, {{"parts_by_threads", by_threads}}), "thread_tiles");
+  };
+  EXPECT_LT(estimate(1), estimate(0));
+  // Knobs without effect have one value.
+  const auto space = Space::Create(program, Gpu("sm_90"));
+  for (const Knobs& same :
+       {Knobs{{"threads_vi", 32}, {"vectors", 8}},
+        Knobs{{"parts", 16}, {"threads_vj", 32}, {"threads_vi", 2}},
+        Knobs{{"parts", 16}, {"threads_vj", 16}, {"lanes", 4}, {"threads_vi", 4}},
+        Knobs{{"parts", 16},
+              {"threads_vj", 32},
+              {"vectors", 2},
+              {"virtual_threads", 1},
+              {"threads_vi", 2}}}) {
+    EXPECT_TRUE((*space)->Feasible(PointOf(**space, "thread_tiles", same)));
+    EXPECT_FALSE((*space)->Feasible(
+        PointOf(**space, "thread_tiles", With(same, {{"parts_by_threads", 1}}))));
+  }
+}
+
 TEST(WorkShares, PointsAreRight) {
   const target::Target target = SmallGpu("sm_90a");
   const std::vector<Row> rows = {
@@ -360,29 +434,33 @@ TEST(WorkShares, PointsAreRight) {
         {"tiles_of_group", kItsShare}},
        2},
   };
-  std::vector<simt::PlanText> texts;
-  for (const Row& row : rows) {
-    const auto text = TextOf(row.program, target, row.sketch, row.knobs);
-    ASSERT_TRUE(text.has_value()) << texts.size();
-    EXPECT_EQ(text->plan.launches.size(), row.launches) << texts.size();
-    if (row.knobs.contains("tiles_of_group")) {
-      const ir::Expr& groups = text->plan.launches[0].grid[0];
-      EXPECT_TRUE(ir::IsInt(groups, 3)) << ir::Print(groups);
-    }
-    texts.push_back(*text);
-  }
-  const auto compiled = simt::CompilePlans(texts);
-  ASSERT_TRUE(compiled.ok()) << StatusText(compiled.status());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    tests::EquivalenceOptions options;
-    options.max_steps = 200'000'000;
-    options.run_other = [&](const ir::Function&, const std::vector<int64_t>& sizes,
-                            std::vector<ir::TensorData*> args) {
-      return simt::RunPlan((*compiled)[i], sizes, args);
-    };
-    const absl::Status same = tests::SameResults(rows[i].program, rows[i].program, options);
-    EXPECT_TRUE(same.ok()) << StatusText(same) << "\n" << texts[i].text;
-  }
+  ExpectRight(rows, target);
+}
+
+// Parts that lie as threads have them.
+TEST(WorkShares, PartsByThreadsAreRight) {
+  ExpectRight({{Layer(16, 32, 96, "f32"),
+                "thread_tiles",
+                {{"parts", 4},
+                 {"parts_by_threads", 1},
+                 {"lanes", 4},
+                 {"vectors", 2},
+                 {"threads_vj", 4},
+                 {"threads_vi", 8},
+                 {"rows_vi", 2},
+                 {"fetch_A", 1},
+                 {"step_vk", 8}},
+                2},
+               {Layer(16, 24, 96, "f32"),
+                "thread_tiles",
+                {{"parts", 8},
+                 {"parts_by_threads", 1},
+                 {"vectors", 3},
+                 {"threads_vj", 4},
+                 {"threads_vi", 8},
+                 {"rows_vi", 2}},
+                2}},
+              SmallGpu("sm_90a"));
 }
 
 void ExpectNoSpills(const std::vector<simt::PlanText>& texts, const std::string& arch) {

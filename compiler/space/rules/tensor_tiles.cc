@@ -340,7 +340,7 @@ class TensorTiles final : public Sketch {
     }
     extents[product_.rows] = rows;
     return AddUpParts(t.parts, p, o, product_.terms, WholeThreads(extents, limits_.usual_threads),
-                      s, make);
+                      {}, s, make);
   }
 
   Copies Pad(const Tile& t, int p, StepMaker* make) const {

@@ -1,7 +1,9 @@
 #include "compiler/space/rules/thread_tile_loops.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
+#include <initializer_list>
 #include <numeric>
 
 #include "compiler/space/rules/work_shares.h"
@@ -10,10 +12,24 @@
 namespace tilewright::space {
 namespace {
 
-// The loops that an axis of a nest is split into; -1: there is none.
-struct AxisLoops {
-  int group = -1, thread = -1, row = -1, vector = -1, lane = -1;
+// What an axis of a nest is split into.
+enum AxisPart : size_t { kGroup, kThread, kRow, kVector, kLane, kNumParts };
+struct PartOfAxis {
+  AxisPart part;
+  int64_t extent;
 };
+
+// All but the group, outermost first.
+std::vector<PartOfAxis> PartsOf(const ThreadTile& t, size_t a) {
+  const PartOfAxis thread = {kThread, t.threads[a]};
+  if (a != t.lane_axis) return {thread, {kRow, t.rows[a]}};
+  const PartOfAxis vector = {kVector, t.vectors}, lane = {kLane, t.lanes};
+  if (t.virtual_threads) return {vector, thread, lane};
+  return {thread, vector, lane};
+}
+
+// The loops of an axis, by part; -1: there is none.
+using AxisLoops = std::array<int, kNumParts>;
 
 // Splits the loops of a nest, one for each axis of the tile. `groups`: the nest has all tiles, else
 // one. Returns nothing after an error.
@@ -21,54 +37,51 @@ std::vector<AxisLoops> SplitAxes(const ThreadTile& t, const std::vector<int>& lo
                                  StepMaker* make) {
   std::vector<AxisLoops> axes;
   for (size_t a = 0; a < t.threads.size(); ++a) {
-    const bool lanes = a == t.lane_axis;
+    std::vector<PartOfAxis> parts = PartsOf(t, a);
+    if (groups) parts.insert(parts.begin(), {kGroup, schedule::kInfer});
     std::vector<int64_t> factors;
-    if (groups) factors.push_back(schedule::kInfer);
-    if (lanes && t.virtual_threads) factors.push_back(t.vectors);
-    factors.push_back(t.threads[a]);
-    if (!lanes) factors.push_back(t.rows[a]);
-    if (lanes && !t.virtual_threads) factors.push_back(t.vectors);
-    if (lanes) factors.push_back(t.lanes);
+    for (const PartOfAxis& part : parts) factors.push_back(part.extent);
     const std::vector<int> made = make->Split(loops[a], factors, false);
     if (made.size() != factors.size()) return {};
-    AxisLoops axis;
-    size_t next = 0;
-    if (groups) axis.group = made[next++];
-    if (lanes && t.virtual_threads) axis.vector = made[next++];
-    axis.thread = made[next++];
-    if (!lanes) axis.row = made[next++];
-    if (lanes && !t.virtual_threads) axis.vector = made[next++];
-    if (lanes) axis.lane = made[next++];
-    axes.push_back(axis);
+    AxisLoops& axis = axes.emplace_back();
+    axis.fill(-1);
+    for (size_t i = 0; i < parts.size(); ++i) axis[parts[i].part] = made[i];
   }
+  return axes;
+}
+
+// The axes in the order of a group's threads: along the last one neighbours are neighbours.
+std::vector<size_t> ThreadAxes(const ThreadTile& t) {
+  const size_t inside = t.last_axis_inside ? t.threads.size() - 1 : t.lane_axis;
+  std::vector<size_t> axes;
+  for (size_t a = 0; a < t.threads.size(); ++a) {
+    if (a != inside) axes.push_back(a);
+  }
+  axes.push_back(inside);
   return axes;
 }
 
 // The loops over a group's threads, outermost first.
 std::vector<int> ThreadLoops(const ThreadTile& t, const std::vector<AxisLoops>& axes) {
-  const size_t inside = t.last_axis_inside ? axes.size() - 1 : t.lane_axis;
   std::vector<int> loops;
-  for (size_t a = 0; a < axes.size(); ++a) {
-    if (a != inside) loops.push_back(axes[a].thread);
-  }
-  loops.push_back(axes[inside].thread);
+  for (const size_t a : ThreadAxes(t)) loops.push_back(axes[a][kThread]);
   return loops;
 }
 
 // The loop over virtual threads, around the threads; none where a thread's vectors are neighbours.
 std::vector<int> VirtualLoops(const ThreadTile& t, const std::vector<AxisLoops>& axes) {
   if (!t.virtual_threads) return {};
-  return {axes[t.lane_axis].vector};
+  return {axes[t.lane_axis][kVector]};
 }
 
 // The loops of a register tile, outermost first: rows, vectors, lanes.
 std::vector<int> RegisterLoops(const ThreadTile& t, const std::vector<AxisLoops>& axes) {
   std::vector<int> loops;
   for (const AxisLoops& axis : axes) {
-    if (axis.row >= 0) loops.push_back(axis.row);
+    if (axis[kRow] >= 0) loops.push_back(axis[kRow]);
   }
-  if (!t.virtual_threads) loops.push_back(axes[t.lane_axis].vector);
-  loops.push_back(axes[t.lane_axis].lane);
+  if (!t.virtual_threads) loops.push_back(axes[t.lane_axis][kVector]);
+  loops.push_back(axes[t.lane_axis][kLane]);
   return loops;
 }
 
@@ -85,13 +98,30 @@ int64_t ThreadTile::group() const {
   return std::accumulate(threads.begin(), threads.end(), int64_t{1}, std::multiplies<>());
 }
 
+std::vector<AxisDigit> ThreadOrder(const ThreadTile& t) {
+  std::vector<AxisDigit> order;
+  for (size_t a = 0; a < t.threads.size(); ++a) order.push_back({a, t.extent(a), 0});
+  const auto add = [&](size_t a, std::initializer_list<AxisPart> wanted) {
+    int64_t div = t.extent(a);
+    for (const PartOfAxis& part : PartsOf(t, a)) {
+      div /= part.extent;
+      const bool is_wanted = std::ranges::find(wanted, part.part) != wanted.end();
+      if (is_wanted && part.extent > 1) order.push_back({a, div, part.extent});
+    }
+  };
+  for (size_t a = 0; a < t.threads.size(); ++a) add(a, {kRow, kVector});
+  for (const size_t a : ThreadAxes(t)) add(a, {kThread});
+  add(t.lane_axis, {kLane});
+  return order;
+}
+
 int TileConsumer(const ThreadTile& t, std::vector<int> loops, int64_t groups, StepMaker* make) {
   const std::vector<int> part(loops.begin(), loops.begin() + (t.parts > 1 ? 1 : 0));
   loops.erase(loops.begin(), loops.begin() + (t.parts > 1 ? 1 : 0));
   const std::vector<AxisLoops> axes = SplitAxes(t, loops, /*groups=*/true, make);
   if (axes.empty()) return -1;
   std::vector<int> tiles;
-  for (const AxisLoops& axis : axes) tiles.push_back(axis.group);
+  for (const AxisLoops& axis : axes) tiles.push_back(axis[kGroup]);
   if (t.swap_groups) {  // the lanes' axis outermost
     const auto lanes = tiles.begin() + static_cast<std::ptrdiff_t>(t.lane_axis);
     std::rotate(tiles.begin(), lanes, lanes + 1);

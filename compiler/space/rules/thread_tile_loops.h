@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/space/rules/work_shares.h"
 #include "compiler/space/step_maker.h"
 
 namespace tilewright::space {
@@ -26,8 +27,9 @@ struct ThreadTile {
   int64_t staged_bytes = 0;
   int64_t held = 0;  // terms of a row that are read into registers
   int64_t tiles_of_group = 1;
-  int64_t parts = 1;       // of the sum
-  bool last_wave = false;  // only that of the last wave's tiles
+  int64_t parts = 1;              // of the sum
+  bool last_wave = false;         // only that of the last wave's tiles
+  bool parts_by_threads = false;  // parts lie as threads have them (ThreadOrder)
 
   // Threads of a group.
   int64_t group() const;
@@ -37,6 +39,10 @@ struct ThreadTile {
   }
   int64_t shared_bytes() const { return staged_bytes * (double_buffer ? 2 : 1); }
 };
+
+// Returns the order of results in which all that neighbouring threads write at a time are
+// neighbours: by tiles, within these by rows and vectors, then by threads, then by lanes.
+std::vector<AxisDigit> ThreadOrder(const ThreadTile& t);
 
 // Makes tiles of the nest that reads the sums; of sums in parts the first of its loops is over the
 // parts. Returns the loop over tiles, or over those of a group; -1 after an error. `groups`: how

@@ -9,7 +9,8 @@
 // An operand that does not come through shared memory is read where it is; terms that are
 // neighbours in it come in vectors, into registers. A group may do several tiles, one after the
 // other. Where tiles are too few for the machine, sums may be cut into parts, whose results a
-// second launch adds up, with O behind it: of all tiles, or of the last wave's. Stages in front of
+// second launch adds up, with O behind it: of all tiles, or of the last wave's. Parts lie as the
+// result does, or so that neighbouring threads write neighbours. Stages in front of
 // P (padding) are a launch of their own, fetched like an operand, or inlined. A thread's vectors
 // are neighbours, or a group's width apart, one for each virtual thread, so that neighbouring
 // threads touch neighbouring memory. Sums of products of four bytes may be dot products.
@@ -25,6 +26,8 @@
 // any remainder is worth, and bound_default has the extents without divisors.
 #include <algorithm>
 #include <numeric>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "compiler/ir/structural.h"
@@ -115,6 +118,7 @@ class ThreadTiles final : public Sketch {
     }
     if (t.double_buffer && !(t.staged && TermsOf(t, loops - 1) > t.steps[loops - 1])) return false;
     if (t.parts > 1 && !CanCut(point, t)) return false;
+    if (t.parts_by_threads && !CanLieByThreads(t)) return false;
     if (t.padding != 0 && !t.rows_apart) return false;
     return t.shared_bytes() <= limits_.shared_bytes &&
            IsFullEnough(limits_, WholeThreads(extents_, limits_.group_threads), threads,
@@ -168,7 +172,8 @@ class ThreadTiles final : public Sketch {
     std::vector<int64_t> extents = extents_;
     extents[0] = rows;
     return AddUpParts(t.parts, p, o, ReduceIters()[cut_],
-                      WholeThreads(extents, limits_.usual_threads), s, make);
+                      WholeThreads(extents, limits_.usual_threads),
+                      t.parts_by_threads ? ThreadOrder(t) : std::vector<AxisDigit>(), s, make);
   }
 
   // P in tiles, with O behind it (-1: a copy of the result). Returns the loop over the tiles of a
@@ -211,6 +216,7 @@ class ThreadTiles final : public Sketch {
       if (t.double_buffer) make->DoubleBuffer(block);
       RowsOf(t, *source).Place(block, make);
     }
+    if (t.parts_by_threads) make->TransformLayout(o, PartsLayout(ThreadOrder(t)));
     return group;
   }
 
@@ -258,6 +264,14 @@ class ThreadTiles final : public Sketch {
            WholeRows(t) > 0 && t.tiles_of_group <= 1 &&
            (!t.swap_groups || WholeRows(t) > 1 || extents_[0] / t.extent(0) > 2);
   }
+  // Of all tiles alike, where neighbouring threads do not write neighbours anyway.
+  bool CanLieByThreads(const Tile& t) const {
+    if (t.parts == 1 || t.last_wave || !p_.identity_store || t.group() == 1) return false;
+    const std::vector<AxisDigit> order = ThreadOrder(t);
+    const std::span written = std::span(order).last(t.lanes > 1 ? 2 : 1);  // threads, lanes
+    return written.back().axis + 1 != extents_.size() || written.back().div > 1 ||
+           written.front().axis + 1 != extents_.size() || written.front().div > t.lanes;
+  }
   size_t DotLaneIter() const { return static_cast<size_t>(p_.dot->lane_axis); }
 
   bool FitsDots(const Tile& t) const {
@@ -293,6 +307,7 @@ class ThreadTiles final : public Sketch {
     padding_ = AddKnob("row_padding", {0, 1, 4, kSwizzled, kBlocksApart});
     tiles_of_group_ = AddKnob("tiles_of_group", TilesOfGroupMenu(limits_, 4));
     parts_ = AddKnob("parts", parts_menu_);
+    if (parts_menu_.size() > 1) parts_by_threads_ = AddKnob("parts_by_threads", {0, 1});
   }
 
   // One knob for each buffer that P reads and that somebody may fetch.
@@ -359,6 +374,7 @@ class ThreadTiles final : public Sketch {
     });
     t.parts = PartsOf(Value(point, parts_));
     t.last_wave = Value(point, parts_) < 0;
+    t.parts_by_threads = parts_by_threads_.has_value() && Value(point, *parts_by_threads_) != 0;
     for (size_t j = 0; j < reduce_.size(); ++j)
       t.steps.push_back(t.staged ? Value(point, steps_[j]) : TermsOf(t, j));
     t.double_buffer = Value(point, double_buffer_) != 0;
@@ -448,7 +464,8 @@ class ThreadTiles final : public Sketch {
          swap_groups_ = 0, last_axis_inside_ = 0, double_buffer_ = 0, padding_ = 0, dots_ = 0,
          dot_axis_ = 0, tiles_of_group_ = 0, parts_ = 0;
   std::vector<size_t> threads_, rows_, steps_;
-  size_t cut_ = 0;  // the reduction loop that parts are made of
+  size_t cut_ = 0;                          // the reduction loop that parts are made of
+  std::optional<size_t> parts_by_threads_;  // where there are parts
   std::vector<int64_t> parts_menu_;
 };
 

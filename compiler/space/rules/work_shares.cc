@@ -1,10 +1,37 @@
 #include "compiler/space/rules/work_shares.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "compiler/target/occupancy.h"
+#include "deploy/support/strings.h"
 
 namespace tilewright::space {
+namespace {
+
+// The loops of an order, made of one for each axis.
+std::vector<int> LoopsInOrder(const std::vector<AxisDigit>& order, const std::vector<int>& axes,
+                              StepMaker* make) {
+  std::vector<int> loops(order.size(), -1);
+  for (size_t axis = 0; axis < axes.size(); ++axis) {
+    std::vector<size_t> digits;  // the highest first
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (order[i].axis == axis) digits.push_back(i);
+    }
+    std::ranges::sort(digits, std::greater(), [&](size_t i) { return order[i].div; });
+    std::vector<int64_t> factors;
+    for (const size_t i : digits)
+      factors.push_back(order[i].extent > 0 ? order[i].extent : schedule::kInfer);
+    const std::vector<int> made =
+        factors.size() < 2 ? std::vector<int>{axes[axis]} : make->Split(axes[axis], factors, false);
+    if (made.size() != digits.size()) return {};
+    for (size_t i = 0; i < digits.size(); ++i) loops[digits[i]] = made[i];
+  }
+  make->Reorder(loops);
+  return loops;
+}
+
+}  // namespace
 
 std::vector<int64_t> TilesOfGroupMenu(const target::LaunchLimits& limits, int64_t most) {
   std::vector<int64_t> menu;
@@ -59,8 +86,18 @@ LastWave CutLastWave(int64_t first, int p, int o, size_t iters, const schedule::
   return {p, o, made[0], made[1 + iters]};
 }
 
+std::string PartsLayout(const std::vector<AxisDigit>& order) {
+  std::string map = "(0";
+  for (const AxisDigit& digit : order) {
+    map += support::StrCat(",", 1 + digit.axis);
+    if (digit.div > 1) map += support::StrCat("/", digit.div);
+    if (digit.extent > 0) map += support::StrCat("%", digit.extent);
+  }
+  return map + ")";
+}
+
 int AddUpParts(int64_t parts, int p, int o, size_t terms, int64_t threads,
-               const schedule::Schedule& s, StepMaker* make) {
+               const std::vector<AxisDigit>& order, const schedule::Schedule& s, StepMaker* make) {
   const std::vector<int> cut = make->Split(s.LoopsOf(p)[terms], {parts, schedule::kInfer}, false);
   if (cut.size() != 2) return -1;
   const std::vector<int> made = make->Rfactor(p, cut[0], "first");
@@ -71,8 +108,11 @@ int AddUpParts(int64_t parts, int p, int o, size_t terms, int64_t threads,
     if (copy.empty()) return -1;
     o = copy[0];
   }
+  std::vector<int> loops = s.LoopsOf(o);
+  if (!order.empty()) loops = LoopsInOrder(order, loops, make);
+  if (loops.empty()) return -1;
   const std::vector<int> results =
-      make->Split(make->Fuse(s.LoopsOf(o)), {schedule::kInfer, threads}, false);
+      make->Split(make->Fuse(loops), {schedule::kInfer, threads}, false);
   if (results.size() != 2) return -1;
   make->Bind(results[0], "blockIdx.x");
   make->Bind(results[1], "threadIdx.x");

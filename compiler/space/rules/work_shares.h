@@ -5,7 +5,9 @@
 // functions; thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "compiler/schedule/schedule.h"
@@ -58,12 +60,23 @@ struct LastWave {
 LastWave CutLastWave(int64_t first, int p, int o, size_t iters, const schedule::Schedule& s,
                      StepMaker* make);
 
+// Some of an axis of a result: `extent` values of index / div; 0: all that are left. Those of an
+// axis make up its index.
+struct AxisDigit {
+  size_t axis = 0;
+  int64_t div = 1, extent = 0;
+};
+
 // Cuts the sums of block P into parts, which are results of a block of their own, and adds these up
 // in a launch of P's, with O behind it (-1: a copy of the result). `terms`: which of P's loops is
-// cut. `threads`: of a group of that launch; they divide its results. Returns the block of the
-// parts, whose loop over them is in front of that over its terms; -1 after an error. REQUIRES:
-// `parts` divides the loop, and a part has more than one of its terms.
+// cut. `threads`: of a group of that launch; they divide its results. `order`: that in which
+// neighbouring threads take the results; empty: as they lie. Returns the block of the parts, whose
+// loop over them is in front of that over its terms; -1 after an error. REQUIRES: `parts` divides
+// the loop, and a part has more than one of its terms; with an order, O's loops are its axes.
 int AddUpParts(int64_t parts, int p, int o, size_t terms, int64_t threads,
-               const schedule::Schedule& s, StepMaker* make);
+               const std::vector<AxisDigit>& order, const schedule::Schedule& s, StepMaker* make);
+
+// Returns the index map of parts that lie in that order: one after the other, of each its results.
+std::string PartsLayout(const std::vector<AxisDigit>& order);
 
 }  // namespace tilewright::space
