@@ -252,6 +252,7 @@ class FunctionEmitter {
   absl::StatusOr<llvm::Value*> LoadStrided(const Access& access, const RampForm& ramp,
                                            const std::vector<bool>& active, llvm::Value* mask);
   llvm::Value* InPowerOfTwo(llvm::Value* value, int lanes);
+  llvm::Value* MaskInPowerOfTwo(llvm::Value* mask, int lanes);
   llvm::Value* MaskedLoad(const Address& address, int lanes, llvm::Type* element,
                           llvm::Value* mask);
   llvm::Value* MaskOf(const std::vector<int>& read, llvm::Value* mask);

@@ -252,12 +252,19 @@ StatusOrValue FunctionEmitter::LoadStrided(const Access& access, const RampForm&
   return result;
 }
 
-// With zeros behind its lanes, up to a power of two of them. LLVM 19 stops where a constant mask
-// leaves out the last lanes of other vectors (`LLVM ERROR: Invalid size request`).
+// The lanes of a mask, then lanes without, up to a power of two of them. LLVM 19 stops where a
+// constant mask leaves out the last lanes of other vectors (`LLVM ERROR: Invalid size request`).
+Value* FunctionEmitter::MaskInPowerOfTwo(Value* mask, int lanes) {
+  std::vector<int> read(std::bit_ceil(static_cast<unsigned>(lanes)), lanes);
+  std::iota(read.begin(), read.begin() + lanes, 0);
+  return MaskOf(read, mask);
+}
+
+// The same of a value, with zeros behind its lanes.
 Value* FunctionEmitter::InPowerOfTwo(Value* value, int lanes) {
-  const auto wide = static_cast<int>(std::bit_ceil(static_cast<unsigned>(lanes)));
-  if (wide == lanes) return value;
-  std::vector<int> read(static_cast<size_t>(wide), lanes);
+  const unsigned wide = std::bit_ceil(static_cast<unsigned>(lanes));
+  if (wide == static_cast<unsigned>(lanes)) return value;
+  std::vector<int> read(wide, lanes);
   std::iota(read.begin(), read.begin() + lanes, 0);
   return builder_.CreateShuffleVector(value, llvm::Constant::getNullValue(value->getType()), read);
 }
@@ -267,7 +274,7 @@ Value* FunctionEmitter::MaskedLoad(const Address& address, int lanes, llvm::Type
   const auto wide = std::bit_ceil(static_cast<unsigned>(lanes));
   llvm::Type* type = llvm::FixedVectorType::get(element, wide);
   Value* loaded =
-      builder_.CreateMaskedLoad(type, address.pointer, address.align, InPowerOfTwo(mask, lanes),
+      builder_.CreateMaskedLoad(type, address.pointer, address.align, MaskInPowerOfTwo(mask, lanes),
                                 llvm::Constant::getNullValue(type));
   if (wide == static_cast<unsigned>(lanes)) return loaded;
   std::vector<int> read(static_cast<size_t>(lanes));
@@ -275,12 +282,27 @@ Value* FunctionEmitter::MaskedLoad(const Address& address, int lanes, llvm::Type
   return builder_.CreateShuffleVector(loaded, read);
 }
 
-// Of the lanes that `read` names, each where `mask` says so, or always without one.
+// Of the lanes that `read` names, each where `mask` says so, or always without one. The number of
+// the mask's lanes names none. That is no shuffle with zeros: where these are no whole register,
+// LLVM 19 takes them for lanes of any value once it finds that a mask is constant (with AVX2, bits
+// that were to be zero became loads).
 Value* FunctionEmitter::MaskOf(const std::vector<int>& read, Value* mask) {
-  const auto lanes = static_cast<unsigned>(read.size());
-  llvm::Type* bits = llvm::FixedVectorType::get(builder_.getInt1Ty(), lanes);
-  if (mask == nullptr) mask = llvm::Constant::getAllOnesValue(bits);
-  return builder_.CreateShuffleVector(mask, llvm::Constant::getNullValue(bits), read);
+  const auto width = [](Value* of) {
+    return static_cast<int>(llvm::cast<llvm::FixedVectorType>(of->getType())->getNumElements());
+  };
+  const int wide = static_cast<int>(read.size()), none = mask == nullptr ? wide : width(mask);
+  std::vector<int> lanes = read;
+  std::vector<llvm::Constant*> named;
+  bool moves = none != wide;
+  for (int i = 0; i < wide; ++i) {
+    int& lane = lanes[static_cast<size_t>(i)];
+    named.push_back(builder_.getInt1(lane != none));
+    if (lane == none) lane = i < none ? i : 0;
+    moves = moves || lane != i;
+  }
+  llvm::Constant* all = llvm::ConstantVector::get(named);
+  if (mask == nullptr) return all;
+  return builder_.CreateAnd(moves ? builder_.CreateShuffleVector(mask, lanes) : mask, all);
 }
 
 // The index as a vector, where lanes have no addresses of their own: null else.
@@ -379,7 +401,7 @@ absl::Status FunctionEmitter::StoreMemory(const Access& access, Value* value) {
     TW_ASSIGN(Value * mask, Emit(access.mask));
     const int lanes = access.dtype.lanes;
     builder_.CreateMaskedStore(InPowerOfTwo(value, lanes), address.pointer, address.align,
-                               InPowerOfTwo(mask, lanes));
+                               MaskInPowerOfTwo(mask, lanes));
     return absl::OkStatus();
   }
   return StoreLanes(access, is_ramp ? &ramp : nullptr, value);

@@ -273,12 +273,18 @@ StatusOrValue FunctionEmitter::EmitLaneLimit(const Expr& e) {
                      [&] { return CompareLanes(e->dtype.lanes, limit, /*below=*/step > 0); });
 }
 
-// lanes < limit with `below`, else limit < lanes.
+// lanes < limit with `below`, else limit < lanes. Of a constant limit it is a constant: masks that
+// LLVM 19 finds to be constant only when it selects instructions stop it, or go wrong, where lanes
+// are no power of two (MaskOf).
 StatusOrValue FunctionEmitter::CompareLanes(int lanes, const Expr& limit, bool below) {
   TW_ASSIGN(Value * bound, Emit(limit));
-  bound = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, bound,
-                                         builder_.getInt64(below ? 0 : -1));
-  bound = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, bound, builder_.getInt64(lanes));
+  const int64_t least = below ? 0 : -1;
+  if (const auto* known = llvm::dyn_cast<llvm::ConstantInt>(bound)) {
+    bound = builder_.getInt64(std::clamp<int64_t>(known->getSExtValue(), least, lanes));
+  } else {
+    bound = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, bound, builder_.getInt64(least));
+    bound = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, bound, builder_.getInt64(lanes));
+  }
   // As wide as what the mask is for, if that fills a vector.
   const int64_t bytes = module_.target().machine.vector_bytes / lanes;
   llvm::Type* type = builder_.getIntNTy(bytes >= 4 ? 32 : bytes >= 2 || lanes > 127 ? 16 : 8);
