@@ -478,8 +478,8 @@ TEST(Codegen, OddVectorsUnderConstantMasks) {
 }
 
 // Of masks that no lane passes. Where LLVM found that only when it selected instructions, with AVX2
-// loads of twelve lanes brought what is there. Row 0 would begin outside. Rows are written out, or a
-// loop's.
+// loads of twelve lanes brought what is there. Row 0 would begin outside. Rows are written out, or
+// a loop's.
 TEST(Codegen, OddVectorsUnderMasksThatCancelOut) {
   using support::StrCat;
   for (const int lanes : {3, 5, 6, 12, 24}) {

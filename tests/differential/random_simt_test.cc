@@ -240,6 +240,7 @@ ir::Function TensorProgram(uint64_t seed, bool four_warps, bool waves = false) {
     k = (four_warps ? 64 : t.terms) * (rng.Uniform(2) == 0 ? 4 : 8);
   } else if (rng.Uniform(3) == 0) {  // no whole fragments
     m += rng.UniformInt(-5, 5), n += rng.UniformInt(-3, 6), k += rng.UniformInt(-7, 9);
+    k = std::max(k, t.terms / 2);  // more padding than terms: no such product
   }
   const bool batch = !waves && rng.Uniform(3) == 0, shared_b = batch && rng.Uniform(2) == 0;
   const bool follows = rng.Uniform(2) == 0, halves = std::string_view(t.sum) == "f32";
