@@ -25,7 +25,9 @@ constexpr target::Machine PhoneGpu(std::string_view name) {
   m.spill_cycles = 4;
   m.dots_per_cycle = 0.5;
   m.launch.sub_groups = false;
+  m.launch.group_threads = 512;
   m.launch.shared_bytes = 32 * KiB;
+  m.launch.unit_registers = 32 << 10;
   m.launch.usual_threads = 128;
   m.launch.launch_ns = 20'000;
   m.launch.group_ns = 50;
@@ -42,10 +44,8 @@ constexpr target::Machine Valhall() {
   m.memory_bytes_per_cycle = 3;
   m.clock_ghz = 0.85;
   SetUnits(kCores, 1024, &m.launch);
-  m.launch.group_threads = 512;
   m.launch.warp = 16;
   m.launch.registers = 48;
-  m.launch.unit_registers = 32 << 10;
   m.launch.shared_banks = 16;
   m.launch.cache_cycles = 1;
   m.launch.load_latency = 200;
@@ -59,14 +59,12 @@ constexpr target::Machine Adreno() {
   m.fma_per_cycle = 4;
   m.l1 = {.bytes = 64 * KiB, .sharers = 2, .bytes_per_cycle = 64};
   m.l2 = {.bytes = 4 * MiB / kProcessors, .sharers = kProcessors, .bytes_per_cycle = 32};
-  m.l3 = {.bytes = 4 * MiB / kProcessors, .sharers = kProcessors, .bytes_per_cycle = 32};
+  m.l3 = m.l2;
   m.memory_bytes_per_cycle = 14;
   m.clock_ghz = 0.9;
   SetUnits(kProcessors, 2048, &m.launch);
-  m.launch.group_threads = 512;
   m.launch.warp = 64;
   m.launch.registers = 96;
-  m.launch.unit_registers = 32 << 10;
   m.launch.unit_shared_bytes = 32 * KiB;
   m.launch.load_latency = 300;
   m.launch.shared_latency = 40;
