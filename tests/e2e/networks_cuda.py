@@ -101,7 +101,7 @@ def products_of_four_warps():
     """On sm_90a: factors in shared memory, to where a unit copies whole tiles. The second of two runs is a graph, whose maps
     stay. A driver that makes no maps is too old."""
     random = np.random.default_rng(4)
-    m, k, n = 384, 512, 384
+    m, k, n = 512, 512, 512
     x, w = (random.standard_normal(shape).astype(np.float16) for shape in ((m, k), (k, n)))
     graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "warps",
                               [helper.make_tensor_value_info("x", TensorProto.FLOAT16, [m, k])],
