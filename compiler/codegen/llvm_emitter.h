@@ -192,8 +192,6 @@ class FunctionEmitter {
   absl::StatusOr<llvm::Value*> EmitMathCall(const std::string& stem,
                                             const std::vector<llvm::Value*>& args, ir::DType type);
   absl::StatusOr<llvm::Value*> EmitRamp(const ir::Expr& e);
-  absl::StatusOr<llvm::Value*> EmitLaneLimit(const ir::Expr& e);
-  absl::StatusOr<llvm::Value*> CompareLanes(int lanes, const ir::Expr& limit, bool below);
   // llvm_casts.cc
   absl::StatusOr<llvm::Value*> EmitCast(const ir::Expr& e);
   absl::Status RefuseHalf(const ir::Expr& e) const;
@@ -251,11 +249,6 @@ class FunctionEmitter {
   absl::Status StoreSlots(const Access& access, llvm::Value* value);
   absl::StatusOr<llvm::Value*> LoadStrided(const Access& access, const RampForm& ramp,
                                            const std::vector<bool>& active, llvm::Value* mask);
-  llvm::Value* InPowerOfTwo(llvm::Value* value, int lanes);
-  llvm::Value* MaskInPowerOfTwo(llvm::Value* mask, int lanes);
-  llvm::Value* MaskedLoad(const Address& address, int lanes, llvm::Type* element,
-                          llvm::Value* mask);
-  llvm::Value* MaskOf(const std::vector<int>& read, llvm::Value* mask);
   absl::StatusOr<llvm::Value*> EmitLanes(const ir::Expr& index, const RampForm* ramp);
   absl::StatusOr<Address> LaneAddress(const Access& access, const RampForm* ramp,
                                       llvm::Value* index, int lane);
@@ -272,6 +265,24 @@ class FunctionEmitter {
   llvm::Value* FromMemory(llvm::Value* value, ir::DType type);
   llvm::Value* ToMemory(llvm::Value* value, ir::DType type);
   Binding& BindingOf(const ir::Buffer& buffer);
+  // llvm_masks.cc
+  // In a power of two of lanes, as all masks of loads and stores are; those behind its own are off.
+  absl::StatusOr<llvm::Value*> EmitMask(const ir::Expr& mask);
+  // The mask whose lane i is lane lanes[i] of `mask`, or on where that is null; off for kNoLane.
+  static constexpr int kNoLane = -1;
+  llvm::Value* PickMask(const std::vector<int>& lanes, llvm::Value* mask);
+  llvm::Value* AsWideAs(const llvm::Value* mask, llvm::Value* value);
+  llvm::Value* FirstLanes(llvm::Value* value, int lanes);
+  // Zero in lanes that are off.
+  llvm::Value* MaskedLoad(const Address& address, int lanes, llvm::Type* element,
+                          llvm::Value* mask);
+  void MaskedStore(llvm::Value* value, const Address& address, llvm::Value* mask);
+  llvm::Value* MaskedGather(llvm::Value* pointers, llvm::Type* element, llvm::Align align,
+                            llvm::Value* mask);
+  void MaskedScatter(llvm::Value* value, llvm::Value* pointers, llvm::Align align,
+                     llvm::Value* mask);
+  absl::StatusOr<llvm::Value*> EmitLaneLimit(const ir::Expr& e);
+  absl::StatusOr<llvm::Value*> CompareLanes(int lanes, const ir::Expr& limit, bool below);
 
   int top() const { return static_cast<int>(scopes_.size()) - 1; }
   llvm::Type* I64() { return builder_.getInt64Ty(); }

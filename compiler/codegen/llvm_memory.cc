@@ -2,8 +2,6 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
-#include <bit>
-#include <numeric>
 
 #include "compiler/codegen/llvm_emitter.h"
 #include "compiler/codegen/llvm_scope.h"
@@ -195,7 +193,7 @@ StatusOrValue FunctionEmitter::LoadMemory(const Access& access) {
     llvm::Type* type = llvm::FixedVectorType::get(element, access.dtype.lanes);
     TW_ASSIGN(Address address, EmitAddress(access, ramp.base, 0));
     if (access.mask == nullptr) return FromMemory(Load1(type, address), access.dtype);
-    TW_ASSIGN(Value * mask, Emit(access.mask));
+    TW_ASSIGN(Value * mask, EmitMask(access.mask));
     return FromMemory(MaskedLoad(address, access.dtype.lanes, element, mask), access.dtype);
   }
   if (is_ramp && ramp.stride == 0 && access.mask == nullptr) {
@@ -223,7 +221,7 @@ StatusOrValue FunctionEmitter::LoadStrided(const Access& access, const RampForm&
   for (int lane = 0; lane < lanes && !all; ++lane) picked[lane] = lane;
   for (int64_t first = 0; first < span; first += lanes) {
     int64_t start = std::min(first, span - lanes);
-    std::vector<int> read(lanes, lanes);  // by element: the lane that it is for, or none
+    std::vector<int> read(lanes, kNoLane);  // by element: the lane that it is for
     bool any = all;
     for (int lane = 0; lane < lanes; ++lane) {
       const int64_t element = lane * ramp.stride;
@@ -234,7 +232,7 @@ StatusOrValue FunctionEmitter::LoadStrided(const Access& access, const RampForm&
     if (!any) continue;
     TW_ASSIGN(Address address, EmitAddress(access, ramp.base, start));
     Value* part = all ? static_cast<Value*>(Load1(type, address))
-                      : MaskedLoad(address, lanes, type->getScalarType(), MaskOf(read, mask));
+                      : MaskedLoad(address, lanes, type->getScalarType(), PickMask(read, mask));
     std::vector<int> shuffle(lanes, llvm::PoisonMaskElem);
     for (int lane = 0; lane < lanes; ++lane) {
       int64_t element = lane * ramp.stride;
@@ -250,59 +248,6 @@ StatusOrValue FunctionEmitter::LoadStrided(const Access& access, const RampForm&
                                : builder_.CreateShuffleVector(result, part, shuffle);
   }
   return result;
-}
-
-// The lanes of a mask, then lanes without, up to a power of two of them. LLVM 19 stops where a
-// constant mask leaves out the last lanes of other vectors (`LLVM ERROR: Invalid size request`).
-Value* FunctionEmitter::MaskInPowerOfTwo(Value* mask, int lanes) {
-  std::vector<int> read(std::bit_ceil(static_cast<unsigned>(lanes)), lanes);
-  std::iota(read.begin(), read.begin() + lanes, 0);
-  return MaskOf(read, mask);
-}
-
-// The same of a value, with zeros behind its lanes.
-Value* FunctionEmitter::InPowerOfTwo(Value* value, int lanes) {
-  const unsigned wide = std::bit_ceil(static_cast<unsigned>(lanes));
-  if (wide == static_cast<unsigned>(lanes)) return value;
-  std::vector<int> read(wide, lanes);
-  std::iota(read.begin(), read.begin() + lanes, 0);
-  return builder_.CreateShuffleVector(value, llvm::Constant::getNullValue(value->getType()), read);
-}
-
-Value* FunctionEmitter::MaskedLoad(const Address& address, int lanes, llvm::Type* element,
-                                   Value* mask) {
-  const auto wide = std::bit_ceil(static_cast<unsigned>(lanes));
-  llvm::Type* type = llvm::FixedVectorType::get(element, wide);
-  Value* loaded =
-      builder_.CreateMaskedLoad(type, address.pointer, address.align, MaskInPowerOfTwo(mask, lanes),
-                                llvm::Constant::getNullValue(type));
-  if (wide == static_cast<unsigned>(lanes)) return loaded;
-  std::vector<int> read(static_cast<size_t>(lanes));
-  std::iota(read.begin(), read.end(), 0);
-  return builder_.CreateShuffleVector(loaded, read);
-}
-
-// Of the lanes that `read` names, each where `mask` says so, or always without one. The number of
-// the mask's lanes names none. That is no shuffle with zeros: where these are no whole register,
-// LLVM 19 takes them for lanes of any value once it finds that a mask is constant (with AVX2, bits
-// that were to be zero became loads).
-Value* FunctionEmitter::MaskOf(const std::vector<int>& read, Value* mask) {
-  const auto width = [](Value* of) {
-    return static_cast<int>(llvm::cast<llvm::FixedVectorType>(of->getType())->getNumElements());
-  };
-  const int wide = static_cast<int>(read.size()), none = mask == nullptr ? wide : width(mask);
-  std::vector<int> lanes = read;
-  std::vector<llvm::Constant*> named;
-  bool moves = none != wide;
-  for (int i = 0; i < wide; ++i) {
-    int& lane = lanes[static_cast<size_t>(i)];
-    named.push_back(builder_.getInt1(lane != none));
-    if (lane == none) lane = i < none ? i : 0;
-    moves = moves || lane != i;
-  }
-  llvm::Constant* all = llvm::ConstantVector::get(named);
-  if (mask == nullptr) return all;
-  return builder_.CreateAnd(moves ? builder_.CreateShuffleVector(mask, lanes) : mask, all);
 }
 
 // The index as a vector, where lanes have no addresses of their own: null else.
@@ -331,16 +276,15 @@ StatusOrValue FunctionEmitter::LoadLanes(const Access& access, const RampForm* r
                         ramp->stride <= module_.target().machine.shuffled_stride &&
                         lanes * access.dtype.bytes() >= 16;
   if (access.mask != nullptr) {
-    TW_ASSIGN(Value * mask, Emit(access.mask));
+    TW_ASSIGN(Value * mask, EmitMask(access.mask));
     active.clear();
     if (!ConstantMask(mask, &active)) {
       active.assign(static_cast<size_t>(lanes), true);
       if (shuffles) return LoadStrided(access, *ramp, active, mask);
       TW_ASSIGN(Value * pointers, LanePointers(access));
-      llvm::Align align(access.dtype.bytes());
-      return builder_.CreateMaskedGather(type, pointers, align, mask,
-                                         llvm::Constant::getNullValue(type));
+      return MaskedGather(pointers, element, llvm::Align(access.dtype.bytes()), mask);
     }
+    active.resize(static_cast<size_t>(lanes));
   }
   if (shuffles) return LoadStrided(access, *ramp, active, /*mask=*/nullptr);
   TW_ASSIGN(Value * index, EmitLanes(access.index, ramp));
@@ -398,10 +342,8 @@ absl::Status FunctionEmitter::StoreMemory(const Access& access, Value* value) {
       if (access.binding->facts.streamed) Stream(store);
       return absl::OkStatus();
     }
-    TW_ASSIGN(Value * mask, Emit(access.mask));
-    const int lanes = access.dtype.lanes;
-    builder_.CreateMaskedStore(InPowerOfTwo(value, lanes), address.pointer, address.align,
-                               MaskInPowerOfTwo(mask, lanes));
+    TW_ASSIGN(Value * mask, EmitMask(access.mask));
+    MaskedStore(value, address, mask);
     return absl::OkStatus();
   }
   return StoreLanes(access, is_ramp ? &ramp : nullptr, value);
@@ -411,11 +353,11 @@ absl::Status FunctionEmitter::StoreLanes(const Access& access, const RampForm* r
   int lanes = access.dtype.lanes;
   std::vector<bool> active(lanes, true);
   if (access.mask != nullptr) {
-    TW_ASSIGN(Value * mask, Emit(access.mask));
+    TW_ASSIGN(Value * mask, EmitMask(access.mask));
     active.clear();
     if (!ConstantMask(mask, &active)) {
       TW_ASSIGN(Value * pointers, LanePointers(access));
-      builder_.CreateMaskedScatter(value, pointers, llvm::Align(access.dtype.bytes()), mask);
+      MaskedScatter(value, pointers, llvm::Align(access.dtype.bytes()), mask);
       return absl::OkStatus();
     }
   }

@@ -257,7 +257,7 @@ absl::Status FunctionEmitter::StoreMaskedPair(const RunStore& even, const RunSto
   const Stmt& head = *even.stmt;
   TW_ASSIGN(Value * first, Emit(head->value));
   TW_ASSIGN(Value * second, Emit((*odd.stmt)->value));
-  TW_ASSIGN(Value * mask, Emit(head->mask));
+  TW_ASSIGN(Value * mask, EmitMask(head->mask));
   first = ToMemory(first, head->value->dtype);
   second = ToMemory(second, head->value->dtype);
   RampForm ramp;
@@ -271,8 +271,8 @@ absl::Status FunctionEmitter::StoreMaskedPair(const RunStore& even, const RunSto
       values.push_back(i % 2 * even.lanes + i / 2);
     }
     TW_ASSIGN(Address address, EmitAddress(access, ramp.base, half * even.lanes));
-    builder_.CreateMaskedStore(builder_.CreateShuffleVector(first, second, values), address.pointer,
-                               address.align, builder_.CreateShuffleVector(mask, lanes));
+    MaskedStore(builder_.CreateShuffleVector(first, second, values), address,
+                PickMask(lanes, mask));
   }
   return absl::OkStatus();
 }

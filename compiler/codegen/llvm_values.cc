@@ -255,46 +255,6 @@ StatusOrValue FunctionEmitter::EmitRamp(const Expr& e) {
   return builder_.CreateAdd(builder_.CreateVectorSplat(lanes, base), offsets);
 }
 
-// How many lanes there are before an end, or where the first lane behind a beginning is, as a small
-// number that all lanes' own numbers are compared with. Where an operand is a mask in a loop, LLVM
-// compares in that loop, and vectors of 64-bit indices would be several registers.
-//   base + ramp(0, 1, L) < broadcast(end, L)   →   lanes < min(max(end - base, 0), L)
-//   broadcast(begin, L) < base + ramp(0, 1, L)   →   min(max(begin - base, -1), L) < lanes
-StatusOrValue FunctionEmitter::EmitLaneLimit(const Expr& e) {
-  RampForm a, b;
-  const bool indices =
-      e->kind == ExprKind::kLt && e->dtype.is_vector() && e->args[0]->dtype.Element() == ir::kI64;
-  if (!indices || !AsRampForm(e->args[0], &a) || !AsRampForm(e->args[1], &b))
-    return static_cast<Value*>(nullptr);
-  const int64_t step = a.stride - b.stride;
-  if (step != 1 && step != -1) return static_cast<Value*>(nullptr);
-  const Expr limit = step > 0 ? b.base - a.base : a.base - b.base;
-  return EmitHoisted(e, table_.Number(e),
-                     [&] { return CompareLanes(e->dtype.lanes, limit, /*below=*/step > 0); });
-}
-
-// lanes < limit with `below`, else limit < lanes. Of a constant limit it is a constant: masks that
-// LLVM 19 finds to be constant only when it selects instructions stop it, or go wrong, where lanes
-// are no power of two (MaskOf).
-StatusOrValue FunctionEmitter::CompareLanes(int lanes, const Expr& limit, bool below) {
-  TW_ASSIGN(Value * bound, Emit(limit));
-  const int64_t least = below ? 0 : -1;
-  if (const auto* known = llvm::dyn_cast<llvm::ConstantInt>(bound)) {
-    bound = builder_.getInt64(std::clamp<int64_t>(known->getSExtValue(), least, lanes));
-  } else {
-    bound = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, bound, builder_.getInt64(least));
-    bound = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, bound, builder_.getInt64(lanes));
-  }
-  // As wide as what the mask is for, if that fills a vector.
-  const int64_t bytes = module_.target().machine.vector_bytes / lanes;
-  llvm::Type* type = builder_.getIntNTy(bytes >= 4 ? 32 : bytes >= 2 || lanes > 127 ? 16 : 8);
-  std::vector<llvm::Constant*> numbers;
-  for (int i = 0; i < lanes; ++i) numbers.push_back(llvm::ConstantInt::get(type, i));
-  Value* own = llvm::ConstantVector::get(numbers);
-  Value* all = builder_.CreateVectorSplat(lanes, builder_.CreateTrunc(bound, type));
-  return below ? builder_.CreateICmpSLT(own, all) : builder_.CreateICmpSLT(all, own);
-}
-
 Value* FunctionEmitter::EmitDivide(ExprKind kind, Value* a, Value* b, const Expr& e) {
   bool modulo = kind == ExprKind::kMod || kind == ExprKind::kFloorMod;
   bool floors = kind == ExprKind::kFloorDiv || kind == ExprKind::kFloorMod;

@@ -477,6 +477,29 @@ TEST(Codegen, OddVectorsUnderConstantMasks) {
   }
 }
 
+// The text of a flat function gives what it gives interpreted, on all targets of this machine.
+void CheckText(const std::string& text) {
+  const auto f = ir::ParseFunction(text);
+  ASSERT_TRUE(f.ok()) << support::StatusText(f.status());
+  std::vector<ir::TensorData> in(f->params.size() - 1);
+  ir::TensorData expected;
+  std::vector<ir::TensorData*> args;
+  for (size_t p = 0; p < in.size(); ++p) {
+    const int64_t bytes = *ir::AsInt(f->params[p]->shape[0]) * f->params[p]->dtype.bytes();
+    for (int64_t i = 0; i < bytes; ++i) in[p].bytes.push_back(static_cast<uint8_t>(i * 37));
+    args.push_back(&in[p]);
+  }
+  args.push_back(&expected);
+  ASSERT_TRUE(ir::Interpret(*f, {}, args).ok());
+  for (const target::Target& target : tests::RunnableTargets()) {
+    ir::TensorData out;
+    args.back() = &out;
+    const absl::Status ran = tests::RunCompiled(*f, target, 1, {}, args);
+    ASSERT_TRUE(ran.ok()) << support::StatusText(ran) << "\n" << text;
+    EXPECT_EQ(out.bytes, expected.bytes) << target.ToString() << "\n" << text;
+  }
+}
+
 // Of masks that no lane passes. Where LLVM found that only when it selected instructions, with AVX2
 // loads of twelve lanes brought what is there. Row 0 would begin outside. Rows are written out, or
 // a loop's.
@@ -492,18 +515,42 @@ TEST(Codegen, OddVectorsUnderMasksThatCancelOut) {
                     ramp(i + " * 144 - 1"), "] masked(!(", passed, ") && ", passed, ");\n");
     };
     for (const std::string& rows : {row("0") + row("1"), "for i in 0..2 {\n" + row("i") + "}\n"}) {
-      const auto f = ir::ParseFunction(StrCat("fn odd(X: i32[288] input, Y: i32[", 2 * lanes,
-                                              "] output) stage=flat {\n", rows, "}\n"));
-      ASSERT_TRUE(f.ok()) << support::StatusText(f.status());
-      ir::TensorData in, expected;
-      for (int i = 0; i < 288 * 4; ++i) in.bytes.push_back(static_cast<uint8_t>(i * 37));
-      ASSERT_TRUE(ir::Interpret(*f, {}, {&in, &expected}).ok());
-      for (const target::Target& target : tests::RunnableTargets()) {
-        ir::TensorData out;
-        const absl::Status ran = tests::RunCompiled(*f, target, 1, {}, {&in, &out});
-        ASSERT_TRUE(ran.ok()) << support::StatusText(ran);
-        EXPECT_EQ(out.bytes, expected.bytes) << target.ToString() << "\n" << rows;
-      }
+      CheckText(StrCat("fn odd(X: i32[288] input, Y: i32[", 2 * lanes, "] output) stage=flat {\n",
+                       rows, "}\n"));
+    }
+  }
+}
+
+// Every kind of access under every kind of mask, of lanes that are no power of two.
+TEST(Codegen, OddVectorsUnderMasks) {
+  using support::StrCat;
+  for (const int lanes : {3, 6, 12, 20}) {
+    const std::string own = StrCat("ramp(0, 1, ", lanes, ")");
+    const auto all = [&](const std::string& of) {
+      return StrCat("broadcast(", of, ", ", lanes, ")");
+    };
+    const auto ramp = [&](const std::string& base, int stride) {
+      return StrCat("ramp(", base, ", ", stride, ", ", lanes, ")");
+    };
+    const std::string below = StrCat(own, " < ", all("i * 2")),
+                      data = StrCat("X[", ramp("i", 1), "] < ",
+                                    StrCat("ramp(0i32, 5i32, ", lanes, ")"));
+    const std::vector<std::string> masks = {below,
+                                            StrCat(own, " < ", all("2")),
+                                            StrCat("!(", below, ")"),
+                                            StrCat(all("i"), " < ", own, " && ", below),
+                                            data,
+                                            StrCat(data, " || ", below)};
+    for (const std::string& mask : masks) {
+      const auto copy = [&](const std::string& at, const std::string& from) {
+        return StrCat("Y[", at, "] masked(", mask, ") = X[", from, "] masked(", mask, ");\n");
+      };
+      CheckText(StrCat("fn odd(X: i32[640] input, Y: i32[512] output) stage=flat {\n",
+                       "for i in 0..512 {\nY[i] = 7i32;\n}\nfor i in 0..4 {\n",
+                       copy(ramp("i", 1), ramp("i + 1", 1)), copy(ramp("i + 128", 1), ramp("i", 2)),
+                       copy(ramp("i + 256", 3), StrCat(own, " * ", own)),
+                       copy(ramp("2 * i + 384", 2), ramp("i", 1)),
+                       copy(ramp("2 * i + 385", 2), ramp("i + 7", 1)), "}\n}\n"));
     }
   }
 }

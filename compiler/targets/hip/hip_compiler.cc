@@ -79,9 +79,9 @@ absl::StatusOr<support::CommandResult> RunClang(const std::string& text, const s
                                                 bool with_libraries, const std::string& output) {
   support::ChildOptions compiler;
   compiler.program = TheClang().program;
-  // Floats are contracted and loops unrolled where the IR says so, and nowhere else: by itself clang
-  // unrolls some until threads spill. Without the id of a compilation the same text gives the same
-  // bytes.
+  // Floats are contracted and loops unrolled where the IR says so, and nowhere else: by itself
+  // clang unrolls some until threads spill. Without the id of a compilation the same text gives
+  // the same bytes.
   compiler.args = {"-x",
                    "hip",
                    "--cuda-device-only",
