@@ -129,6 +129,9 @@ void PointsOfTheSearchComputeTheSame(const DeviceLanguage& language, PlanDevice*
   std::cout << "counts: points=" << ran << "\n";
 }
 
+namespace {
+
+// Rows and attention, each in one launch, for a machine whose threads go in step.
 void StagesComputeTheSame(const DeviceLanguage& language, PlanDevice* device, int64_t rounds) {
   const uint64_t first = FirstSeed(1414);
   int64_t ran = 0;
@@ -137,6 +140,19 @@ void StagesComputeTheSame(const DeviceLanguage& language, PlanDevice* device, in
     EXPECT_TRUE(RunsTheSame(language, device, stages.program, stages.scheduled, seed));
   }
   std::cout << "counts: stages=" << ran << "\n";
+}
+
+}  // namespace
+
+void ProgramsForPhonesComputeTheSame(const DeviceLanguage& language, PlanDevice* device,
+                                     int64_t rounds) {
+  for (const char* config : {"valhall", "adreno"}) {
+    const std::string target = support::StrCat(language.target, ",config=", config);
+    DeviceLanguage phone = language;
+    phone.target = target.c_str();
+    PointsOfTheSearchComputeTheSame(phone, device, rounds);
+    StagesComputeTheSame(phone, device, rounds);
+  }
 }
 
 void SubGroupTreesComputeTheSame(const DeviceLanguage& language, PlanDevice* device,

@@ -31,8 +31,10 @@ void SchedulesComputeTheSame(const DeviceLanguage& language, PlanDevice* device,
 void PointsOfTheSearchComputeTheSame(const DeviceLanguage& language, PlanDevice* device,
                                      int64_t rounds);
 
-// Rows and attention, each in one launch, for a machine whose threads go in step.
-void StagesComputeTheSame(const DeviceLanguage& language, PlanDevice* device, int64_t rounds);
+// Points of the search, and rows and attention in one launch each, for phones' GPUs, whose threads
+// go in step. They run on any device of the language.
+void ProgramsForPhonesComputeTheSame(const DeviceLanguage& language, PlanDevice* device,
+                                     int64_t rounds);
 
 // Softmax and means whose tree ends in sub-groups.
 void SubGroupTreesComputeTheSame(const DeviceLanguage& language, PlanDevice* device,

@@ -51,14 +51,8 @@ TEST_F(RandomOpenClTest, PointsOfTheSearchComputeTheSameOnTheDevice) {
   PointsOfTheSearchComputeTheSame(kOpenCl, device_.get(), TestRounds(24));
 }
 
-// Programs for phones' GPUs, whose threads go in step. They run on any device.
-TEST_F(RandomOpenClTest, PointsForPhonesComputeTheSameOnTheDevice) {
-  for (const char* target : {"opencl,config=valhall", "opencl,config=adreno"}) {
-    DeviceLanguage language = kOpenCl;
-    language.target = target;
-    PointsOfTheSearchComputeTheSame(language, device_.get(), TestRounds(6));
-    StagesComputeTheSame(language, device_.get(), TestRounds(6));
-  }
+TEST_F(RandomOpenClTest, ProgramsForPhonesComputeTheSameOnTheDevice) {
+  ProgramsForPhonesComputeTheSame(kOpenCl, device_.get(), TestRounds(6));
 }
 
 // Softmax and means whose tree ends in sub-groups.

@@ -70,14 +70,8 @@ TEST_F(RandomVulkanTest, PointsOfTheProfileComputeTheSameOnTheDevice) {
   PointsOfTheSearchComputeTheSame(kSpirvOf2022, device_.get(), TestRounds(15));
 }
 
-// Programs for phones' GPUs, whose threads go in step. They run on any device.
-TEST_F(RandomVulkanTest, PointsForPhonesComputeTheSameOnTheDevice) {
-  for (const char* target : {"vulkan,config=valhall", "vulkan,config=adreno"}) {
-    DeviceLanguage language = kSpirv;
-    language.target = target;
-    PointsOfTheSearchComputeTheSame(language, device_.get(), TestRounds(8));
-    StagesComputeTheSame(language, device_.get(), TestRounds(8));
-  }
+TEST_F(RandomVulkanTest, ProgramsForPhonesComputeTheSameOnTheDevice) {
+  ProgramsForPhonesComputeTheSame(kSpirv, device_.get(), TestRounds(8));
 }
 
 TEST_F(RandomVulkanTest, SumsOfSubGroupsAreTheSame) {
