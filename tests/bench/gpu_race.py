@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """Kernels and networks on an NVIDIA GPU beside the vendor's libraries (through PyTorch), in one run on one machine.
 
-    gpu_race.py [--ways default,predicted,tuned] [--trials N] [--cases NAME,...] [-o RESULTS.json]
+    gpu_race.py [--ways default,predicted,tuned] [--trials N] [--groups NAME,...] [--cases NAME,...] [--list] [-o RESULTS.json]
 
+Groups: products (fp32, tf32, fp16, int8), odd products, convolutions (those of the seven networks), networks (batch 1 and 16).
 A case is compiled in several ways: by default schedules, by those that the estimate predicts, and tuned by `tilewright tune` with
-N trials. Each runs, and is compared with the peer's result in double precision. Times are the device's own, medians of several rounds in which both take turns. A ratio above 1 is
-ours being faster. Without a GPU, its driver or PyTorch it says [SKIP].
+N trials. Each runs, and is compared with the peer's result in double precision. The peer is PyTorch with cuBLAS and cuDNN, its
+calls in a CUDA graph; of networks also what torch.compile makes of them, and the faster one counts. Products and convolutions
+are timed on the device, networks from their input on the host to their output there; times are medians of several rounds in
+which both take turns. A ratio above 1 is ours being faster. RESULTS.html, next to RESULTS.json, has the pictures. Without a GPU,
+its driver or PyTorch it says [SKIP].
 """
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -18,87 +21,49 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "models"), str(ROOT / "support")]
-
-import numpy as np  # noqa: E402
-import onnx  # noqa: E402
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-
-from fleet import BIN  # noqa: E402
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / name) for name in ("models", "support")]
 
 ROUNDS, REPEAT = 3, 20
-KIND = {"fp32": TensorProto.FLOAT, "tf32": TensorProto.FLOAT, "fp16": TensorProto.FLOAT16, "int8": TensorProto.INT8}
-LIMIT = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 2e-3, "int8": 0}  # |a - e| / |e|
-ODD = ((17, 4096, 4096), (100, 1000, 2048), (384, 384, 1536), (511, 513, 512), (640, 1280, 960), (1000, 1000, 1000),
-       (1536, 100, 4096), (2049, 2047, 256), (3072, 768, 768), (4095, 33, 4097))
+ARCHITECTURES = {(8, 0): "sm_80", (9, 0): "sm_90a"}
 
 
-class Product:
-    """C[m,n] = A[m,k] B[k,n]."""
-
-    def __init__(self, dtype, m, n, k):
-        self.dtype, self.m, self.n, self.k = dtype, m, n, k
-        self.name = f"{dtype} {m}x{n}x{k}"
-        self.flops = 2 * m * n * k
-
-    def model(self):
-        kind, is_int = KIND[self.dtype], self.dtype == "int8"
-        value = helper.make_tensor_value_info
-        graph = helper.make_graph([helper.make_node("MatMulInteger" if is_int else "MatMul", ["a", "b"], ["c"])], "product",
-                                  [value("a", kind, (self.m, self.k)), value("b", kind, (self.k, self.n))],
-                                  [value("c", TensorProto.INT32 if is_int else kind, (self.m, self.n))])
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-
-    def inputs(self, rng):
-        if self.dtype == "int8":
-            return {name: rng.integers(-128, 128, shape, np.int8) for name, shape in (("a", (self.m, self.k)), ("b", (self.k, self.n)))}
-        type_ = np.float16 if self.dtype == "fp16" else np.float32
-        return {"a": rng.standard_normal((self.m, self.k)).astype(type_), "b": rng.standard_normal((self.k, self.n)).astype(type_)}
-
-    def peer(self, torch, feeds):
-        torch.backends.cuda.matmul.allow_tf32 = self.dtype == "tf32"
-        a, b = (torch.from_numpy(feeds[name]).cuda() for name in ("a", "b"))
-        expected = (a.double() @ b.double()).cpu().numpy()
-        if self.dtype == "int8":
-            return lambda: torch._int_mm(a, b), expected
-        out = torch.empty(self.m, self.n, dtype=a.dtype, device="cuda")
-        return lambda: torch.matmul(a, b, out=out), expected
-
-    def target(self, torch):
-        """Rounded products are there for the asking."""
-        return f"cuda,arch={architecture(torch)}" + (",tf32=on" if self.dtype == "tf32" else "")
+def missing():
+    """Why there is no race here; None if there is one."""
+    try:
+        import torch
+    except ImportError:
+        return "no PyTorch to race against"
+    if not torch.cuda.is_available() or torch.cuda.get_device_capability() not in ARCHITECTURES:
+        return "no NVIDIA GPU of a kind that a target names"
+    try:
+        import numpy  # noqa: F401
+        import onnx  # noqa: F401
+    except ImportError as error:
+        return f"{error}; models are made with it"
+    return None
 
 
-def cases():
-    products = [Product(dtype, n, n, n) for dtype in ("fp32", "tf32", "fp16", "int8") for n in (512, 1024, 2048, 4096, 8192)]
-    return {case.name: case for case in products + [Product("fp16", *shape) for shape in ODD]}
-
-
-def tilewright(*words, **extra):
-    done = subprocess.run([BIN / "tilewright", *map(str, words)], capture_output=True, text=True, check=False, **extra)
+def tilewright(*words):
+    from fleet import BIN
+    done = subprocess.run([BIN / "tilewright", *map(str, words)], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"tilewright {' '.join(map(str, words))}: exit {done.returncode}\n{done.stderr[-2000:]}")
     return done.stdout
 
 
-def architecture(torch):
-    major, minor = torch.cuda.get_device_capability()
-    return {(8, 0): "sm_80", (9, 0): "sm_90a"}.get((major, minor))
-
-
 class Peer:
     """Times a function of PyTorch by events, many calls in one graph."""
 
-    def __init__(self, torch, function):
+    def __init__(self, torch, function, feeds):
         self.torch = torch
+        on_device = [feed.cuda() for feed in feeds]
         for _ in range(3):
-            function()
+            function(*on_device)
         torch.cuda.synchronize()
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
             for _ in range(REPEAT):
-                function()
+                function(*on_device)
 
     def ns(self):
         start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -110,29 +75,84 @@ class Peer:
         return start.elapsed_time(end) * 1e6 / REPEAT
 
 
-def ours_ns(module, inputs):
-    """Device time of all kernels of a run."""
+class WholePeer:
+    """Times runs of a network, a graph each, with the copies of input and output."""
+
+    def __init__(self, torch, function, feeds):
+        self.torch, self.feeds = torch, [feed.pin_memory() for feed in feeds]
+        self.on_device = [feed.cuda() for feed in feeds]
+        for _ in range(3):
+            function(*self.on_device)
+        torch.cuda.synchronize()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.output = function(*self.on_device)
+
+    def run(self):
+        for target, feed in zip(self.on_device, self.feeds):
+            target.copy_(feed, non_blocking=True)
+        self.graph.replay()
+        return self.output.cpu()
+
+    def ns(self):
+        self.run()
+        times = []
+        for _ in range(REPEAT):
+            start = time.perf_counter_ns()
+            self.run()
+            times.append(time.perf_counter_ns() - start)
+        return statistics.median(times)
+
+
+def peers_of(torch, case, model, feeds):
+    """By name. torch.compile may lack what it needs (a C++ compiler, Triton); then PyTorch alone is the peer."""
+    from torch_graph import TorchGraph
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = case.dtype == "tf32"
+    torch.backends.cudnn.benchmark = True  # the fastest of cuDNN's algorithms
+    function = TorchGraph(torch, model, "cuda")
+    if not case.is_network:
+        return {"torch": Peer(torch, function, feeds)}
+    peers = {"torch": WholePeer(torch, function, feeds)}
+    try:
+        peers["torch.compile"] = WholePeer(torch, torch.compile(function), feeds)
+    except Exception as error:  # of any kind: its compilers' own
+        print(f"        {case.name}: no torch.compile: {str(error).splitlines()[0][:160]}", file=sys.stderr)
+    return peers
+
+
+def ours_ns(case, module, inputs):
+    """Device time of all kernels of a run; of a network the time of a run."""
+    if case.is_network:
+        return 1e6 * json.loads(tilewright("run", module, *inputs, "--repeat", REPEAT, "-o", "json"))["latency_ms"]["median"]
     report = json.loads(tilewright("run", module, *inputs, "--repeat", REPEAT, "--profile", "-o", "json"))
     return 1e3 * sum(k["median_us"] for k in report["kernels"])
 
 
 def race(torch, case, options, folder):
-    rng = np.random.default_rng(1)
-    feeds, model = case.inputs(rng), folder / "model.onnx"
-    onnx.save(case.model(), str(model))
-    inputs = []
+    import numpy as np
+    import onnx
+    from onnx import numpy_helper
+    from torch_graph import TorchGraph
+    model = case.model(folder)
+    feeds, path, inputs = case.inputs(np.random.default_rng(1)), folder / "model.onnx", []
+    onnx.save(model, str(path))
     for name, value in feeds.items():
-        path = folder / f"{name}.pb"
-        path.write_bytes(numpy_helper.from_array(value, name).SerializeToString())
-        inputs += ["--input", f"{name}={path}"]
-    target = case.target(torch)
-    function, expected = case.peer(torch, feeds)
-    peer = Peer(torch, function)
-    return [race_way(way, case, options, folder, model, target, inputs, peer, expected) for way in options.ways.split(",")]
+        file = folder / f"{name}.pb"
+        file.write_bytes(numpy_helper.from_array(value, name).SerializeToString())
+        inputs += ["--input", f"{name}={file}"]
+    tensors = [torch.from_numpy(value) for value in feeds.values()]
+    exact = TorchGraph(torch, model, "cuda", exact=True)
+    expected = exact(*(exact.tensor(value).cuda() for value in feeds.values())).cpu().numpy()
+    peers = peers_of(torch, case, model, tensors)
+    target = f"cuda,arch={ARCHITECTURES[torch.cuda.get_device_capability()]}" + (",tf32=on" if case.dtype == "tf32" else "")
+    return [race_way(way, case, options, folder, target, inputs, peers, expected) for way in options.ways.split(",")]
 
 
-def race_way(way, case, options, folder, model, target, inputs, peer, expected):
-    module, start = folder / f"{way}.tw", time.monotonic()
+def race_way(way, case, options, folder, target, inputs, peers, expected):
+    import numpy as np
+    from gpu_cases import LIMIT
+    from onnx import TensorProto, numpy_helper
+    module, model, start = folder / f"{way}.tw", folder / "model.onnx", time.monotonic()
     if way == "tuned":
         tilewright("tune", model, "--target", target, "--trials", options.trials, "-o", module, "--log", folder / "log.db",
                    "--state-dir", folder / "state")
@@ -141,52 +161,87 @@ def race_way(way, case, options, folder, model, target, inputs, peer, expected):
     seconds = time.monotonic() - start
     tilewright("run", module, *inputs, "--repeat", 1, "--output-dir", folder / "out")
     found = numpy_helper.to_array(TensorProto.FromString((folder / "out/output_0.pb").read_bytes())).astype(np.float64)
-    error = float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
-    ours, theirs = [], []
+    error = float(np.linalg.norm(found.reshape(expected.shape) - expected) / np.linalg.norm(expected))
+    ours, theirs = [], {name: [] for name in peers}
     for _ in range(ROUNDS):
-        ours.append(ours_ns(module, inputs))
-        theirs.append(peer.ns())
-    ours, theirs = statistics.median(ours), statistics.median(theirs)
-    return {"case": case.name, "way": way, "seconds": round(seconds, 1), "good": error <= LIMIT[case.dtype],
-            "error": error, "ours_ns": ours, "peer_ns": theirs, "ratio": theirs / ours, "ours_tflops": case.flops / ours * 1e-3, "peer_tflops": case.flops / theirs * 1e-3}
+        ours.append(ours_ns(case, module, inputs))
+        for name, peer in peers.items():
+            theirs[name].append(peer.ns())
+    mine = statistics.median(ours)
+    name, best = min(((name, statistics.median(times)) for name, times in theirs.items()), key=lambda pair: pair[1])
+    row = {"case": case.name, "group": case.group, "way": way, "seconds": round(seconds, 1), "good": error <= LIMIT[case.dtype], "error": error,
+           "peer": name, "ours_ns": mine, "peer_ns": best, "ratio": best / mine, "low": best / max(ours), "high": best / min(ours)}
+    if case.flops is not None:
+        row.update(ours_tflops=case.flops / mine * 1e-3, peer_tflops=case.flops / best * 1e-3)
+    return row
 
 
 def text_of(row):
     if "failed" in row:
-        return f"{row['case']:24s} failed: {row['failed']}"
-    return (f"{row['case']:24s} {row['way']:10s} {row['ratio']:5.2f}x  ours {row['ours_tflops']:7.1f} peer {row['peer_tflops']:7.1f}"
-            f" TFLOP/s  error {row['error']:.1e}  made in {row['seconds']:5.1f} s{'' if row['good'] else '  WRONG'}")
+        return f"{row['case']:44s} failed: {row['failed']}"
+    speed = f"ours {row['ours_ns'] / 1e3:9.1f} us {row['peer']} {row['peer_ns'] / 1e3:9.1f} us"
+    if "ours_tflops" in row:
+        speed += f"  {row['ours_tflops']:6.1f} and {row['peer_tflops']:6.1f} TFLOP/s"
+    return f"{row['case']:44s} {row['way']:10s} {row['ratio']:5.2f}x  {speed}  error {row['error']:.1e}{'' if row['good'] else '  WRONG'}"
 
 
-def main():
+def means_of(rows):
+    """A line for each group and way."""
+    from render import geometric_mean
+    for group, way in sorted({(row["group"], row["way"]) for row in rows if "ratio" in row}):
+        ratios = [row["ratio"] for row in rows if row.get("way") == way and row["group"] == group]
+        yield f"{group}, {way}: {geometric_mean(ratios):.3f}x of {len(ratios)}, least {min(ratios):.2f}x"
+
+
+def page_of(document):
+    from render import bars, page
+    rows = [row for row in document["rows"] if "ratio" in row]
+    pictures = [bars(f"{group}, {way}", [(r["case"], r["ratio"], r["low"], r["high"], r["peer"]) for r in rows if (r["group"], r["way"]) == (group, way)],
+                     label_width=320) for group, way in sorted({(r["group"], r["way"]) for r in rows})]
+    return page(f"Tilewright on {document['gpu']}", f"PyTorch {document['torch']}, {document['trials']} trials.", pictures,
+                "\n".join([*map(text_of, document["rows"]), "", *means_of(rows)]))
+
+
+def parse():
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("--ways", default="default,predicted,tuned")
     flags.add_argument("--trials", type=int, default=64)
-    flags.add_argument("--cases", default="")
+    flags.add_argument("--groups", default="", help="default: all")
+    flags.add_argument("--cases", default="", help="default: all of the groups")
+    flags.add_argument("--list", action="store_true", help="print the cases' names and end")
     flags.add_argument("-o", "--output", type=Path)
-    options = flags.parse_args()
-    try:
-        import torch
-    except ImportError:
-        print("[SKIP] gpu_race: no PyTorch to race against")
+    return flags.parse_args()
+
+
+def main():
+    options = parse()
+    why = None if options.list else missing()
+    if why is not None:
+        print(f"[SKIP] gpu_race: {why}")
         return 0
-    if not torch.cuda.is_available() or architecture(torch) is None:
-        print("[SKIP] gpu_race: no NVIDIA GPU of a kind that a target names")
+    from gpu_cases import cases
+    with tempfile.TemporaryDirectory(prefix="tilewright-gpu-") as folder:
+        known = cases(folder)
+    names = options.cases.split(",") if options.cases else [n for n, case in known.items() if case.group in (options.groups or case.group).split(",")]
+    if options.list:
+        print("\n".join(names))
         return 0
-    known, rows = cases(), []
-    for name in options.cases.split(",") if options.cases else known:
+    import torch
+    document = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "trials": options.trials, "rows": []}
+    for name in names:
         with tempfile.TemporaryDirectory(prefix="tilewright-gpu-") as folder:
             try:
                 found = race(torch, known[name], options, Path(folder))
-            except RuntimeError as failed:
-                found = [{"case": name, "good": False, "failed": str(failed)}]
+            except (RuntimeError, NotImplementedError) as failed:
+                found = [{"case": name, "group": known[name].group, "good": False, "failed": str(failed)}]
         for row in found:
             print(text_of(row), flush=True)
-        rows += found
-    document = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "trials": options.trials, "rows": rows}
-    if options.output:
-        options.output.write_text(json.dumps(document, indent=1) + "\n")
-    return 0 if all(row["good"] for row in rows) else 1
+        document["rows"] += found
+        if options.output:  # a run of hours that ends early leaves what it has
+            options.output.write_text(json.dumps(document, indent=1) + "\n")
+            options.output.with_suffix(".html").write_text(page_of(document))
+    print("\n".join(means_of(document["rows"])))
+    return 0 if all(row["good"] for row in document["rows"]) else 1
 
 
 if __name__ == "__main__":

@@ -76,18 +76,19 @@ def text(results):
     return "\n".join(lines) + "\n"
 
 
-def bars(title, rows):
+def bars(title, rows, label_width=LEFT):
     """rows: (label, ratio, low, high, note). A bar from 1 to the ratio on a logarithmic axis."""
     rows = [r for r in rows if r[1]]
     if not rows:
         return ""
     reach = max(1.0, *(abs(math.log2(r[1])) for r in rows)) * 1.05
-    middle, scale = LEFT + (WIDTH - LEFT) / 2, (WIDTH - LEFT) / 2 / reach - 10
+    left_edge, width = label_width, WIDTH - LEFT + label_width
+    middle, scale = left_edge + (width - left_edge) / 2, (width - left_edge) / 2 / reach - 10
 
     def x(ratio):
         return middle + math.log2(ratio) * scale
     out = [f"<h2>{markup.escape(title)}</h2>",
-           f'<svg viewBox="0 0 {WIDTH + 200} {ROW * len(rows) + 30}" width="{WIDTH + 200}" role="img">']
+           f'<svg viewBox="0 0 {width + 200} {ROW * len(rows) + 30}" width="{width + 200}" role="img">']
     for tick in (0.25, 0.5, 1, 2, 4, 8, 16):
         if abs(math.log2(tick)) <= reach:
             out.append(f'<line x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="0" y2="{ROW * len(rows)}" '
@@ -96,20 +97,26 @@ def bars(title, rows):
     for i, (label, ratio, low, high, note) in enumerate(rows):
         y, ink = i * ROW, INK["best"] if ratio >= 1 else INK["lost"]
         left, right = sorted((x(1), x(ratio)))
-        out.append(f'<text x="{LEFT - 6}" y="{y + 13}" text-anchor="end">{markup.escape(label)}</text>'
+        out.append(f'<text x="{left_edge - 6}" y="{y + 13}" text-anchor="end">{markup.escape(label)}</text>'
                    f'<rect x="{left:.1f}" y="{y + 3}" width="{max(1, right - left):.1f}" height="{ROW - 6}" fill="{ink}"/>'
                    f'<line x1="{x(low):.1f}" x2="{x(high):.1f}" y1="{y + 9}" y2="{y + 9}" stroke="{INK["text"]}"/>'
-                   f'<text x="{WIDTH}" y="{y + 13}">{ratio:.2f}x {markup.escape(note)}</text>')
+                   f'<text x="{width}" y="{y + 13}">{ratio:.2f}x {markup.escape(note)}</text>')
     return "\n".join([*out, "</svg>"])
 
 
+def page(title, about, pictures, text_below):
+    """One self-contained page; `pictures` are of bars()."""
+    return "\n".join([
+        f"<!doctype html><meta charset=\"utf-8\"><title>{markup.escape(title)}</title>",
+        "<style>body{font:14px sans-serif;margin:2em;color:#222}text{font:12px sans-serif}"
+        "pre{font-size:12px;overflow-x:auto}</style>",
+        f"<h1>{markup.escape(title)}</h1><p>{markup.escape(about)} Bars: the peer's time over ours in the same turn; to the "
+        "right of 1 we are faster. Thin lines: the turns' range.</p>",
+        *pictures, f"<pre>{markup.escape(text_below)}</pre>"]) + "\n"
+
+
 def html(results):
-    parts = ["<!doctype html><meta charset=\"utf-8\"><title>Tilewright benchmarks</title>",
-             "<style>body{font:14px sans-serif;margin:2em;color:#222}text{font:12px sans-serif}"
-             "pre{font-size:12px;overflow-x:auto}</style>",
-             f"<h1>Tilewright against its peers</h1><p>{markup.escape(results['date'])}, commit "
-             f"{markup.escape(results['commit'])}. Bars: the peer's time over ours in the same turn; to the right of 1 "
-             "we are faster. Thin lines: the turns' range.</p>"]
+    parts = []
     for race in results["layers"]:
         peers = [(r["layer"], best(r)) for r in race["rows"] if best(r)]
         parts.append(bars(f"Layers against the best peer, {race['threads']} thread(s)",
@@ -120,4 +127,4 @@ def html(results):
             rows = [(f"{r['model']} {p}", *r[which]["ratios"][p], "") for r in models["rows"] if which in r
                     and r["threads"] == threads for p in models["peers"] if p in r[which]["ratios"]]
             parts.append(bars(f"Models, {which} schedules, {threads} thread(s)", rows))
-    return "\n".join([*parts, f"<pre>{markup.escape(text(results))}</pre>"]) + "\n"
+    return page("Tilewright against its peers", f"{results['date']}, commit {results['commit']}.", parts, text(results))
