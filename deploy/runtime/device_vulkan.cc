@@ -329,7 +329,7 @@ TwDeviceResult Find(TwDevice* device, TwDeviceCode* code, const char* name,
   return TW_DEVICE_OK;
 }
 
-const vk::Pipeline& PipelineOf(const TwDeviceLaunch& launch) {
+vk::Pipeline& PipelineOf(const TwDeviceLaunch& launch) {
   return *static_cast<vk::Pipeline*>(static_cast<void*>(launch.kernel));
 }
 
@@ -359,7 +359,7 @@ TwDeviceResult Arguments(TwDevice* device, const TwDeviceLaunch& launch,
 }
 
 TwDeviceResult Launch(TwDevice* device, const TwDeviceLaunch* launch) {
-  const vk::Pipeline& kernel = PipelineOf(*launch);
+  vk::Pipeline& kernel = PipelineOf(*launch);
   constexpr int64_t kMostGroups = int64_t{1} << 31;
   for (size_t a = 0; a < 3; ++a) {
     if (launch->grid[a] < 1 || launch->group[a] < 1)

@@ -136,6 +136,8 @@ bool Reader::Take(const Instruction& in) {
       return true;
     case spv::Op::OpDecorate:
       if (static_cast<spv::Decoration>(in[1]) == spv::Decoration::Binding) bindings_[in[0]] = in[2];
+      facts_.specialises =
+          facts_.specialises || static_cast<spv::Decoration>(in[1]) == spv::Decoration::SpecId;
       return true;
     case spv::Op::OpTypeBool:
     case spv::Op::OpTypeInt:

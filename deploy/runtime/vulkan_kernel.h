@@ -19,6 +19,8 @@ struct KernelFacts {
   std::array<uint32_t, 3> group = {0, 0, 0};
   std::vector<int64_t> buffers;  // bytes of each binding; 0: of open size
   int64_t size_bytes = 0;        // of push constants
+  // Push constants are specialisation constants of the same numbers, too, unless these are 0.
+  bool specialises = false;
   int64_t shared_bytes = 0;
   std::set<uint32_t> capabilities;
 };

@@ -10,6 +10,10 @@ namespace tilewright::vulkan {
 namespace {
 
 constexpr size_t kMostBuffers = 32;  // of a kernel, so that a batch has room for its commands
+// A pipeline takes a driver milliseconds: launches of the same sizes in a row before they get one,
+// and how many sizes of a kernel do.
+constexpr int kLaunchesBeforeOwn = 16;
+constexpr size_t kMostOwn = 4;
 
 std::string FeatureOf(uint32_t capability) {
 #define X(feature, name) \
@@ -104,8 +108,13 @@ VkResult Pipeline::MakeLayouts(const Context& context) {
 }
 
 VkResult Pipeline::Make(const Context& context, VkPipelineCache cache) {
-  VkResult code = layout_ != VK_NULL_HANDLE ? VK_SUCCESS : MakeLayouts(context);
+  const VkResult code = layout_ != VK_NULL_HANDLE ? VK_SUCCESS : MakeLayouts(context);
   if (code != VK_SUCCESS) return code;
+  cache_ = cache;
+  return Create(context, {}, &pipeline_);
+}
+
+VkResult Pipeline::Create(const Context& context, const Sizes& sizes, VkPipeline* pipeline) const {
   const DeviceApi& api = context.api();
   const VkDevice vulkan = context.device();
   VkShaderModuleCreateInfo shader = {};
@@ -113,8 +122,13 @@ VkResult Pipeline::Make(const Context& context, VkPipelineCache cache) {
   shader.codeSize = words_.size() * sizeof(uint32_t);
   shader.pCode = words_.data();
   VkShaderModule module = VK_NULL_HANDLE;
-  code = api.CreateShaderModule(vulkan, &shader, nullptr, &module);
+  VkResult code = api.CreateShaderModule(vulkan, &shader, nullptr, &module);
   if (code != VK_SUCCESS) return code;
+  std::vector<VkSpecializationMapEntry> entries(sizes.size());
+  for (uint32_t i = 0; i < entries.size(); ++i)
+    entries[i] = {i, static_cast<uint32_t>(i * sizeof(int64_t)), sizeof(int64_t)};
+  const VkSpecializationInfo constants = {static_cast<uint32_t>(entries.size()), entries.data(),
+                                          sizes.size() * sizeof(int64_t), sizes.data()};
   VkComputePipelineCreateInfo info = {};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
   info.flags = VK_PIPELINE_CREATE_DISPATCH_BASE;
@@ -122,22 +136,41 @@ VkResult Pipeline::Make(const Context& context, VkPipelineCache cache) {
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
   info.stage.module = module;
   info.stage.pName = facts_.name.c_str();
+  if (!sizes.empty()) info.stage.pSpecializationInfo = &constants;
   info.layout = layout_;
-  code = api.CreateComputePipelines(vulkan, cache, 1, &info, nullptr, &pipeline_);
+  code = api.CreateComputePipelines(vulkan, cache_, 1, &info, nullptr, pipeline);
   api.DestroyShaderModule(vulkan, module, nullptr);
   return code;
 }
 
 void Pipeline::Destroy(const Context& context) {
   const DeviceApi& api = context.api();
+  for (const auto& [sizes, pipeline] : of_sizes_) {
+    if (pipeline != VK_NULL_HANDLE) api.DestroyPipeline(context.device(), pipeline, nullptr);
+  }
   if (pipeline_ != VK_NULL_HANDLE) api.DestroyPipeline(context.device(), pipeline_, nullptr);
   if (layout_ != VK_NULL_HANDLE) api.DestroyPipelineLayout(context.device(), layout_, nullptr);
   if (set_ != VK_NULL_HANDLE) api.DestroyDescriptorSetLayout(context.device(), set_, nullptr);
 }
 
+VkPipeline Pipeline::PipelineFor(const Context& context, const int64_t* sizes) {
+  if (!facts_.specialises) return pipeline_;
+  const Sizes these(sizes, sizes + facts_.size_bytes / static_cast<int64_t>(sizeof(int64_t)));
+  in_a_row_ = these == last_ ? std::min(in_a_row_ + 1, kLaunchesBeforeOwn) : 1;
+  last_ = these;
+  auto found = of_sizes_.find(these);
+  if (found == of_sizes_.end()) {
+    if (in_a_row_ < kLaunchesBeforeOwn || of_sizes_.size() >= kMostOwn) return pipeline_;
+    VkPipeline own = VK_NULL_HANDLE;
+    if (Create(context, these, &own) != VK_SUCCESS) own = VK_NULL_HANDLE;
+    found = of_sizes_.emplace(these, own).first;
+  }
+  return found->second != VK_NULL_HANDLE ? found->second : pipeline_;
+}
+
 VkResult Pipeline::Launch(const Context& context, Queue* queue,
                           const std::vector<VkDescriptorBufferInfo>& buffers, const int64_t* sizes,
-                          const int64_t* grid) const {
+                          const int64_t* grid) {
   const DeviceApi& api = context.api();
   VkCommandBuffer commands = VK_NULL_HANDLE;
   VkDescriptorSet set = VK_NULL_HANDLE;
@@ -155,7 +188,7 @@ VkResult Pipeline::Launch(const Context& context, Queue* queue,
   }
   api.UpdateDescriptorSets(context.device(), static_cast<uint32_t>(writes.size()), writes.data(), 0,
                            nullptr);
-  api.CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline_);
+  api.CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, PipelineFor(context, sizes));
   api.CmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout_, 0, 1, &set, 0,
                             nullptr);
   if (facts_.size_bytes > 0) {

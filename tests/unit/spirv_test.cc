@@ -289,6 +289,7 @@ TEST(Spirv, ThePluginReadsWhatTheModuleSays) {
   EXPECT_EQ(facts.group, (std::array<uint32_t, 3>{8, 4, 1}));
   EXPECT_EQ(facts.buffers, (std::vector<int64_t>{0, 48, 0}));
   EXPECT_EQ(facts.size_bytes, 16);
+  EXPECT_TRUE(facts.specialises);
   EXPECT_EQ(facts.shared_bytes, 128);
   EXPECT_TRUE(facts.capabilities.contains(static_cast<uint32_t>(spv::Capability::Int8)));
 }

@@ -108,6 +108,7 @@ absl::Status KernelEmitter::DeclareBuffers() {
   return absl::OkStatus();
 }
 
+// A size is a push constant, unless the pipeline is for this size alone.
 void KernelEmitter::DeclareSizes() {
   if (kernel_.size_params.empty()) return;
   const Id sizes = module_.PushConstants(static_cast<int>(kernel_.size_params.size()));
@@ -116,7 +117,12 @@ void KernelEmitter::DeclareSizes() {
   for (size_t i = 0; i < kernel_.size_params.size(); ++i) {
     const Id index = module_.IntConstant(32, static_cast<int64_t>(i));
     const Id at = code_.Op(spv::Op::OpAccessChain, pointer, {sizes, index});
-    expr_.SetVar(kernel_.size_params[i], code_.Load(type, at, sizes, /*constant=*/true));
+    const Id pushed = code_.Load(type, at, sizes, /*constant=*/true);
+    const Id known = module_.SpecialisationConstant(static_cast<uint32_t>(i));
+    const Id is_known =
+        code_.Op(spv::Op::OpINotEqual, module_.Bool(), {known, module_.IntConstant(64, 0)});
+    expr_.SetVar(kernel_.size_params[i],
+                 code_.Op(spv::Op::OpSelect, type, {is_known, known, pushed}));
   }
 }
 

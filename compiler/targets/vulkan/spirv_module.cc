@@ -104,6 +104,13 @@ Id SpirvModule::BoolConstant(bool value) {
   return found->second;
 }
 
+Id SpirvModule::SpecialisationConstant(uint32_t number) {
+  const Id type = Int(64), id = NewId();
+  AddInstruction(&declarations_, spv::Op::OpSpecConstant, {type, id, 0, 0});
+  Decorate(id, spv::Decoration::SpecId, {number});
+  return id;
+}
+
 void SpirvModule::Name(Id id, std::string_view name) {
   Words operands = {id};
   AddString(&operands, name);

@@ -48,6 +48,8 @@ class SpirvModule {
   Id IntConstant(int bits, int64_t value);
   Id FloatConstant(int bits, double value);
   Id BoolConstant(bool value);
+  // An integer of 64 bits that a pipeline may give a value, 0 without: its constant `number`.
+  Id SpecialisationConstant(uint32_t number);
 
   // A variable of the module. `type` is what it points to.
   Id Global(spv::StorageClass storage, Id type, std::string_view name);
