@@ -2,7 +2,9 @@
 // each task's space, measured once by the device's own clock, and ordered by the analytical
 // estimate. Times are kept in a file (JSON lines), so that a changed estimate is judged on the same
 // measurements. A table on standard output; with --list each program, estimated and measured.
-//   prior_ranking --store FILE [--programs N] [--list] [LAYER...]
+//   prior_ranking --store FILE [--programs N] [--list] [--train] [LAYER...]
+// With --train also how well a model trained on all tasks but one orders that one: whether the file
+// is enough for a pre-trained model.
 // With --target the programs of another device, which are all in the file: their tasks' texts, too.
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -16,6 +18,7 @@
 #include "compiler/graph/graph.h"
 #include "cost_model/model.h"
 #include "deploy/support/rng.h"
+#include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tests/bench/layers.h"
 #include "tests/bench/local_tuner.h"
@@ -31,7 +34,7 @@ constexpr double kMaxDistance = 1e-5;
 struct Options {
   std::string store, target = "opencl";
   int programs = 48;
-  bool list = false;
+  bool list = false, train = false;
   std::vector<std::string> names = {"G256x256x256", "C2", "C4", "C9", "softmax", "mean"};
 };
 
@@ -100,6 +103,15 @@ cost_model::RankQuality Judge(const cost_model::Dataset& data, cost_model::CostM
   return cost_model::MeasureRanking(data, Must(model->Predict(rows), "scores"));
 }
 
+// The rows of one task, or of all others.
+cost_model::Dataset RowsOf(const cost_model::Dataset& all, int group, bool others) {
+  cost_model::Dataset rows;
+  for (const cost_model::DataRow& row : all.rows) {
+    if ((row.group == group) != others) rows.rows.push_back(row);
+  }
+  return rows;
+}
+
 void Print(const std::string& what, const cost_model::RankQuality& q, size_t rows) {
   printf("%-24s %5zu programs  pairs %.3f  best@1 %.3f  best@8 %.3f\n", what.c_str(), rows,
          q.pairwise_accuracy, q.best_at_1, q.best_at_8);
@@ -114,6 +126,7 @@ int Main(int argc, char** argv) {
   app.add_option("--target", options.target, "of a store with all programs; measures nothing");
   app.add_flag("--list", options.list, "each program");
   app.add_option("layers", options.names, "C1..C12, G<m>x<n>x<k>, softmax, mean");
+  app.add_flag("--train", options.train, "judge models that know the other tasks");
   CLI11_PARSE(app, argc, argv);
 
   const target::Target target = Must(target::ParseTarget(options.target), "target");
@@ -145,6 +158,14 @@ int Main(int argc, char** argv) {
     Print(name + " estimate", Judge(data, prior.get()), data.rows.size());
   }
   Print("all estimate", Judge(all, prior.get()), all.rows.size());
+  for (int left_out = 0; options.train && left_out < group; ++left_out) {
+    const auto model = cost_model::MakeXgbModel(1, "", target.machine.feature_set);
+    const absl::Status fitted = model->Fit(RowsOf(all, left_out, /*others=*/true));
+    TW_CHECK(fitted.ok()) << support::StatusText(fitted);
+    const cost_model::Dataset rows = RowsOf(all, left_out, /*others=*/false);
+    Print(options.names[static_cast<size_t>(left_out)] + " trained", Judge(rows, model.get()),
+          rows.rows.size());
+  }
   return 0;
 }
 
