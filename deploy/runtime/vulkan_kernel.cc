@@ -134,11 +134,12 @@ bool Reader::Take(const Instruction& in) {
           static_cast<spv::ExecutionMode>(in[1]) == spv::ExecutionMode::LocalSize)
         facts_.group = {in[2], in[3], in[4]};
       return true;
-    case spv::Op::OpDecorate:
-      if (static_cast<spv::Decoration>(in[1]) == spv::Decoration::Binding) bindings_[in[0]] = in[2];
-      facts_.specialises =
-          facts_.specialises || static_cast<spv::Decoration>(in[1]) == spv::Decoration::SpecId;
+    case spv::Op::OpDecorate: {
+      const auto decoration = static_cast<spv::Decoration>(in[1]);
+      if (decoration == spv::Decoration::Binding) bindings_[in[0]] = in[2];
+      if (decoration == spv::Decoration::SpecId) facts_.specialises = true;
       return true;
+    }
     case spv::Op::OpTypeBool:
     case spv::Op::OpTypeInt:
     case spv::Op::OpTypeFloat:

@@ -51,19 +51,24 @@ def tilewright(*words):
     return done.stdout
 
 
+def captured(torch, function, on_device, times):
+    """So many calls as one graph, and what the last one returns."""
+    for _ in range(3):
+        function(*on_device)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(times):
+            output = function(*on_device)
+    return graph, output
+
+
 class Peer:
     """Times a function of PyTorch by events, many calls in one graph."""
 
     def __init__(self, torch, function, feeds):
         self.torch = torch
-        on_device = [feed.cuda() for feed in feeds]
-        for _ in range(3):
-            function(*on_device)
-        torch.cuda.synchronize()
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            for _ in range(REPEAT):
-                function(*on_device)
+        self.graph, _ = captured(torch, function, [feed.cuda() for feed in feeds], REPEAT)
 
     def ns(self):
         start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -79,14 +84,8 @@ class WholePeer:
     """Times runs of a network, a graph each, with the copies of input and output."""
 
     def __init__(self, torch, function, feeds):
-        self.torch, self.feeds = torch, [feed.pin_memory() for feed in feeds]
-        self.on_device = [feed.cuda() for feed in feeds]
-        for _ in range(3):
-            function(*self.on_device)
-        torch.cuda.synchronize()
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self.output = function(*self.on_device)
+        self.feeds, self.on_device = [feed.pin_memory() for feed in feeds], [feed.cuda() for feed in feeds]
+        self.graph, self.output = captured(torch, function, self.on_device, 1)
 
     def run(self):
         for target, feed in zip(self.on_device, self.feeds):
@@ -143,15 +142,15 @@ def race(torch, case, options, folder):
     tensors = [torch.from_numpy(value) for value in feeds.values()]
     exact = TorchGraph(torch, model, "cuda", exact=True)
     expected = exact(*(exact.tensor(value).cuda() for value in feeds.values())).cpu().numpy()
+    (folder / "expected.pb").write_bytes(numpy_helper.from_array(expected).SerializeToString())
     peers = peers_of(torch, case, model, tensors)
     target = f"cuda,arch={ARCHITECTURES[torch.cuda.get_device_capability()]}" + (",tf32=on" if case.dtype == "tf32" else "")
-    return [race_way(way, case, options, folder, target, inputs, peers, expected) for way in options.ways.split(",")]
+    return [race_way(way, case, options, folder, target, inputs, peers) for way in options.ways.split(",")]
 
 
-def race_way(way, case, options, folder, target, inputs, peers, expected):
-    import numpy as np
+def race_way(way, case, options, folder, target, inputs, peers):
     from gpu_cases import LIMIT
-    from onnx import TensorProto, numpy_helper
+    from network_check import errors
     module, model, start = folder / f"{way}.tw", folder / "model.onnx", time.monotonic()
     if way == "tuned":
         tilewright("tune", model, "--target", target, "--trials", options.trials, "-o", module, "--log", folder / "log.db",
@@ -160,8 +159,7 @@ def race_way(way, case, options, folder, target, inputs, peers, expected):
         tilewright("compile", model, "--target", target, "--effort", 0 if way == "default" else 20, "-o", module)
     seconds = time.monotonic() - start
     tilewright("run", module, *inputs, "--repeat", 1, "--output-dir", folder / "out")
-    found = numpy_helper.to_array(TensorProto.FromString((folder / "out/output_0.pb").read_bytes())).astype(np.float64)
-    error = float(np.linalg.norm(found.reshape(expected.shape) - expected) / np.linalg.norm(expected))
+    error, _ = errors(folder / "out/output_0.pb", folder / "expected.pb")
     ours, theirs = [], {name: [] for name in peers}
     for _ in range(ROUNDS):
         ours.append(ours_ns(case, module, inputs))

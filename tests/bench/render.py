@@ -82,8 +82,8 @@ def bars(title, rows, label_width=LEFT):
     if not rows:
         return ""
     reach = max(1.0, *(abs(math.log2(r[1])) for r in rows)) * 1.05
-    left_edge, width = label_width, WIDTH - LEFT + label_width
-    middle, scale = left_edge + (width - left_edge) / 2, (width - left_edge) / 2 / reach - 10
+    width, half = WIDTH - LEFT + label_width, (WIDTH - LEFT) / 2
+    middle, scale = label_width + half, half / reach - 10
 
     def x(ratio):
         return middle + math.log2(ratio) * scale
@@ -97,7 +97,7 @@ def bars(title, rows, label_width=LEFT):
     for i, (label, ratio, low, high, note) in enumerate(rows):
         y, ink = i * ROW, INK["best"] if ratio >= 1 else INK["lost"]
         left, right = sorted((x(1), x(ratio)))
-        out.append(f'<text x="{left_edge - 6}" y="{y + 13}" text-anchor="end">{markup.escape(label)}</text>'
+        out.append(f'<text x="{label_width - 6}" y="{y + 13}" text-anchor="end">{markup.escape(label)}</text>'
                    f'<rect x="{left:.1f}" y="{y + 3}" width="{max(1, right - left):.1f}" height="{ROW - 6}" fill="{ink}"/>'
                    f'<line x1="{x(low):.1f}" x2="{x(high):.1f}" y1="{y + 9}" y2="{y + 9}" stroke="{INK["text"]}"/>'
                    f'<text x="{width}" y="{y + 13}">{ratio:.2f}x {markup.escape(note)}</text>')

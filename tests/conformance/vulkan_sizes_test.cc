@@ -1,5 +1,5 @@
-// Sizes that come many times in a row are constants of a pipeline of their own; others, and those
-// of later kernels than the first few, are not. What kernels compute is the same.
+// Sizes that come many times in a row are constants of a pipeline of their own. Others are not, nor
+// are any once a kernel has a few such pipelines. What kernels compute is the same.
 #include <gtest/gtest.h>
 
 #include <algorithm>

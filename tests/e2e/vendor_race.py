@@ -23,9 +23,9 @@ FAKE_TORCH, FAKE_CUDA = ROOT / "support/fake_torch", BUILD / "tests/support/simt
 
 
 def without_a_gpu_it_is_skipped():
-    for paths in ("", str(ROOT)):  # with and without what else it needs
-        done = subprocess.run([ROOT / "bench/gpu.sh"], capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=paths), check=False)
-        assert done.returncode == 0 and done.stdout.startswith("[SKIP] gpu_race: "), done
+    hidden = dict(os.environ, CUDA_VISIBLE_DEVICES="")  # a GPU that is there would race for hours
+    done = subprocess.run([ROOT / "bench/gpu.sh"], capture_output=True, text=True, env=hidden, check=False)
+    assert done.returncode == 0 and done.stdout.startswith("[SKIP] gpu_race: "), done
 
 
 def all_cases_are_there():

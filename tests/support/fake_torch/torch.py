@@ -4,9 +4,11 @@ import types
 from contextlib import contextmanager
 
 import numpy as np
+from onnx import helper
 
 import numpy_eval
 
+OPSET = 17
 __version__ = "0 (NumPy)"
 
 
@@ -50,21 +52,9 @@ def compile(function):  # noqa: A001, PyTorch's name
     raise RuntimeError("nothing compiles here")
 
 
-class Node:
-    """What numpy_eval asks of a node."""
-
-    def __init__(self, groups, kernel, strides, pads, dilations):
-        self.group, self.description = groups, (kernel, strides, [*pads, *pads], dilations)
-
-    def get(self, _name, _default=None):
-        return self.group
-
-    def window(self, _spatial, _kernel):
-        return self.description
-
-
 def conv2d(x, w, b, strides, pads, dilations, groups):
-    result = numpy_eval.conv(Node(groups, w.shape[2:], strides, pads, dilations), np.asarray(x), np.asarray(w), None if b is None else np.asarray(b))
+    node = helper.make_node("Conv", [], [], strides=strides, pads=[*pads, *pads], dilations=dilations, group=groups)
+    result = numpy_eval.conv(numpy_eval.Node(node, OPSET), *(None if v is None else np.asarray(v) for v in (x, w, b)))
     return from_numpy(result.astype(x.dtype))
 
 
