@@ -72,6 +72,9 @@ class ModuleEmitter {
   std::unique_ptr<llvm::Module> Take() { return std::move(module_); }
   llvm::LLVMContext& context() { return context_; }
   const target::Target& target() const { return target_; }
+  uint64_t tensor_alignment() const {
+    return static_cast<uint64_t>(target_.machine.tensor_alignment());
+  }
   const LlvmTarget& family() const { return family_; }
 
   // Types. Bools are i1 in values and one byte in memory.

@@ -17,8 +17,6 @@ using StatusOrValue = absl::StatusOr<llvm::Value*>;
 
 namespace {
 
-constexpr uint64_t kBaseAlignment = 64;
-
 // The lanes for which a constant mask is true; false when the mask is not constant.
 bool ConstantMask(Value* mask, std::vector<bool>* lanes) {
   auto* constant = llvm::dyn_cast<llvm::Constant>(mask);
@@ -136,7 +134,7 @@ absl::StatusOr<FunctionEmitter::Address> FunctionEmitter::EmitAddress(const Acce
   LinearIndex linear = table_.Decompose(scalar_index);
   int64_t element_bytes = (*access.buffer)->dtype.bytes();
   int64_t constant = (linear.constant + extra) * element_bytes;
-  uint64_t alignment = kBaseAlignment | static_cast<uint64_t>(constant);
+  uint64_t alignment = module_.tensor_alignment() | static_cast<uint64_t>(constant);
   for (const LinearTerm& term : linear.terms)
     alignment |= static_cast<uint64_t>(term.coefficient * element_bytes);
   alignment &= ~alignment + 1;
@@ -323,7 +321,8 @@ absl::Status FunctionEmitter::EmitStore(const ir::Stmt& s) {
 // Registers that lie across lines would be written in pieces: those go the usual way.
 void FunctionEmitter::Stream(llvm::StoreInst* store) {
   const llvm::Type* type = store->getValueOperand()->getType();
-  const uint64_t bits = std::min<uint64_t>(type->getPrimitiveSizeInBits(), 8 * kBaseAlignment);
+  const uint64_t bits =
+      std::min<uint64_t>(type->getPrimitiveSizeInBits(), 8 * module_.tensor_alignment());
   if (!type->isVectorTy() || store->getAlign().value() * 8 < bits) return;
   llvm::Metadata* one = llvm::ConstantAsMetadata::get(builder_.getInt32(1));
   store->setMetadata(llvm::LLVMContext::MD_nontemporal,

@@ -68,7 +68,7 @@ void ModuleEmitter::AnnotatePointer(llvm::Function* function, unsigned index,
   if (!facts.aliased) function->addParamAttr(index, llvm::Attribute::NoAlias);
   function->addParamAttr(index, llvm::Attribute::NoCapture);
   function->addParamAttr(
-      index, llvm::Attribute::getWithAlignment(context_, llvm::Align(TW_BUFFER_ALIGNMENT)));
+      index, llvm::Attribute::getWithAlignment(context_, llvm::Align(tensor_alignment())));
   if (facts.read_only) function->addParamAttr(index, llvm::Attribute::ReadOnly);
   if (facts.bytes > 0) function->addDereferenceableParamAttr(index, facts.bytes);
 }

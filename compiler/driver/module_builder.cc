@@ -85,6 +85,10 @@ class ModelWriter {
       function.name = FunctionName(of.at, manifest_);
       function.at = of.at;
       TW_TRY(layouts.emplace_back(*of.fused, of.plan, &constants_, &manifest_).Run(&function));
+      for (const graph::Storage& part : graph::StorageOf(*of.fused)) {
+        if (part.offset.DivideExactly(op::Dim(alignment_))) continue;
+        manifest_.alignment = code_[0].target.machine.tensor_alignment();
+      }
       if (!manifest_.open_sizes()) manifest_.arena_bytes = of.plan.arena_bytes;
       manifest_.functions.push_back(std::move(function));
     }

@@ -314,7 +314,7 @@ graph::GraphPassContext PassContext(const target::Target& target) {
   context.byte_products = machine.fragments.byte_products > 0;
   // Only processors: what moves between a host and a device is whole tensors.
   if (target.kind == target::kProcessors) {
-    context.view_alignment = module::kTensorAlignment;
+    context.view_alignment = machine.tensor_alignment();
     context.packed_weight_rows = machine.packed_rows.most;
     context.half_weights = {ir::kBF16};
     if (space::HasPairDots(ir::kBF16, machine)) context.half_pairs = {ir::kBF16};

@@ -276,6 +276,8 @@ struct Machine {
   bool is_inexact = false;
 
   int vector_bytes = 16;  // widest SIMD register worth using
+  // Whose multiple all tensors of a kernel begin at: that of its vectors, at most a line's.
+  int tensor_alignment() const { return std::clamp(vector_bytes, 16, 64); }
   int vector_registers = 16;
   // Vectors of a block of channels in memory. More than one pays where a broadcast is a load of its
   // own and registers are many: a register tile of several vectors loads fewer values.

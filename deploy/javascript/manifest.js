@@ -7,7 +7,7 @@ import { DTYPES } from "./dtype.js";
 import { fail, quote } from "./error.js";
 import { checkManifest } from "./manifest_check.js";
 
-const NEWEST_VERSION = 8;
+const NEWEST_VERSION = 9;
 const MOST_JSON = 16 * 2 ** 20;
 const KINDS = new Set(["input", "output", "constant", "intermediate", "prepared", "state"]);
 
@@ -41,11 +41,13 @@ export function readManifest(text) {
     code: list(codeObject),
     provenance: texts,
   }, {
+    alignment: integer,
     equal_sizes: list(sizeEquality),
     state,
     measurement,
   });
   manifest.equal_sizes ??= [];
+  manifest.alignment ??= 64;
   checkManifest(manifest);
   return manifest;
 }

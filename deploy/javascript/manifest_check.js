@@ -6,7 +6,7 @@ import { failManifest as bad } from "./error.js";
 import { checkFoundSizes, foundVariables, namesIn } from "./found_sizes.js";
 import { checkLoops, writtenByLoops } from "./loops.js";
 
-const ALIGNMENT = 64;
+const ALIGNMENTS = [16, 32, 64];
 const MOST_BYTES = 2 ** 46;
 const MOST_RANK = 32;
 const MOST_FUNCTIONS = 64;
@@ -23,6 +23,9 @@ export function checkManifest(manifest) {
     const bytes = manifest[name];
     if (bytes < 0 || bytes > MOST_BYTES) bad("size", name, `expected 0 to ${MOST_BYTES}`);
   }
+  if (!ALIGNMENTS.includes(manifest.alignment)) {
+    bad("alignment", "alignment", `expected 16, 32 or 64, found ${manifest.alignment}`);
+  }
   checkVariables(manifest);
   manifest.tensors.forEach((tensor, i) => checkTensor(manifest, tensor, i));
   checkPlaces(manifest);
@@ -34,7 +37,8 @@ export function checkManifest(manifest) {
 }
 
 // The oldest format that has all of this (deploy/module/manifest.h).
-function neededVersion({ functions, state, equal_sizes: equal, size_vars: variables }) {
+function neededVersion({ alignment, functions, state, equal_sizes: equal, size_vars: variables }) {
+  if (alignment !== 64) return 9;
   const loops = functions.filter((fn) => fn.loops.length > 0);
   if (loops.some((fn) => fn.checks.length > 0)) return 8;
   if (loops.length > 0) return 7;
@@ -102,8 +106,9 @@ function checkTensor(manifest, tensor, i) {
       (product, dim) => product * dim.constant, DTYPES.get(tensor.dtype).bytes);
     if (bytes !== tensor.bytes) bad("tensor_bytes", where, `the shape has ${bytes} bytes`);
   }
-  if (tensor.offset < 0 || tensor.offset % ALIGNMENT !== 0 || tensor.offset > MOST_BYTES) {
-    bad("tensor_offset", where, `expected a multiple of ${ALIGNMENT}, found ${tensor.offset}`);
+  if (tensor.offset < 0 || tensor.offset % manifest.alignment !== 0 || tensor.offset > MOST_BYTES) {
+    bad("tensor_offset", where,
+      `expected a multiple of ${manifest.alignment}, found ${tensor.offset}`);
   }
   const region = regionOf(manifest, tensor);
   if (region !== null && tensor.offset + tensor.bytes > region) {

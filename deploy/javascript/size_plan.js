@@ -9,8 +9,8 @@ import { namesIn } from "./found_sizes.js";
 import { loopTensors } from "./loops.js";
 import { placementOrder } from "./manifest_check.js";
 
-export function alignUp(bytes) {
-  return Math.ceil(bytes / 64) * 64;
+export function alignUp(bytes, alignment = 64) {
+  return Math.ceil(bytes / alignment) * alignment;
 }
 
 export function shapeText(shape) {
@@ -125,7 +125,8 @@ export function planSizes(manifest, fn, sizes, found) {
   const places = [];
   const place = (tensor) => {
     const offset = tensor.after.reduce(
-      (most, id) => Math.max(most, alignUp(places[id].offset + places[id].bytes)), tensor.offset);
+      (most, id) => Math.max(most, alignUp(places[id].offset + places[id].bytes, manifest.alignment)),
+      tensor.offset);
     places[tensor.id] = placeOf(tensor, evaluate, offset);
   };
   const used = usedTensors(manifest, fn);

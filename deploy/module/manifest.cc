@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <set>
 #include <utility>
@@ -117,6 +118,11 @@ absl::Status Validator::Header() {
   if (m_.name.size() > kMaxText) return BadManifest("text", "name", "too long");
   TW_TRY(CheckFeatures(m_.cpu_features, "cpu_features"));
   TW_TRY(CheckBytes(m_.arena_bytes, "arena_bytes"));
+  if (m_.alignment < kLeastTensorAlignment || m_.alignment > kTensorAlignment ||
+      !std::has_single_bit(static_cast<uint64_t>(m_.alignment))) {
+    return BadManifest("alignment", "alignment",
+                       "expected 16, 32 or 64, found " + std::to_string(m_.alignment));
+  }
   TW_TRY(CheckBytes(m_.workspace_bytes, "workspace_bytes"));
   TW_TRY(CheckBytes(m_.constants_bytes, "constants_bytes"));
   const bool digest_ok = m_.constants_bytes == 0 ? m_.constants_digest.empty()
@@ -183,10 +189,10 @@ absl::Status Validator::CheckTensor(const Tensor& tensor, const std::string& whe
       end = m_.open_sizes() ? kMaxBytes : m_.arena_bytes;
       break;
   }
-  if (tensor.offset < 0 || tensor.offset % kTensorAlignment != 0 || tensor.offset > end ||
+  if (tensor.offset < 0 || tensor.offset % m_.alignment != 0 || tensor.offset > end ||
       tensor.bytes > end - tensor.offset) {
     return BadManifest("tensor_offset", where,
-                       "expected a multiple of " + std::to_string(kTensorAlignment) + " with " +
+                       "expected a multiple of " + std::to_string(m_.alignment) + " with " +
                            std::to_string(tensor.bytes) + " bytes inside " + std::to_string(end) +
                            ", found " + std::to_string(tensor.offset));
   }
@@ -499,6 +505,7 @@ int64_t Manifest::NeededFormatVersion() const {
   };
   const auto loops = [](const Function& f) { return !f.loops.empty(); };
   const auto both = [&](const Function& f) { return loops(f) && !f.checks.empty(); };
+  if (alignment != kTensorAlignment) return kAlignmentFormatVersion;
   if (std::ranges::any_of(functions, both)) return kLoopChecksFormatVersion;
   if (std::ranges::any_of(functions, loops)) return kLoopsFormatVersion;
   if (std::ranges::any_of(functions, finds)) return kFoundSizesFormatVersion;

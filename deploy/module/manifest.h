@@ -24,7 +24,8 @@ namespace tilewright::module {
 // sizes are all fixed has the first, so that older readers still read it. One with size variables
 // has the second, one with state the third. The fourth has variables some of whose values are none
 // of the module, the fifth several functions with state. The sixth has sizes that a run finds, the
-// seventh loops, the eighth loops and checks of sizes, which may be those of each trip.
+// seventh loops, the eighth loops and checks of sizes, which may be those of each trip. The ninth
+// has tensors at smaller multiples than kTensorAlignment.
 inline constexpr int64_t kManifestFormatVersion = 1;
 inline constexpr int64_t kOpenSizesFormatVersion = 2;
 inline constexpr int64_t kStateFormatVersion = 3;
@@ -33,13 +34,16 @@ inline constexpr int64_t kSharedStateFormatVersion = 5;
 inline constexpr int64_t kFoundSizesFormatVersion = 6;
 inline constexpr int64_t kLoopsFormatVersion = 7;
 inline constexpr int64_t kLoopChecksFormatVersion = 8;
-inline constexpr int64_t kNewestFormatVersion = kLoopChecksFormatVersion;
+inline constexpr int64_t kAlignmentFormatVersion = 9;
+inline constexpr int64_t kNewestFormatVersion = kAlignmentFormatVersion;
 
 // No tensor, arena or section is larger; keeps sums of sizes far from overflow.
 inline constexpr int64_t kMaxBytes = int64_t{1} << 46;
 
-// Offsets of tensors in the arena and of constants in their section are multiples of this.
+// Offsets of tensors in the arena and of constants in their section are multiples of the first, or
+// of the alignment that the module says: a power of two, not less than the second.
 inline constexpr int64_t kTensorAlignment = 64;
+inline constexpr int64_t kLeastTensorAlignment = 16;
 
 // A dimension: a number, or an expression over the module's size variables.
 using support::Dim;
@@ -68,8 +72,8 @@ struct Tensor {
   // at most kMaxBytes.
   int64_t bytes = 0;
   // Of an intermediate in a module of open sizes: it begins in the arena at the largest end of
-  // these intermediates, each rounded up to kTensorAlignment. Its offset is 0 then. If empty, it
-  // begins at `offset`.
+  // these intermediates, each rounded up to the module's alignment. Its offset is 0 then. If empty,
+  // it begins at `offset`.
   std::vector<int64_t> after = {};
   // Of kind kState: the list that these are the new entries of. Launches write them, behind the
   // entries that the list had before the run. Without it, the tensor is a whole list, new entries
@@ -251,7 +255,8 @@ struct Manifest {
   // Of intermediates and prepared tensors; in a module of open sizes of the intermediates of the
   // function that needs most, at the maxima of the variables, at most kMaxBytes.
   int64_t arena_bytes = 0;
-  int64_t workspace_bytes = 0;  // the largest need of any launch, in the same way
+  int64_t alignment = kTensorAlignment;  // of tensors in it, and of constants
+  int64_t workspace_bytes = 0;           // the largest need of any launch, in the same way
   int64_t constants_bytes = 0;
   std::string constants_digest;  // SHA-256; "" when there are none
   std::vector<Function> functions;

@@ -168,6 +168,7 @@ Json ToJson(const Manifest& m) {
                                  return out;
                                })},
            {"provenance", m.provenance}};
+  if (m.alignment != kTensorAlignment) out["alignment"] = m.alignment;
   if (m.state) out["state"] = {{"length", m.state->length}, {"next", DimToJson(m.state->next)}};
   if (!m.equal_sizes.empty()) {
     out["equal_sizes"] = ListToJson(m.equal_sizes, [](const SizeEquality& e) {
@@ -300,6 +301,9 @@ class Fields {
   }
   void OptionalInt(const char* key, std::optional<int64_t>* out) {
     if (status_.ok() && json_.contains(key)) Get(key, &out->emplace());
+  }
+  void OptionalInt(const char* key, int64_t* out) {
+    if (status_.ok() && json_.contains(key)) Get(key, out);
   }
   void OptionalSizes(const char* key, Sizes* out) {
     const Json* value = Optional(key);
@@ -597,6 +601,7 @@ absl::Status ReadManifest(const Json& json, Manifest* m) {
   fields.List("functions", Into(&m->functions, &dims, ReadFunction));
   fields.List("code", Into(&m->code, ReadCode));
   fields.Get("provenance", &m->provenance);
+  fields.OptionalInt("alignment", &m->alignment);
   const Json* state = fields.Optional("state");
   const Json* measurement = fields.Optional("measurement");
   TW_TRY(fields.Done());

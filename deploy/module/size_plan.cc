@@ -26,9 +26,9 @@ int64_t SaturatedProduct(int64_t a, int64_t b) {
   return std::min(kMaxBytes, product);
 }
 
-int64_t AlignedEnd(const SizePlan::Place& place) {
+int64_t AlignedEnd(const SizePlan::Place& place, int64_t alignment) {
   const int64_t end = SaturatedSum(place.offset, place.bytes);
-  return (end + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+  return (end + alignment - 1) / alignment * alignment;
 }
 
 int64_t BytesOf(const std::vector<int64_t>& shape, DType dtype) {
@@ -177,7 +177,8 @@ void SizePlanner::PlaceTensors(const std::vector<int64_t>& values, SizePlan* pla
     ShapeTensor(terms, values, &place);
     place.offset = tensor.offset;
     for (const int64_t id : tensor.after) {
-      place.offset = std::max(place.offset, AlignedEnd(plan->tensors[static_cast<size_t>(id)]));
+      const SizePlan::Place& below = plan->tensors[static_cast<size_t>(id)];
+      place.offset = std::max(place.offset, AlignedEnd(below, manifest_.alignment));
     }
     if (tensor.kind == TensorKind::kIntermediate) {
       plan->arena_bytes = std::max(plan->arena_bytes, SaturatedSum(place.offset, place.bytes));

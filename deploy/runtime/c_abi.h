@@ -56,9 +56,10 @@ struct TwContext {
 
 /* A kernel entry, `int32_t tw_kernel_<name>(...)`.
  *   buffers    one pointer per buffer parameter in declared order (inputs, constants, outputs).
- *              Each is row-major, compact, TW_BUFFER_ALIGNMENT-aligned, and holds at least the
- *              bytes of its declared shape rounded up to TW_BUFFER_ALIGNMENT. Nothing of that
- *              padding may be written, nor read in a way that changes a result.
+ *              Each is row-major, compact, aligned to the target's vectors (16 to
+ *              TW_BUFFER_ALIGNMENT bytes), and holds at least the bytes of its declared shape
+ *              rounded up to TW_BUFFER_ALIGNMENT. Nothing of that padding may be written, nor read
+ *              in a way that changes a result.
  *   sizes      one value per integer size parameter in declared order; NULL when there is none.
  *   workspace  scratch of the launch's declared workspace_bytes (NULL when 0), contents undefined
  *              on entry, shared by all tasks of the call. Scratch of one task is the task's own

@@ -86,6 +86,9 @@ test("tensors of open sizes begin behind those that live with them", () => {
   assert.deepEqual(plan.places.map(({ offset }) => offset), [0, 0, 128, 192, 0]);
   assert.equal(plan.arenaBytes, 196);
   assert.deepEqual(plan.launches, [{ sizes: [10], workspaceBytes: 80 }]);
+  open.alignment = 16;
+  const closer = planSizes(open, fn, new Map([["N", 10]]), new Set());
+  assert.deepEqual(closer.places.map(({ offset }) => offset), [0, 0, 128, 176, 0]);
 });
 
 test("manifests that contradict themselves are refused by reason", async () => {
@@ -94,6 +97,13 @@ test("manifests that contradict themselves are refused by reason", async () => {
     ["module.manifest.type", (m) => { delete m.code; }],
     ["module.manifest.type", (m) => { m.tensors[0].bytes = "4"; }],
     ["module.manifest.version", (m) => { m.format_version = 99; }],
+    ["module.manifest.version", (m) => { m.alignment = 32; }],
+    ["module.manifest.alignment", (m) => { m.alignment = 8; m.format_version = 9; }],
+    ["module.manifest.tensor_offset", (m) => {
+      m.alignment = 32;
+      m.format_version = 9;
+      m.tensors[1].offset = 16;
+    }],
     ["module.manifest.dtype", (m) => { m.tensors[0].dtype = "float31"; }],
     ["module.manifest.tensor_id", (m) => { m.tensors[1].id = 0; }],
     ["module.manifest.tensor_bytes", (m) => { m.tensors[1].bytes = 8; }],

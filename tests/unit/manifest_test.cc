@@ -245,6 +245,11 @@ TEST(ManifestTest, ATargetNamesItsThreads) {
   EXPECT_EQ(TargetThreads("cpu,threads=1000000000"), 1024);
 }
 
+void SetAlignment(Manifest* m, int64_t alignment) {
+  m->alignment = alignment;
+  m->format_version = m->NeededFormatVersion();
+}
+
 TEST(ManifestTest, EveryBrokenRuleHasItsError) {
   const Rejection rows[] = {
       {"version", [](Manifest* m) { m->format_version = 0; }},
@@ -258,6 +263,16 @@ TEST(ManifestTest, EveryBrokenRuleHasItsError) {
       {"code", [](Manifest* m) { m->code[0].features = {"fp16"}; }},
       {"size", [](Manifest* m) { m->arena_bytes = -1; }},
       {"size", [](Manifest* m) { m->workspace_bytes = INT64_MAX; }},
+      {"version", [](Manifest* m) { m->alignment = 32; }},
+      {"alignment", [](Manifest* m) { SetAlignment(m, 8); }},
+      {"alignment", [](Manifest* m) { SetAlignment(m, 48); }},
+      {"alignment", [](Manifest* m) { SetAlignment(m, 128); }},
+      {"alignment", [](Manifest* m) { SetAlignment(m, -64); }},
+      {"tensor_offset",
+       [](Manifest* m) {
+         SetAlignment(m, 32);
+         m->tensors[1].offset = 16;
+       }},
       {"digest", [](Manifest* m) { m->constants_digest = "abc"; }},
       {"digest", [](Manifest* m) { m->constants_digest.clear(); }},
       {"version", [](Manifest* m) { m->size_vars = {{"n", 1, 2}}; }},

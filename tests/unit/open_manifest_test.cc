@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "deploy/module/found_vars.h"
 #include "deploy/module/manifest.h"
@@ -85,6 +86,46 @@ TEST(OpenManifestTest, EqualSizesRaiseTheVersion) {
   EXPECT_NE(odd.message().find("join: expected sizes where N = 2*(N) / 2, found 5 and 4 at N=5"),
             std::string::npos)
       << odd;
+}
+
+// Tensors at smaller multiples have a version of their own, and begin where the last one ends.
+TEST(OpenManifestTest, AlignmentRaisesTheVersionAndPlacesTensors) {
+  Manifest manifest = Complete();
+  manifest.functions.pop_back();
+  manifest.tensors.resize(6);
+  manifest.alignment = 16;
+  EXPECT_EQ(support::Slug(ValidateManifest(manifest)), "module.manifest.version");
+  ASSERT_TRUE(SetNeedsAtMaxima(&manifest).ok());
+  EXPECT_EQ(manifest.format_version, kAlignmentFormatVersion);
+  const auto json = ManifestToJson(manifest);
+  ASSERT_TRUE(json.ok()) << json.status();
+  EXPECT_NE(json->find("\"alignment\":16"), std::string::npos);
+  const auto again = ManifestFromJson(*json);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(*again == manifest);
+}
+
+TEST(OpenManifestTest, PlacesAreMultiplesOfTheAlignment) {
+  Manifest manifest;
+  manifest.size_vars = {{"N", 1, 100}};
+  for (int64_t id = 0; id < 3; ++id) {
+    Tensor t{id, "", DType::kFloat32, {N()}, TensorKind::kIntermediate};
+    if (id > 0) t.after = {id - 1};
+    manifest.tensors.push_back(t);
+  }
+  manifest.tensors.push_back({3, "x", DType::kFloat32, {N()}, TensorKind::kInput});
+  Function& main = manifest.functions.emplace_back();
+  main.name = "main";
+  main.inputs = {3};
+  main.launches.emplace_back().args = {0, 1, 2};
+  for (const int64_t alignment : {16, 32, 64}) {
+    manifest.alignment = alignment;
+    SizePlan plan;
+    ASSERT_TRUE(SizePlanner(manifest, main).Plan(std::vector<int64_t>{17}, &plan).ok());
+    const int64_t each = (17 * 4 + alignment - 1) / alignment * alignment;
+    EXPECT_EQ(plan.tensors[1].offset, each);
+    EXPECT_EQ(plan.tensors[2].offset, 2 * each);
+  }
 }
 
 // Main, whose first launch also writes 8 bytes from which the run finds M: rows of `y`.
