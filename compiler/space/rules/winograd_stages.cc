@@ -109,13 +109,15 @@ class WinogradSketch final : public Sketch {
     if (IsOpen(*s, s->LoopsOf(s->BlockHandle(s_.products))[4])) {
       // What a block of rows needs is known before its tiles are numbered.
       if (!by_stage) make.ComputeAt(s->BlockHandle(s_.products), block);
-      AlignPoints(s->BlockHandle(s_.products), &make);
       TransformInput(place, s, &make);
       TW_TRY(make.status());
       MultiplyOpen(point, place, s, &make);
+      TW_TRY(make.status());
+      for (const std::string& name : {s_.tile, s_.products}) KeepTiles(s->BlockHandle(name), &make);
     } else {
       Multiply(point, place, s, &make);
       TW_TRY(make.status());
+      AlignPoints(s->BlockHandle(s_.tile), &make);
       TransformInput(place, s, &make);
     }
     TW_TRY(make.status());
@@ -205,6 +207,13 @@ class WinogradSketch final : public Sketch {
     make->StorageAlign(block, /*dim=*/1, /*factor=*/32, /*offset=*/16);
   }
 
+  // The points of a tile lie next to each other: so they are at fixed distances also where a row of
+  // tiles is of open size. Each tile has an odd number of lines, too.
+  static void KeepTiles(int block, StepMaker* make) {
+    make->TransformLayout(block, "(2,3,4,0,1,5,6)");  // a b n th tw c cb → n th tw a b c cb
+    make->StorageAlign(block, /*dim=*/2, /*factor=*/32, /*offset=*/16);
+  }
+
   // The products in register tiles, at `block` or (-1) as a nest of its own.
   void Multiply(const Point& point, int block, schedule::Schedule* s, StepMaker* make) const {
     const int products = s->BlockHandle(s_.products);
@@ -255,7 +264,6 @@ class WinogradSketch final : public Sketch {
 
   void TransformInput(int block, schedule::Schedule* s, StepMaker* make) const {
     const int tile = s->BlockHandle(s_.tile), half = s->BlockHandle(s_.tile_rows);
-    AlignPoints(tile, make);
     std::vector<int> l = s->LoopsOf(tile);  // a b n th tw ic ib
     if (block >= 0) l = make->ComputeAt(tile, block);
     if (l.size() != 7) return;
