@@ -139,6 +139,37 @@ std::string DefaultScheduler::PackByteRows(const std::string& name, int64_t* vec
   return support::StrCat(rows->intrinsic, lanes);
 }
 
+// Cuts a long sum of floats into parts of about as many terms as there are parts: each is rounded
+// less often. Returns the block of the parts; empty if the sum stays whole.
+std::string DefaultScheduler::SumInParts(const std::string& name) {
+  const int64_t most = target_.machine.launch.summed_terms;
+  const ir::Stmt sum = BlockOf(name);
+  if (most == 0 || !sum->writes[0].buffer->dtype.is_float() || ReductionSteps(*sum) <= most)
+    return "";
+  const auto outer =
+      std::find_if(sum->iters.begin(), sum->iters.end(),
+                   [](const ir::IterVar& iter) { return iter.type == ir::IterType::kReduce; });
+  const int64_t extent = ExtentOf(outer->domain.extent);
+  const int64_t inner = ReductionSteps(*sum) / extent;
+  int64_t each = 1;  // of the outer loop, for a part
+  for (int64_t e = 2; inner * e * inner * e <= inner * extent; ++e) {
+    if (extent % e == 0) each = e;
+  }
+  const int block = schedule_.BlockHandle(name);
+  int parts = schedule_.LoopsOf(block)[static_cast<size_t>(outer - sum->iters.begin())];
+  if (each > 1) {
+    if (!Try({.kind = StepKind::kSplit, .handles = {parts}, .factors = {kInfer, each}})) return "";
+    parts = schedule_.LastResults()[0];
+  }
+  if (!Try({.kind = StepKind::kRfactor, .handles = {block, parts}, .options = {{"axis", "last"}}}))
+    return "";
+  if (explains()) {
+    Decide(support::StrCat("sums of ", each * inner, " terms, then of these"),
+           support::StrCat("the machine rounds products, and adds up ", most, " at most"));
+  }
+  return schedule_.StmtOf(schedule_.LastResults()[0])->name;
+}
+
 void DefaultScheduler::BindReduction(const std::string& name) {
   const Within rule(this, "tile", name);
   tiled_.push_back(name);
@@ -148,6 +179,10 @@ void DefaultScheduler::BindReduction(const std::string& name) {
   std::string dots = target.empty() ? "" : DotIntrinsic(*reduction, &choice.vectors);
   const bool packs = dots.empty() && !target.empty();
   if (packs) dots = PackByteRows(name, &choice.vectors);
+  const bool tiles = choice.vectors > 1 || choice.rows > 1;
+  const std::string parts =
+      dots.empty() && !tiles && !target.empty() ? SumInParts(name) : std::string();
+  if (!parts.empty()) done_.push_back(parts), tiled_.push_back(parts);
   // A reduction of several values has no copy to leave through: its threads add to the result.
   const int thread = BindResults(target.empty() ? name : target, choice);
   if (target.empty() || thread < 0) return;
@@ -158,7 +193,12 @@ void DefaultScheduler::BindReduction(const std::string& name) {
   }
   const std::vector<int> loops = schedule_.LastResults();  // one for each iterator
   Try({.kind = StepKind::kSetScope, .handles = {block}, .word = "local"});
-  if (choice.vectors < 2 && choice.rows < 2) return;
+  if (!parts.empty()) {
+    const int part = schedule_.BlockHandle(parts);
+    Try({.kind = StepKind::kComputeAt, .handles = {part, loops.back()}});
+    Try({.kind = StepKind::kSetScope, .handles = {part}, .word = "local"});
+  }
+  if (!tiles) return;
   // Each element that is loaded serves the whole tile, whose sums stay in registers.
   std::vector<int> order, tile;
   for (size_t i = 0; i < loops.size(); ++i) {

@@ -59,6 +59,7 @@ class DefaultScheduler {
   std::vector<int> SplitTile(const BlockChoice& choice, std::vector<int>* loops);
   int BindResults(const std::string& name, const BlockChoice& choice);
   std::string PackByteRows(const std::string& name, int64_t* vectors);
+  std::string SumInParts(const std::string& name);
   void BindReduction(const std::string& name);
   // Applies a step that may be refused; false, and a line of the trace, if it is.
   bool Try(Step step);

@@ -73,6 +73,9 @@ struct LaunchLimits {
   // Of what a body loads, what the compiler keeps in registers at a time, if there are no more
   // sums: by NVRTC's reports of the chosen kernels (tests/bench/results/simt_counts.json).
   int64_t operands_kept = 16;
+  // Terms of a sum of floats that the default adds up in one go; 0: any number. For drivers that
+  // may round products before they add them.
+  int64_t summed_terms = 0;
   // What of a launch's time each transaction costs that its bytes do not need, relative to those
   // that they need: the parts of the estimate know neither queues nor who else uses the caches.
   double waste_share = 0.25;

@@ -2,6 +2,8 @@
 // program and at random points the kernels compute what the program does (by the interpreter, which
 // reports races), fit the kind's limits, and one thread computes the tile that was asked for.
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <iostream>
 #include <map>
 #include <string>
@@ -85,6 +87,70 @@ TEST(DefaultBound, AReductionIsComputedInTheThreadOfItsResults) {
   EXPECT_EQ(plan->buffers.size(), plan->num_params) << "the sums stay in the thread";
   EXPECT_TRUE(ir::IsInt(plan->launches[0].group[0], 32));
   EXPECT_TRUE(ir::IsInt(plan->launches[0].grid[0], 16 * 64 / (2 * 4) / 32));
+}
+
+// Where products are rounded before they are added, a long sum is one of parts.
+TEST(DefaultBound, LongSumsAreInPartsWhereProductsAreRounded) {
+  target::Target rounding = OpenCl();
+  rounding.machine.launch.summed_terms = 64;
+  const struct {
+    ir::Function program;
+    bool in_parts;
+    std::string_view step;  // that cuts the sum
+  } cases[] = {
+      {tests::DenseReluProgram(4, 8, 65), true, "rfactor"},
+      {tests::DenseReluProgram(4, 8, 67), true, "rfactor"},  // a prime: parts of one term
+      {tests::DenseReluProgram(4, 8, 256), true, "[?,16]"},
+      {tests::DenseReluProgram(4, 8, 64), false, "rfactor"},
+      {tests::MatmulProgram(6, 80, 130), true, "[?,10]"},
+      {tests::QuantizedDenseProgram(3, 5, 256), false, "rfactor"},
+  };
+  for (const auto& [program, in_parts, step] : cases) {
+    schedule::Schedule scheduled(program);
+    space::ApplyDefaultSchedule(rounding, {}, &scheduled);
+    const std::string steps = schedule::ToText(scheduled.steps());
+    EXPECT_EQ(steps.find(step) != std::string::npos, in_parts) << steps << "\n"
+                                                               << ir::Print(program);
+    auto plan = Checked(program, scheduled);
+    ASSERT_TRUE(plan.ok()) << plan.status() << "\n" << steps;
+    EXPECT_EQ(plan->buffers.size(), plan->num_params) << "the sums stay in the thread: " << steps;
+  }
+}
+
+// 65,536 products of numbers between 0 and 1 round with 2^-10 near the end, where they are one sum.
+TEST(DefaultBound, SumsInPartsAreMoreExact) {
+  constexpr int64_t kTerms = 65536;
+  const ir::Function program = tests::MatmulProgram(1, 1, kTerms);
+  std::vector<float> a(kTerms), b(kTerms);
+  support::Rng rng(5);
+  double exact = 0;
+  for (size_t k = 0; k < a.size(); ++k) {
+    a[k] = static_cast<float>(rng.UniformDouble());
+    b[k] = static_cast<float>(rng.UniformDouble());
+    exact += static_cast<double>(a[k]) * b[k];
+  }
+  const auto bytes = [](const std::vector<float>& values) {
+    const auto* first = reinterpret_cast<const uint8_t*>(values.data());
+    return ir::TensorData{{first, first + values.size() * sizeof(float)}};
+  };
+  const auto error = [&](int64_t summed_terms) {
+    target::Target device = OpenCl();
+    device.machine.launch.summed_terms = summed_terms;
+    schedule::Schedule scheduled(program);
+    space::ApplyDefaultSchedule(device, {}, &scheduled);
+    transform::PassContext context;
+    context.target = device;
+    const auto lowered =
+        transform::RunPipeline(scheduled.function(), transform::GpuPipeline(), context);
+    EXPECT_TRUE(lowered.ok()) << lowered.status();
+    std::vector<ir::TensorData> data = {bytes(a), bytes(b), {}};
+    EXPECT_TRUE(ir::Interpret(*lowered, {}, {&data[0], &data[1], &data[2]}).ok());
+    float sum = 0;
+    std::memcpy(&sum, data[2].bytes.data(), sizeof(sum));
+    return std::abs(sum - exact) / exact;
+  };
+  EXPECT_LT(error(1024) * 4, error(0));
+  EXPECT_LT(error(1024), 1e-6);
 }
 
 // 64 threads are neither rows of 24 results nor planes of 192, of which three groups make one.

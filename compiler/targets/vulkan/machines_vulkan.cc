@@ -2,8 +2,8 @@
 // launch are those that devices of these days have (Vulkan itself promises groups of 128 threads
 // and 16 KiB). Numbers that differ from device to device are those of lavapipe (Mesa 22.3), a
 // driver for processors, on two cores with vectors of 256 bits: it runs eight threads of a group in
-// the lanes of a vector, and switches between such vectors at a barrier. What a device reports of
-// itself is in its fingerprint.
+// the lanes of a vector, and switches between such vectors at a barrier. It rounds the products of
+// `Fma`, as Vulkan allows. What a device reports of itself is in its fingerprint.
 //
 // roadmap2022 is the profile of that name: devices of which all have what Vulkan 1.1 leaves open.
 // Its other numbers are the same, for no GPU was measured.
@@ -18,6 +18,7 @@ namespace {
 constexpr target::Machine VulkanDevice() {
   target::Machine m = targets::AnyDevice();
   m.launch.registers = 128;
+  m.launch.summed_terms = 1024;
   m.launch.thread_bytes = 4;
   m.launch.group_ns = 200;
   m.launch.barrier_cycles = 20;
