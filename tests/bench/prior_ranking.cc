@@ -22,6 +22,7 @@
 #include "deploy/support/strings.h"
 #include "tests/bench/layers.h"
 #include "tests/bench/local_tuner.h"
+#include "tests/bench/timed_programs.h"
 #include "tuner_server/search/draft_maker.h"
 
 namespace tilewright::bench {
@@ -54,23 +55,6 @@ std::string TextOf(const std::string& name, const std::map<std::string, std::str
   if (l.kind == Layer::Kind::kConv) return GraphText(l, kNoBlocks);
   return StrCat("graph {\n  input %0: f32[", l.m, ",", l.k, "]\n  input %1: f32[", l.k, ",", l.n,
                 "]\n  %2: f32[", l.m, ",", l.n, "] = matmul(%0, %1)\n  output %2\n}\n");
-}
-
-// Measured programs by the name of their task: steps and ns; 0 for what does not run right.
-using Store = std::map<std::string, std::map<std::string, double>>;
-
-Store ReadStore(const std::string& path, std::map<std::string, std::string>* texts) {
-  Store store;
-  std::ifstream in(path);
-  for (std::string line; std::getline(in, line);) {
-    const nlohmann::json row = nlohmann::json::parse(line);
-    if (row.contains("text")) {
-      (*texts)[row["task"]] = row["text"];
-    } else {
-      store[row["task"]][row["steps"]] = row["ns"];
-    }
-  }
-  return store;
 }
 
 // Measures random programs until the store has as many as wanted.
@@ -132,8 +116,7 @@ int Main(int argc, char** argv) {
   const target::Target target = Must(target::ParseTarget(options.target), "target");
   if (app.count("--target") > 0) options.programs = 0;
   const auto prior = cost_model::MakePriorModel(target.machine.feature_set);
-  std::map<std::string, std::string> texts;
-  Store store = ReadStore(options.store, &texts);
+  auto [texts, store] = ReadTimedPrograms(options.store);
   cost_model::Dataset all;
   int group = 0;
   for (const std::string& name : options.names) {

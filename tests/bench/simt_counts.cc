@@ -2,7 +2,7 @@
 // `compile` chooses them for a GPU of CUDA, counted by the emulated GPU (tests/support/simt), and
 // compiled by NVRTC where it is. For simt_counts.py, which makes the models and the table.
 //   simt_counts TARGET MODEL.onnx...
-// Prints a line of JSON for each launch. Groups of a launch are alike: some of them are counted.
+// Prints a line of JSON for each launch.
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -10,33 +10,19 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/codegen/host_device.h"
 #include "compiler/driver/compile.h"
-#include "compiler/estimate/group_model.h"
 #include "compiler/target/occupancy.h"
-#include "compiler/targets/cuda/cuda_codegen.h"
 #include "compiler/targets/cuda/nvrtc.h"
-#include "compiler/transform/passes.h"
-#include "compiler/transform/split_prepare.h"
 #include "cost_model/model.h"
 #include "deploy/support/strings.h"
+#include "tests/bench/emulated_counts.h"
 #include "tests/bench/local_tuner.h"
-#include "tests/support/simt/simt_plan.h"
 #include "tuner_server/search/search_task.h"
 
 namespace tilewright::bench {
 namespace {
 
 using nlohmann::json;
-
-constexpr int64_t kGroups = 4;  // of a launch, that are counted
-
-bool IsProduct(const driver::Task& task) {
-  for (const char* op : {"conv2d", "matmul", "gemm", "dense", "conv_transpose", "attention"}) {
-    if (task.name.find(op) != std::string::npos) return true;
-  }
-  return false;
-}
 
 // As `compile` chooses it.
 struct Chosen {
@@ -76,43 +62,31 @@ json PartsOf(const simt::TrafficParts& parts) {
 void Count(const std::string& model, const driver::Task& task, const target::Target& target) {
   const auto [steps, estimated_ns] = ChosenSteps(task, target);
   const std::string what = support::StrCat(task.name, " by ", steps);
-  const ir::Function scheduled =
-      Must(schedule::Replay(Must(driver::TaskVariants(task.text), what), steps), what);
-  const ir::Function main = Must(transform::SplitPrepare(scheduled), what).main;
-  transform::PassContext context;
-  context.target = target;
-  const auto program = estimate::Summarize(Must(transform::LowerToLoops(main, context), what));
-  const ir::Function lowered =
-      Must(transform::RunPipeline(main, transform::GpuPipeline(), context), what);
-  const codegen::HostPlan plan = Must(codegen::SplitHostDevice(lowered), what);
-  std::vector<ir::Function> kernels;
-  for (const codegen::Launch& l : plan.launches) kernels.push_back(l.kernel);
-  const target::LaunchLimits& limits = target.machine.launch;
-  const std::string text = Must(cuda::EmitCuda(kernels, limits.sub_groups), what);
-  const auto compiled = Must(simt::CompilePlans({{simt::Language::kCuda, plan, text}}), text);
-  const auto counts = Must(simt::CountPlan(compiled[0], kGroups), text);
+  const CountedProgram program = Must(CountProgram(task.text, steps, target), what);
   const bool nvrtc = cuda::NvrtcName() != "nvrtc-none";
   std::vector<codegen::KernelResources> used;
-  if (nvrtc) used = Must(cuda::CompileText(text, std::string(target.machine.name)), text).kernels;
-  for (size_t l = 0; l < plan.launches.size(); ++l) {
-    const estimate::LaunchShape shape = estimate::AnalyzeLaunch(program, l, target);
+  if (nvrtc)
+    used = Must(cuda::CompileText(program.text, std::string(target.machine.name)), what).kernels;
+  for (size_t l = 0; l < program.launches.size(); ++l) {
+    const auto& [launch, shape, parts] = program.launches[l];
     json row = {{"model", model},
                 {"task", task.name},
                 {"launch", l},
                 {"steps", steps},
                 {"estimated_us", estimated_ns / 1e3},
-                {"counts", CountsOf(simt::Sum(counts[l]))},
-                {"parts", PartsOf(counts[l])},
+                {"counts", CountsOf(simt::Sum(parts))},
+                {"parts", PartsOf(parts)},
                 {"threads", shape.threads},
                 {"groups", shape.groups},
                 {"registers_estimated", shape.registers},
                 {"occupancy_estimated", shape.occupancy}};
     for (const codegen::KernelResources& kernel : used) {
-      if (kernel.name != plan.launches[l].kernel.name) continue;
+      if (kernel.name != launch.kernel.name) continue;
       row["registers"] = kernel.registers;
       row["spill_bytes"] = kernel.spill_bytes;
-      row["occupancy"] = target::Occupancy(limits, static_cast<int64_t>(shape.threads),
-                                           plan.launches[l].shared_bytes, kernel.registers);
+      row["occupancy"] =
+          target::Occupancy(target.machine.launch, static_cast<int64_t>(shape.threads),
+                            launch.shared_bytes, kernel.registers);
     }
     printf("%s\n", row.dump().c_str());
     fflush(stdout);
@@ -127,7 +101,7 @@ int Main(int argc, char** argv) {
   const target::Target target = Must(target::ParseTarget(argv[1]), "target");
   for (int i = 2; i < argc; ++i) {
     for (const driver::Task& task : ModelTasks(argv[i], target)) {
-      if (IsProduct(task)) Count(argv[i], task, target);
+      if (HasProduct(task)) Count(argv[i], task, target);
     }
   }
   return 0;

@@ -20,7 +20,7 @@ from fleet import BIN, make_models  # noqa: E402
 from network_check import NAMES  # noqa: E402
 
 MOST = 1.05  # sectors over the least
-COUNTED = 4  # groups of a launch, by simt_counts.cc
+COUNTED = 4  # groups of a launch, by emulated_counts.h
 
 
 def rows_of(name, target):

@@ -371,6 +371,34 @@ TEST(SimtTraffic, IsWhatAGpuNeeds) {
   }
 }
 
+// Of 8192 visits to a place 2048 are kept, for all of them.
+TEST(SimtTraffic, ManyVisitsToAPlaceAreCountedAsTheFirst) {
+  auto compiled = Compile({{Language::kCuda,
+                            "extern \"C\" __global__ void k(const float* x, float* y) {\n"
+                            "  __shared__ float S[64];\n"
+                            "  float sum = 0;\n"
+                            "  for (int i = 0; i < 8192; ++i) {\n"
+                            "    S[2 * threadIdx.x] = x[threadIdx.x + i % 2 * 32];\n"
+                            "    sum += S[2 * threadIdx.x];\n"
+                            "  }\n"
+                            "  y[threadIdx.x] = sum;\n}\n",
+                            {"k"}}});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  Emulator emulator;
+  const auto* x = emulator.memory().Allocate(4096, 4, "x");
+  const auto* y = emulator.memory().Allocate(4096, 4, "y");
+  emulator.memory().MarkWritten(x, 4096);
+  ASSERT_EQ(
+      emulator.Launch({.kernel = (*compiled)[0][0],
+                       .threads = {32, 1, 1},
+                       .arguments = {reinterpret_cast<uint64_t>(x), reinterpret_cast<uint64_t>(y)},
+                       .count_traffic = true}),
+      absl::OkStatus());
+  EXPECT_EQ(emulator.traffic().global_sectors, 4 * 8192 + 4);
+  EXPECT_EQ(emulator.traffic().global_requests, 8192 + 1);
+  EXPECT_GE(emulator.traffic().shared_turns, 2 * 8192);
+}
+
 TEST(SimtTraffic, IsKeptForEachArray) {
   auto compiled = Compile({{Language::kCuda,
                             "extern \"C\" __global__ void k(const float* x, float* y) {\n"

@@ -2,7 +2,9 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "deploy/support/status.h"
@@ -30,12 +32,45 @@ struct Memory::Cell {
   bool written = false;
 };
 
+// One for each element. A page of them takes memory once an element of it is touched.
+class Memory::Cells {
+ public:
+  Cells() = default;
+  ~Cells() { Unmap(); }
+  Cells(const Cells&) = delete;
+  Cells& operator=(const Cells&) = delete;
+
+  Cell& operator[](size_t i) { return cells_[i]; }
+  // All are as new.
+  void Reset(size_t count) {
+    static_assert(std::is_trivially_copyable_v<Cell>);
+    if (count <= count_) {
+      std::fill_n(cells_, count, Cell());
+      return;
+    }
+    Unmap();
+    void* pages = mmap(nullptr, count * sizeof(Cell), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    TW_CHECK(pages != MAP_FAILED) << "no address space for the emulated device";
+    cells_ = static_cast<Cell*>(pages);  // zeros are a new cell's
+    count_ = count;
+  }
+
+ private:
+  void Unmap() {
+    if (cells_ != nullptr) munmap(cells_, count_ * sizeof(Cell));
+  }
+
+  Cell* cells_ = nullptr;
+  size_t count_ = 0;
+};
+
 struct Memory::Block {
   std::string name;
   char* address = nullptr;
   size_t bytes = 0, element = 1;
   bool shared = false;
-  std::vector<Cell> cells;
+  Cells cells;
   uint32_t device_address = 0;  // of a shared array
 };
 
@@ -54,9 +89,13 @@ void* Memory::Allocate(size_t bytes, size_t element, std::string name) {
     if (slots_[i] != nullptr) continue;
     char* address = base_ + i * kSlotBytes + kOffset;
     if (mprotect(address, bytes, PROT_READ | PROT_WRITE) != 0) return nullptr;
-    slots_[i] = std::make_unique<Block>(
-        Block{std::move(name), address, bytes, element, false, std::vector<Cell>()});
-    slots_[i]->cells.resize((bytes + element - 1) / element);
+    slots_[i] = std::make_unique<Block>();
+    Block& block = *slots_[i];
+    block.name = std::move(name);
+    block.address = address;
+    block.bytes = bytes;
+    block.element = element;
+    block.cells.Reset((bytes + element - 1) / element);
     return address;
   }
   return nullptr;
@@ -105,7 +144,7 @@ void* Memory::Shared(const char* name, size_t bytes, size_t element, size_t alig
                                                   shared_[shared_in_use_ - 1]->bytes;
   block.device_address =
       static_cast<uint32_t>((before + align) / (2 * align) * (2 * align) + align);
-  block.cells.assign((bytes + element - 1) / element, Cell());
+  block.cells.Reset((bytes + element - 1) / element);
   std::memset(address, 0xFE, bytes);
   ++shared_in_use_;
   shared_bytes_ += bytes;

@@ -68,6 +68,7 @@ class Memory {
 
  private:
   struct Cell;
+  class Cells;
   struct Block;
 
   Block* BlockOf(uintptr_t address);

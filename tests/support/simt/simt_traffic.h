@@ -36,6 +36,9 @@ Traffic Sum(const TrafficParts& parts);
 class TrafficCounter {
  public:
   static constexpr uint32_t kWarp = 32;
+  // Of the visits of a thread to a place between two barriers so many are kept: more of them are
+  // alike, and a thread may come a million times.
+  static constexpr uint32_t kKeptVisits = 2048;
 
   // `array`: the name of what is accessed; it stays until the interval ends.
   void Add(const Access& access, bool shared, const std::string& array, uint32_t thread);
