@@ -34,6 +34,16 @@ std::string DotIntrinsic(const ir::StmtNode& reduction, int64_t* vectors) {
   return *vectors < kFewestLanes ? "" : support::StrCat(dot->intrinsic, *vectors);
 }
 
+// Whether the block adds up more than `most` floats, of a number that is known.
+bool IsLongSum(const ir::StmtNode& block, int64_t most) {
+  const ir::StmtNode& body = *block.body;
+  const bool fixed = std::ranges::all_of(block.iters, [](const ir::IterVar& iter) {
+    return iter.type == ir::IterType::kSpatial || ir::AsInt(iter.domain.extent) != nullptr;
+  });
+  return fixed && body.kind == ir::StmtKind::kStore && body.value->kind == ir::ExprKind::kAdd &&
+         body.value->dtype.is_float() && ReductionSteps(block) > most;
+}
+
 }  // namespace
 
 void DefaultScheduler::RunBound() {
@@ -144,19 +154,26 @@ std::string DefaultScheduler::PackByteRows(const std::string& name, int64_t* vec
 std::string DefaultScheduler::SumInParts(const std::string& name) {
   const int64_t most = target_.machine.launch.summed_terms;
   const ir::Stmt sum = BlockOf(name);
-  if (most == 0 || !sum->writes[0].buffer->dtype.is_float() || ReductionSteps(*sum) <= most)
-    return "";
-  const auto outer =
-      std::find_if(sum->iters.begin(), sum->iters.end(),
-                   [](const ir::IterVar& iter) { return iter.type == ir::IterType::kReduce; });
-  const int64_t extent = ExtentOf(outer->domain.extent);
-  const int64_t inner = ReductionSteps(*sum) / extent;
-  int64_t each = 1;  // of the outer loop, for a part
-  for (int64_t e = 2; inner * e * inner * e <= inner * extent; ++e) {
+  if (most == 0 || !IsLongSum(*sum, most)) return "";
+  size_t outer = sum->iters.size();
+  int64_t extent = 1, inner = 1;  // of the outer loop, of all others
+  for (size_t i = 0; i < sum->iters.size(); ++i) {
+    if (sum->iters[i].type == ir::IterType::kSpatial) continue;
+    const int64_t terms = ExtentOf(sum->iters[i].domain.extent);
+    if (outer == sum->iters.size()) {
+      outer = i;
+      extent = terms;
+    } else {
+      inner = std::min(kSymbolicExtent, inner * terms);
+    }
+  }
+  int64_t each = 1;  // iterations of the outer loop, for a part
+  for (int64_t e = 2; e <= extent && inner * e * e <= extent; ++e) {
     if (extent % e == 0) each = e;
   }
+  if (each * inner == 1) return "";  // a prime number of terms
   const int block = schedule_.BlockHandle(name);
-  int parts = schedule_.LoopsOf(block)[static_cast<size_t>(outer - sum->iters.begin())];
+  int parts = schedule_.LoopsOf(block)[outer];
   if (each > 1) {
     if (!Try({.kind = StepKind::kSplit, .handles = {parts}, .factors = {kInfer, each}})) return "";
     parts = schedule_.LastResults()[0];

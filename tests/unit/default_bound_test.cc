@@ -99,11 +99,12 @@ TEST(DefaultBound, LongSumsAreInPartsWhereProductsAreRounded) {
     std::string_view step;  // that cuts the sum
   } cases[] = {
       {tests::DenseReluProgram(4, 8, 65), true, "rfactor"},
-      {tests::DenseReluProgram(4, 8, 67), true, "rfactor"},  // a prime: parts of one term
+      {tests::DenseReluProgram(4, 8, 67), false, "rfactor"},  // a prime
       {tests::DenseReluProgram(4, 8, 256), true, "[?,16]"},
       {tests::DenseReluProgram(4, 8, 64), false, "rfactor"},
       {tests::MatmulProgram(6, 80, 130), true, "[?,10]"},
       {tests::QuantizedDenseProgram(3, 5, 256), false, "rfactor"},
+      {tests::MaxPoolProgram(2, 20, 9, 2), false, "rfactor"},  // 81 numbers, none is rounded
   };
   for (const auto& [program, in_parts, step] : cases) {
     schedule::Schedule scheduled(program);
@@ -113,7 +114,20 @@ TEST(DefaultBound, LongSumsAreInPartsWhereProductsAreRounded) {
                                                                << ir::Print(program);
     auto plan = Checked(program, scheduled);
     ASSERT_TRUE(plan.ok()) << plan.status() << "\n" << steps;
-    EXPECT_EQ(plan->buffers.size(), plan->num_params) << "the sums stay in the thread: " << steps;
+    if (in_parts) {
+      EXPECT_EQ(plan->buffers.size(), plan->num_params) << "sums stay in the thread: " << steps;
+    }
+  }
+}
+
+// So many terms, that no search for parts may take long.
+TEST(DefaultBound, SumsOfMillionsAreCutInNoTime) {
+  target::Target rounding = OpenCl();
+  rounding.machine.launch.summed_terms = 1024;
+  for (const int64_t terms : {int64_t{1} << 22, int64_t{3'000'000}}) {
+    schedule::Schedule scheduled(tests::MatmulProgram(1, 1, terms));
+    space::ApplyDefaultSchedule(rounding, {}, &scheduled);
+    EXPECT_NE(schedule::ToText(scheduled.steps()).find("rfactor"), std::string::npos);
   }
 }
 
