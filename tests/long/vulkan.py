@@ -2,7 +2,7 @@
 """Vulkan in full, on the machine's device:
 
     random      random programs, random schedules for groups of threads, and random points of the search's spaces against the
-                interpreter (../differential/random_vulkan_test.cc); 25 chunks, in each 100 of each kind
+                interpreter (../differential/random_vulkan_test.cc); 25 chunks, in each 25 of each kind
     networks    the seven networks in full size, compiled and run, against NumPy (and the golden outputs of ../shared)
     nodes       ONNX's node cases, all of them (../conformance/onnx_node_test.cc)
     tuning      ../e2e/networks_vulkan.py --long: small networks; DQN and MobileNet tuned by real daemons
@@ -36,4 +36,4 @@ def nodes(_name, _flags):
 
 
 if __name__ == "__main__":
-    device_lane.main("vulkan", __doc__, {"nodes": (("all",), nodes)}, rounds=100)
+    device_lane.main("vulkan", __doc__, {"nodes": (("all",), nodes)}, rounds=25)
