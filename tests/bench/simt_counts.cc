@@ -15,14 +15,17 @@
 #include "compiler/targets/cuda/nvrtc.h"
 #include "cost_model/model.h"
 #include "deploy/support/strings.h"
-#include "tests/bench/emulated_counts.h"
 #include "tests/bench/local_tuner.h"
+#include "tests/support/emulated_counts.h"
 #include "tuner_server/search/search_task.h"
 
 namespace tilewright::bench {
 namespace {
 
 using nlohmann::json;
+using tests::CountedProgram;
+using tests::CountProgram;
+using tests::HasProduct;
 
 // As `compile` chooses it.
 struct Chosen {

@@ -13,13 +13,18 @@
 
 #include "compiler/driver/compile.h"
 #include "cost_model/model.h"
-#include "tests/bench/emulated_counts.h"
 #include "tests/bench/local_tuner.h"
 #include "tests/bench/timed_programs.h"
+#include "tests/support/emulated_counts.h"
 #include "tuner_server/search/search_task.h"
 
 namespace tilewright::bench {
 namespace {
+
+using tests::CountedLaunch;
+using tests::CountedProgram;
+using tests::CountProgram;
+using tests::HasProduct;
 
 struct Options {
   std::string target = "cuda,arch=sm_90a", timed;

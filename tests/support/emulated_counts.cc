@@ -1,4 +1,4 @@
-#include "tests/bench/emulated_counts.h"
+#include "tests/support/emulated_counts.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include "compiler/transform/split_prepare.h"
 #include "deploy/support/status.h"
 
-namespace tilewright::bench {
+namespace tilewright::tests {
 namespace {
 
 constexpr double kSectorBytes = 32;
@@ -83,4 +83,4 @@ absl::StatusOr<CountedProgram> CountProgram(const std::string& task_text, std::s
   return out;
 }
 
-}  // namespace tilewright::bench
+}  // namespace tilewright::tests

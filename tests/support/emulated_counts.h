@@ -1,6 +1,5 @@
 // What the launches of a scheduled program move, counted on the emulated GPU (tests/support/simt),
-// and the time that these counts stand for. Needs no GPU. Dies (TW_CHECK) on what a benchmark
-// cannot go on without.
+// and the time that these counts stand for. Needs no GPU. One thread at a time.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +14,7 @@
 #include "compiler/target/target.h"
 #include "tests/support/simt/simt_plan.h"
 
-namespace tilewright::bench {
+namespace tilewright::tests {
 
 // Groups of a launch that are counted, at even distances: groups of a launch are alike.
 inline constexpr int64_t kCountedGroups = 4;
@@ -49,4 +48,4 @@ bool HasProduct(const driver::Task& task);
 absl::StatusOr<CountedProgram> CountProgram(const std::string& task_text, std::string_view steps,
                                             const target::Target& target);
 
-}  // namespace tilewright::bench
+}  // namespace tilewright::tests
