@@ -1,5 +1,5 @@
 // What the launches of a scheduled program move, counted on the emulated GPU (tests/support/simt),
-// and the time that these counts stand for. Needs no GPU. One thread at a time.
+// and the time that these counts mean. Needs no GPU. One thread at a time.
 #pragma once
 
 #include <algorithm>
