@@ -342,6 +342,18 @@ constexpr TrafficRow kTraffic[] = {
      16 + 16, 0},
 };
 
+// Runs one warp of a kernel of (const float* x, float* y), of 1,024 elements each.
+absl::Status CountWarp(const Kernel& kernel, Emulator* emulator) {
+  const auto* x = emulator->memory().Allocate(4096, 4, "x");
+  const auto* y = emulator->memory().Allocate(4096, 4, "y");
+  emulator->memory().MarkWritten(x, 4096);
+  return emulator->Launch(
+      {.kernel = kernel,
+       .threads = {32, 1, 1},
+       .arguments = {reinterpret_cast<uint64_t>(x), reinterpret_cast<uint64_t>(y)},
+       .count_traffic = true});
+}
+
 TEST(SimtTraffic, IsWhatAGpuNeeds) {
   std::vector<Text> texts;
   for (const TrafficRow& row : kTraffic) {
@@ -356,15 +368,7 @@ TEST(SimtTraffic, IsWhatAGpuNeeds) {
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   for (size_t i = 0; i < compiled->size(); ++i) {
     Emulator emulator;
-    const auto* x = emulator.memory().Allocate(4096, 4, "x");
-    const auto* y = emulator.memory().Allocate(4096, 4, "y");
-    emulator.memory().MarkWritten(x, 4096);
-    const absl::Status status = emulator.Launch(
-        {.kernel = (*compiled)[i][0],
-         .threads = {32, 1, 1},
-         .arguments = {reinterpret_cast<uint64_t>(x), reinterpret_cast<uint64_t>(y)},
-         .count_traffic = true});
-    ASSERT_EQ(status, absl::OkStatus()) << kTraffic[i].name;
+    ASSERT_EQ(CountWarp((*compiled)[i][0], &emulator), absl::OkStatus()) << kTraffic[i].name;
     EXPECT_EQ(emulator.traffic().global_sectors, kTraffic[i].global_sectors) << kTraffic[i].name;
     EXPECT_EQ(emulator.traffic().shared_conflicts(), kTraffic[i].shared_conflicts)
         << kTraffic[i].name;
@@ -385,15 +389,7 @@ TEST(SimtTraffic, ManyVisitsToAPlaceAreCountedAsTheFirst) {
                             {"k"}}});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   Emulator emulator;
-  const auto* x = emulator.memory().Allocate(4096, 4, "x");
-  const auto* y = emulator.memory().Allocate(4096, 4, "y");
-  emulator.memory().MarkWritten(x, 4096);
-  ASSERT_EQ(
-      emulator.Launch({.kernel = (*compiled)[0][0],
-                       .threads = {32, 1, 1},
-                       .arguments = {reinterpret_cast<uint64_t>(x), reinterpret_cast<uint64_t>(y)},
-                       .count_traffic = true}),
-      absl::OkStatus());
+  ASSERT_EQ(CountWarp((*compiled)[0][0], &emulator), absl::OkStatus());
   EXPECT_EQ(emulator.traffic().global_sectors, 4 * 8192 + 4);
   EXPECT_EQ(emulator.traffic().global_requests, 8192 + 1);
   EXPECT_GE(emulator.traffic().shared_turns, 2 * 8192);
@@ -406,15 +402,7 @@ TEST(SimtTraffic, IsKeptForEachArray) {
                             {"k"}}});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   Emulator emulator;
-  const auto* x = emulator.memory().Allocate(4096, 4, "x");
-  const auto* y = emulator.memory().Allocate(4096, 4, "y");
-  emulator.memory().MarkWritten(x, 4096);
-  ASSERT_EQ(
-      emulator.Launch({.kernel = (*compiled)[0][0],
-                       .threads = {32, 1, 1},
-                       .arguments = {reinterpret_cast<uint64_t>(x), reinterpret_cast<uint64_t>(y)},
-                       .count_traffic = true}),
-      absl::OkStatus());
+  ASSERT_EQ(CountWarp((*compiled)[0][0], &emulator), absl::OkStatus());
   const TrafficParts& parts = emulator.traffic_parts();
   ASSERT_EQ(parts.size(), 2);
   EXPECT_EQ(parts.at({"x", false}).global_sectors, 32);
