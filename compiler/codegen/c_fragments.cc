@@ -3,6 +3,7 @@
 
 #include "compiler/analysis/simplify.h"
 #include "compiler/codegen/c_emitter.h"
+#include "compiler/codegen/group_memory.h"
 #include "compiler/ir/expr_parts.h"
 #include "compiler/ir/visit.h"
 #include "deploy/support/strings.h"
@@ -197,6 +198,9 @@ void CEmitter::EmitSequence(std::span<const Stmt> stmts) {
       EmitSharedProducts(stmts.first(count));
     } else {
       Emit(stmts[count++]);
+      const bool condition = stmts.size() > 1 && stmts[1]->kind == StmtKind::kIf;
+      if (dialect_.barrier_behind_loops && condition && IsLoopWithBarriers(stmts[0]))
+        Line(barrier_);
     }
     stmts = stmts.subspan(count);
   }

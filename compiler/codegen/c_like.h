@@ -122,7 +122,10 @@ struct CDialect {
   std::string_view axis_names;                 // what replaces it: "012" or "xyz"
   std::string_view barrier;                    // a statement: orders shared memory
   std::string_view global_barrier;             // orders global memory, too
-  std::string_view group_size;                 // attribute of a kernel; %x %y %z
+  // A barrier that orders nothing stands behind a loop with barriers, in front of a condition: for
+  // drivers that leave out what is behind it.
+  bool barrier_behind_loops = false;
+  std::string_view group_size;  // attribute of a kernel; %x %y %z
   // Scalar types in the order i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64 bf16; empty: not supported.
   std::string_view types[12];
   OptionalFeature half = {};

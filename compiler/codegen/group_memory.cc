@@ -60,6 +60,16 @@ bool OrdersGlobalMemory(const ir::Function& kernel) {
   return !ReadBack(kernel).empty() || StoresBeforeBarrier(kernel.body);
 }
 
+bool IsLoopWithBarriers(const Stmt& s) {
+  bool meets = false;
+  if (s->kind != StmtKind::kFor) return false;
+  ir::VisitStmts(s->body, [&](const Stmt& inner) {
+    meets = meets || IsBarrier(inner);
+    return !meets;
+  });
+  return meets;
+}
+
 std::optional<std::array<int64_t, 3>> GroupOf(const ir::Function& kernel) {
   std::array<int64_t, 3> group = {1, 1, 1};
   bool constant = true;

@@ -19,6 +19,9 @@ std::set<const ir::BufferNode*> ReadBack(const ir::Function& kernel);
 // wrote, or a barrier may follow a store.
 bool OrdersGlobalMemory(const ir::Function& kernel);
 
+// Returns whether the statement is a loop that threads meet in.
+bool IsLoopWithBarriers(const ir::Stmt& s);
+
 // Returns the threads of a group along x y z; nullopt if an axis has no constant extent.
 std::optional<std::array<int64_t, 3>> GroupOf(const ir::Function& kernel);
 

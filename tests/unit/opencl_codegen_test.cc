@@ -123,6 +123,29 @@ TEST(OpenClCodegen, WhatThreadsPassThroughGlobalMemoryIsNotRestrict) {
   EXPECT_NE(text->find("__global float* restrict Y"), std::string::npos) << *text;
 }
 
+// PoCL 3.1 leaves out a condition right behind a loop with barriers (random_opencl_test, seed
+// 50000000010).
+TEST(OpenClCodegen, ABarrierStandsBetweenALoopWithBarriersAndACondition) {
+  const auto barriers = [](const std::string& meets, const std::string& condition) {
+    auto function = ir::ParseFunction(
+        "fn f(X: f32[64] input, T: f32[64] output, Y: f32[64] output)"
+        " stage=flat { for t in 0..64 threadIdx.x { for k in 0..3 { "
+        "T[t] = X[t]; " +
+        meets + " } " + condition + "{ Y[t] = T[63 - t]; } } }");
+    EXPECT_TRUE(function.ok()) << function.status();
+    auto text = EmitOpenCl({*function});
+    EXPECT_TRUE(text.ok()) << text.status();
+    int count = 0;
+    for (size_t at = text->find("barrier("); at != std::string::npos;
+         at = text->find("barrier(", at + 1))
+      ++count;
+    return count;
+  };
+  EXPECT_EQ(barriers("sync barrier;", "if (t < 7) "), 2);
+  EXPECT_EQ(barriers("sync barrier;", "for i in 0..2 "), 1);
+  EXPECT_EQ(barriers("", "if (t < 7) "), 0);
+}
+
 // Half of the largest i32 fits, twice that does not: intermediate values count.
 TEST(OpenClCodegen, IntermediateValuesOfIndicesCount) {
   constexpr char kScaled[] = R"(fn f(X: f32[4096] input, Y: f32[4096] output) stage=flat {

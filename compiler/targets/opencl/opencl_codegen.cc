@@ -32,6 +32,7 @@ constexpr codegen::CDialect kOpenCl = {
     .axis_names = "012",
     .barrier = "barrier(CLK_LOCAL_MEM_FENCE);",
     .global_barrier = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
+    .barrier_behind_loops = true,  // PoCL 3.1
     .group_size = "__attribute__((reqd_work_group_size(%x, %y, %z)))\n",
     .types = {"char", "short", "int", "long", "uchar", "ushort", "uint", "ulong", "half", "float",
               "double"},
